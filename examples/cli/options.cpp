@@ -52,6 +52,12 @@ tinfer::KvType parse_kv_type(const std::string& name) {
     throw UsageError("'" + name + "' is no type of a cache: f32, f16, bf16, q8_0 or q4_0");
 }
 
+tinfer::KvRotation parse_kv_rotation(const std::string& name) {
+    for (const auto rotation : {tinfer::KvRotation::automatic, tinfer::KvRotation::off, tinfer::KvRotation::on})
+        if (tinfer::to_string(rotation) == name) return rotation;
+    throw UsageError("--kv-rotation: '" + name + "' is none of auto, off, on");
+}
+
 tinfer::Isa parse_isa(const std::string& name) {
     if (name == "auto") return tinfer::Isa::automatic;
     for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
@@ -290,6 +296,10 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         ->check(is_kv_type)
         ->type_name("TYPE")
         ->group(more);
+    command.add_option("--kv-rotation", kv_rotation, "rotate heads before a q8_0 or q4_0 cache: auto, off or on")
+        ->check(one_of({"auto", "off", "on"}))
+        ->type_name("WHEN")
+        ->group(more);
     command.add_flag("--swa-full", swa_full, "layers with a window keep every slot")->group(more);
     command.add_flag("--no-fuse", no_fuse, "one step per node; the same bits")->group(more);
 }
@@ -320,6 +330,7 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
     options.isa = parse_isa(isa);
     options.type_k = parse_kv_type(type_k);
     options.type_v = parse_kv_type(type_v);
+    options.kv_rotation = parse_kv_rotation(kv_rotation);
     options.fuse = !no_fuse;
     options.swa_full = swa_full;
     options.log = model_args.log();

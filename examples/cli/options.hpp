@@ -66,7 +66,7 @@ struct ModelArgs {
 struct ContextArgs {
     int n_ctx = -1;  ///< -1: not given
     int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
-    std::string isa = "auto", type_k = "f16", type_v = "f16";
+    std::string isa = "auto", type_k = "f16", type_v = "f16", kv_rotation = "auto";
     bool no_fuse = false, swa_full = false;
 
     void add_to(CLI::App& command, std::string_view default_ctx = "what is trained, 4096 at most");

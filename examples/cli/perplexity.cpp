@@ -98,7 +98,8 @@ int perplexity(const PerplexityArgs& args) {
     const std::string hash = tinfer::to_hex(tinfer::sha256_file(args.model.files[0]));
     note("windows of " + std::to_string(window) + " tokens: " + std::to_string(chunks) + ", BOS " +
          (bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" +
-         args.context.type_v + ", model sha256 " + hash);
+         args.context.type_v + (context.options().kv_rotation == tinfer::KvRotation::on ? " rotated" : "") +
+         ", model sha256 " + hash);
 
     Score score;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
@@ -115,6 +116,7 @@ int perplexity(const PerplexityArgs& args) {
                     {"bos", bos.has_value()},
                     {"kv_type_k", args.context.type_k},
                     {"kv_type_v", args.context.type_v},
+                    {"kv_rotation", to_string(context.options().kv_rotation)},
                     {"model_sha256", hash}});
     } else {
         print("PPL " + fixed(score.ppl(), 4) + " ± " + fixed(score.error(), 4) + " over " +

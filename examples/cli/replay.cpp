@@ -109,7 +109,7 @@ private:
         options.sampler = receipt_.constrained ? nullptr : &sampler_;
         const auto report = tinfer::replay(receipt_, context_, options);
         if (!report.equal() && report.same_file && args_.context.type_k == "f16" && args_.context.type_v == "f16" &&
-            !args_.given("--kv-type-k") && !args_.given("--kv-type-v"))
+            !args_.given("--kv-type-k") && !args_.given("--kv-type-v") && !args_.given("--kv-rotation"))
             throw tinfer::Error(tinfer::ErrorCode::compute_failed,
                                 args_.file + ": cannot branch, the run is not the same again: " + report.text());
         if (has_own_sampler() || !report.equal() || receipt_.constrained) {
@@ -191,6 +191,8 @@ tinfer::ContextOptions ReplayArgs::context_options(const tinfer::Receipt& receip
     if (given("--ctx")) options.n_ctx = given_options.n_ctx;
     if (given("--kv-type-k")) options.type_k = given_options.type_k;
     if (given("--kv-type-v")) options.type_v = given_options.type_v;
+    if (given("--kv-rotation") || given("--kv-type-k") || given("--kv-type-v"))
+        options.kv_rotation = given_options.kv_rotation;
     if (given("--swa-full")) options.swa_full = given_options.swa_full;
     options.n_batch = given_options.n_batch;
     options.n_ubatch = std::max(given_options.n_ubatch, static_cast<int>(receipt.encoded.size()));

@@ -49,6 +49,7 @@ std::string describe_side(const tinfer::Model& model, const tinfer::Context& con
     std::string text = model.file().paths().front().filename().string();
     if (options.type_k != tinfer::KvType::f16 || options.type_v != tinfer::KvType::f16)
         text += ", cache " + std::string(to_string(options.type_k)) + "/" + std::string(to_string(options.type_v));
+    if (options.kv_rotation == tinfer::KvRotation::on) text += " rotated";
     return text;
 }
 
@@ -156,6 +157,7 @@ int compare_receipt(const ReplayArgs& args, const tinfer::Receipt& receipt) {
     auto options_a = args.context_options(receipt);
     options_a.type_k = receipt.options.type_k;  // the given types are those of the other side
     options_a.type_v = receipt.options.type_v;
+    options_a.kv_rotation = receipt.options.kv_rotation;
     options_a.swa_full = receipt.options.swa_full;
     tinfer::Context a(model_a, options_a), b(model_b, args.context_options(receipt));
     const auto comparison = tinfer::compare(receipt, a, b, args.n_top);

@@ -39,6 +39,10 @@ class Observer;
 /// Element type of a cache. q8_0 and q4_0 hold codes with one scale per 32 channels and need heads of a multiple of 32.
 enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, q4_0 };
 [[nodiscard]] TINFER_API std::string_view to_string(KvType type) noexcept;
+/// Whether heads are rotated by an orthogonal matrix (Hadamard) before a cache of codes takes them, which spreads
+/// outliers over all channels. Caches of floats take them as they are, always.
+enum class KvRotation : std::uint8_t { automatic, off, on };
+[[nodiscard]] TINFER_API std::string_view to_string(KvRotation rotation) noexcept;
 /// How rotary positions reach beyond the context that a model was trained with.
 enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope };
 [[nodiscard]] TINFER_API std::string_view to_string(RopeScaling scaling) noexcept;
@@ -57,8 +61,9 @@ struct ContextOptions {
     bool fuse = true;          ///< false: one step per node; same bits
     KvType type_k = KvType::f16;
     KvType type_v = KvType::f16;
-    std::optional<float> rope_freq_base{};   ///< above 0; nullopt here and in the next: the model's
-    std::optional<float> rope_freq_scale{};  ///< above 0: 0.25 reaches four times as far
+    KvRotation kv_rotation = KvRotation::automatic;  ///< automatic: on where a cache holds codes, q8_0 or q4_0
+    std::optional<float> rope_freq_base{};           ///< above 0; nullopt here and in the next: the model's
+    std::optional<float> rope_freq_scale{};          ///< above 0: 0.25 reaches four times as far
     RopeScaling rope_scaling = RopeScaling::from_model;
     std::optional<float> yarn_ext_factor{};   ///< share of YaRN; nullopt with a rope_scaling: 1 for yarn, else 0
     std::optional<float> yarn_attn_factor{};  ///< above 0; multiplies the model's magnitude

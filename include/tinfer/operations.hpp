@@ -37,6 +37,7 @@ enum class Op : std::uint16_t {
     concat,                      ///< rows of b behind rows of a
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
+    hadamard,                    ///< y = H·x of every block of a row, H orthogonal and its own inverse (Walsh-Hadamard)
     relative_bias,               ///< what each head adds to the score of a key so many positions ahead, by buckets (T5)
     kv_write,                    ///< rows of K or V into slots of the cache
     select_keys,                 ///< which slots a query attends to: those an indexer ranks best (sparse attention)

@@ -44,7 +44,8 @@ struct OpParams {
     float low = 0.0f, high = 0.0f;  ///< clamp; signed_sqrt: least absolute value (low)
     std::int32_t k = 0;             ///< top_k; keep_groups: groups that stay; select_keys: tokens or blocks chosen;
                                     ///< sinkhorn: rounds; ngram_rows: longest n-gram
-    std::int32_t block = 1;  ///< select_keys: positions that are chosen together; compress_keys: tokens of a group
+    std::int32_t block = 1;  ///< select_keys: positions that are chosen together; compress_keys: tokens of a group;
+                             ///< hadamard: values of a block; key_shift: the same of stored keys, 1: there is none
     std::int32_t local = 0;  ///< select_keys: newest blocks that come first
     std::int32_t whole_blocks =
         0;                       ///< select_keys: a block's score is that of its last token, and without it it has none

@@ -45,6 +45,7 @@ ContextOptions Receipt::context_options(ContextOptions base) const {
         base.n_ctx = options.n_ctx;
         base.type_k = options.type_k;
         base.type_v = options.type_v;
+        base.kv_rotation = options.kv_rotation;
         base.swa_full = options.swa_full;
         base.attention = options.attention;
         base.rope_freq_base = options.rope_freq_base;
@@ -66,6 +67,7 @@ Sampler Receipt::make_sampler(const Vocab& vocab) const { return Sampler(vocab, 
 ReceiptRecorder::ReceiptRecorder(const Context& context, ContextOptions made_with)
     : context_(&context), options_(std::move(made_with)) {
     options_.n_ctx = context.options().n_ctx;
+    options_.kv_rotation = context.options().kv_rotation;
     options_.cancel = {};
     options_.log = {};
     options_.keep.clear();

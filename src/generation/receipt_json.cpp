@@ -64,6 +64,7 @@ void write_model(JsonWriter& json, const Receipt& r) {
 void write_options(JsonWriter& json, const ContextOptions& o) {
     json.line(2).key("options").begin_object();
     json.member("n_ctx", o.n_ctx).member("type_k", to_string(o.type_k)).member("type_v", to_string(o.type_v));
+    if (o.kv_rotation != KvRotation::off) json.member("kv_rotation", to_string(o.kv_rotation));
     json.member("swa_full", o.swa_full).member("attention", to_string(o.attention));
     const auto given = [&](std::string_view name, const auto& value) {
         if (value) json.member(name, *value);
@@ -257,6 +258,10 @@ private:
         options.n_ctx = number<int>(member(o, "n_ctx"), "n_ctx", 1);
         options.type_k = one_of(o, "type_k", kTypes);
         options.type_v = one_of(o, "type_v", kTypes);
+        // Receipts without it are of a time or of caches that knew no rotation.
+        options.kv_rotation = o.find("kv_rotation")
+                                  ? one_of(o, "kv_rotation", std::array{KvRotation::on, KvRotation::off})
+                                  : KvRotation::off;
         options.swa_full = truth(o, "swa_full");
         options.attention = one_of(
             o, "attention", std::array{AttentionKind::from_model, AttentionKind::causal, AttentionKind::bidirectional});

@@ -80,6 +80,7 @@ void locate_node(const Receipt& receipt, const Context& context, ReplayReport& r
         receipt.context_options({.n_threads = context.options().n_threads_batch, .isa = context.options().isa});
     run.type_k = context.options().type_k;  // what the replay ran with, not what the receipt has
     run.type_v = context.options().type_v;
+    run.kv_rotation = context.options().kv_rotation;
     run.swa_full = context.options().swa_full;
     const auto now = generation::hash_nodes(context.model(), run, receipt.encoded, generation::decoded_tokens(receipt));
     for (std::size_t i = 0; i < now.size() && i < receipt.nodes.size(); ++i)

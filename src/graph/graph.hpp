@@ -124,6 +124,7 @@ public:
     Tensor concat(Tensor a, Tensor b);  ///< along ne[0]; b may have one row for all of a's
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
+    Tensor hadamard(Tensor x, int block);  ///< block: a power of two from 16 on that divides rows
     /// table {n_head, buckets} spread out over the distances −max_distance … max_distance (arXiv:1910.10683 §2.1).
     Tensor relative_bias(Tensor table, int max_distance, bool both_sides);
     /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into slots of a cache; the result is the cache
@@ -166,9 +167,10 @@ public:
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor log_temperature(Tensor positions, float factor, int n, int first);
     Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);  ///< segment of each row of x; what the sums begin with
-    /// Rotates, in the keys of the slots, the n_rot elements of each head that begin at `first`.
+    /// Rotates, in the keys of the slots, the n_rot elements of each head that begin at `first`; keys that went
+    /// through hadamard, in blocks, go through it before and behind.
     Tensor key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope, const AttentionParams& params,
-                     int first);
+                     int first, int block = 1);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);
     /// Moves slots as `moves` {3, n} lists them (kernels/ops.hpp).
     Tensor kv_move(Tensor cache, Tensor moves, const AttentionParams& params, bool is_v);

@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count_)> kOp
     "concat",
     "rope_table",
     "rope",
+    "hadamard",
     "relative_bias",
     "kv_write",
     "select_keys",

@@ -66,6 +66,7 @@ const char* sum_rows_rule(const Site& s) noexcept;
 const char* copy_rule(const Site& s) noexcept;
 const char* rope_table_rule(const Site& s) noexcept;
 const char* rope_rule(const Site& s) noexcept;
+const char* hadamard_rule(const Site& s) noexcept;
 const char* relative_bias_rule(const Site& s) noexcept;
 const char* kv_write_rule(const Site& s) noexcept;
 const char* select_keys_rule(const Site& s) noexcept;

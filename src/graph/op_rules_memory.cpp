@@ -297,6 +297,10 @@ const char* key_shift_rule(const Site& s) noexcept {
     TINFER_RULE(is_f32(s[2]) && is_shape(s[2], s.params().rope.n_rot, s[3].ne[0]), "the table must be f32 {n_rot,n}");
     TINFER_RULE(s.params().first >= 0 && s.params().first + s.params().rope.n_rot <= a.head_dim_k,
                 "the rotated part exceeds the head");
+    const std::int32_t block = s.params().block;
+    TINFER_RULE(block == 1 || (block >= 16 && (block & (block - 1)) == 0 && a.head_dim_k % block == 0),
+                "block must be 1 or a power of two from 16 on that divides the head");
+    TINFER_RULE(block == 1 || !is_float(s[1].type), "only keys stored as codes go through hadamard");
     return nullptr;
 }
 

@@ -158,6 +158,13 @@ const char* rope_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* hadamard_rule(const Site& s) noexcept {
+    const std::int32_t block = s.params().block;
+    TINFER_RULE(block >= 16 && (block & (block - 1)) == 0 && s[1].ne[0] % block == 0,
+                "block must be a power of two from 16 on that divides the rows");
+    return elementwise_rule(s);
+}
+
 const char* relative_bias_rule(const Site& s) noexcept {
     const std::int64_t farthest = s.params().max_distance, n_bucket = s[1].ne[1],
                        n_side = s.params().both_sides != 0 ? n_bucket / 2 : n_bucket;

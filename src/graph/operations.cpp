@@ -211,6 +211,12 @@ Tensor Graph::rope(Tensor x, Tensor table, const RopeParams& rope) {
     return emit(Op::rope, {x, table}, DType::f32, ne, params);
 }
 
+Tensor Graph::hadamard(Tensor x, int block) {
+    OpParams params;
+    params.block = block;
+    return elementwise(Op::hadamard, x, params);
+}
+
 Tensor Graph::relative_bias(Tensor table, int max_distance, bool both_sides) {
     OpParams params;
     params.max_distance = max_distance;
@@ -233,8 +239,9 @@ Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor slots, const AttentionP
 }
 
 Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope,
-                        const AttentionParams& attention, int first) {
+                        const AttentionParams& attention, int first, int block) {
     OpParams params;
+    params.block = block;
     params.rope = rope;
     params.attention = attention;
     params.first = first;

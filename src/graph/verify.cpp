@@ -49,6 +49,7 @@ constexpr OpRule kOpRules[] = {
     {Op::concat, 2, 2, false, concat_rule},
     {Op::rope_table, 1, 2, false, rope_table_rule},
     {Op::rope, 2, 2, false, rope_rule},
+    {Op::hadamard, 1, 1, false, hadamard_rule},
     {Op::relative_bias, 1, 1, false, relative_bias_rule},
     {Op::kv_write, 2, 2, true, kv_write_rule},
     {Op::select_keys, 6, 7, false, select_keys_rule},

@@ -25,6 +25,7 @@
 // rope_table         none           out f32 {n_rot,T}      positions i32 {T}  factors f32 {n_rot/2} (optional)
 //                                   (element 2i = magnitude·cos, 2i+1 = magnitude·sin of pair i)
 // rope               none           out f32 {d,H,T}        x f32 {d,H,T}    table {n_rot,T}
+// hadamard           none           out f32 like x         x {n,…}: each block of params.block
 // relative_bias      none           out f32 {2D+1,H}       table f32 {H,buckets}       params.max_distance = D, params.both_sides
 // kv_write           0              cache {d·Hkv,slots}    rows {d,Hkv,T}   kv_slots i32 {T}                 (params.is_v)
 // select_keys        none           out i32 {n,G,T}        iq f32 {d,h,T}   index cache (K)  w f32 {h,T} (optional)
@@ -74,7 +75,8 @@
 // add_id             none           out f32 {N,k,T}        x f32 {N,k,T}    b f32 {N,X}     ids i32 {k,T}
 // log_temperature    none           out f32 {1,T}          positions i32 {T}                          params.scale = c, params.k = n, params.first = p0
 // segment_sum        none           out f32 {E,S}          x f32 {E,T}      segments i32 {T}, below S   sums f32 {E,S}
-// key_shift          0              K cache (written)      the same cache   table {n_rot,n}  kv_slots i32 {n}: < 0: none (params.first)
+// key_shift          0              K cache (written)      the same cache   table {n_rot,n}  kv_slots i32 {n}: < 0: none (params.first,
+//                                   params.block: stored keys went through hadamard in blocks of so many)
 // kv_copy_page       0              cache (written)        the same cache (read)   pairs i32 {2,n}: from page, to page; from < 0: none
 // kv_move            0              cache (written)        the same cache (read)   moves i32 {3,n} (params.is_v)
 //

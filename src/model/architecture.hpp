@@ -49,7 +49,8 @@ struct BuildContext {
     const TensorInfo* rope_factors = nullptr;  ///< chosen once per context
     std::span<const LayerMemory> memory;       ///< one per layer
     std::span<const LayerMemory> cross{};      ///< of each decoder layer: what it looks at of the encoder's result
-    GraphAdapters* adapters = nullptr;         ///< what is attached to the context; null: nothing
+    bool hadamard_on_keys = false, hadamard_on_values = false;  ///< model/kv_rotation.hpp
+    GraphAdapters* adapters = nullptr;                          ///< what is attached to the context; null: nothing
 };
 
 struct Architecture {

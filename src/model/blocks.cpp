@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "model/adapters.hpp"
+#include "model/kv_rotation.hpp"
 
 namespace tinfer::model {
 
@@ -147,11 +148,14 @@ Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Q
     const LayerWeights& w = b.w.layers[i];
     const AttentionParams params = attention_params(b, il);
     const AttentionInputs& view = in.of(b.hp, il);
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), x.k, view.slots, params, false), "cache_k_write");
-    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), x.v, view.slots, params, true), "cache_v_write");
+    const Tensor k = hadamard_keys(b, x.k, params, "k_hadamard"), v = hadamard_values(b, x.v, params, "v_hadamard");
+    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), k, view.slots, params, false), "cache_k_write");
+    const Tensor values = g.name(g.kv_write(g.cache(*b.memory[i].v), v, view.slots, params, true), "cache_v_write");
     if (writes_only(b, il)) return keys;
-    if (chosen) return g.name(g.sparse_attention(x.q, keys, values, chosen, params, vector(g, w.attn_sinks)), "attn");
-    return g.name(g.attention(x.q, keys, values, view.kv, params, vector(g, w.attn_sinks)), "attn");
+    const Tensor q = hadamard_keys(b, x.q, params, "q_hadamard"), sinks = vector(g, w.attn_sinks);
+    const Tensor a = chosen ? g.sparse_attention(q, keys, values, chosen, params, sinks)
+                            : g.attention(q, keys, values, view.kv, params, sinks);
+    return undo_hadamard(b, a, params, "attn", "attn_rotated");
 }
 
 Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {

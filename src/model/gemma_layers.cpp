@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "model/kv_rotation.hpp"
 
 namespace tinfer::model {
 
@@ -86,15 +87,18 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
         const Tensor v = g.name(g.rms_norm(g.heads(raw_v, p.n_head_kv), {}, b.hp.rms_eps), "v_norm");
         const Tensor turned = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
         const LayerMemory& m = b.memory[i];
-        written.k = g.name(g.kv_write(g.cache(*m.k), turned, view.slots, p, false), "cache_k_write");
-        written.v = g.name(g.kv_write(g.cache(*m.v), v, view.slots, p, true), "cache_v_write");
+        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, turned, p, "k_hadamard"), view.slots, p, false),
+                           "cache_k_write");
+        written.v = g.name(g.kv_write(g.cache(*m.v), hadamard_values(b, v, p, "v_hadamard"), view.slots, p, true),
+                           "cache_v_write");
         if (writes_only(b, il)) return written.k;
     }
     const Tensor q = norm_heads(b, w.attn_q_norm, raw_q, p.n_head, "q_norm");
     const Tensor turned = g.name(g.rope(q, view.rope_table, view.rope), "q_rope");
-    const Tensor a = g.name(g.attention(turned, written.k, written.v, view.kv, p), "attn");
+    const Tensor a = g.attention(hadamard_keys(b, turned, p, "q_hadamard"), written.k, written.v, view.kv, p);
+    const Tensor attended = undo_hadamard(b, a, p, "attn", "attn_rotated");
     g.set_part(Part::attn_out);
-    return g.name(linear(b, w.attn_output, a), "attn_out");
+    return g.name(linear(b, w.attn_output, attended), "attn_out");
 }
 
 void bind_gemma_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, bool v_optional) {

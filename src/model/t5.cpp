@@ -6,6 +6,7 @@
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"
 #include "model/families.hpp"
+#include "model/kv_rotation.hpp"
 
 namespace tinfer::model {
 
@@ -104,11 +105,12 @@ Tensor cross_attention(const BuildContext& b, const graph::KvInputs& encoded, in
     const LayerWeights& w = b.w.layers[i];
     g.set_part(Part::attn);
     const AttentionParams params = attention_params(b, il);
-    const Tensor q = g.heads(g.name(linear(b, w.cross_attn_q, h), "cross_q"), params.n_head);
-    const Tensor a =
-        g.name(g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params), "cross_attn");
+    const Tensor heads = g.heads(g.name(linear(b, w.cross_attn_q, h), "cross_q"), params.n_head);
+    const Tensor q = hadamard_keys(b, heads, params, "cross_q_hadamard");
+    const Tensor a = g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params);
+    const Tensor attended = undo_hadamard(b, a, params, "cross_attn", "cross_attn_rotated");
     g.set_part(Part::attn_out);
-    return g.name(linear(b, w.cross_attn_output, a), "cross_attn_out");
+    return g.name(linear(b, w.cross_attn_output, attended), "cross_attn_out");
 }
 
 }  // namespace
@@ -169,8 +171,12 @@ void build_encoder(const BuildContext& b) {
         g.set_part(Part::attn);
         const Tensor k = g.name(linear(b, b.w.cross[i].k, encoded), "cross_k"),
                      v = g.name(linear(b, b.w.cross[i].v, encoded), "cross_v");
-        g.name(g.kv_write(g.cache(*b.cross[i].k), k, in.full.slots, params, false), "cross_k_write");
-        g.name(g.kv_write(g.cache(*b.cross[i].v), v, in.full.slots, params, true), "cross_v_write");
+        g.name(g.kv_write(g.cache(*b.cross[i].k), hadamard_keys(b, k, params, "cross_k_hadamard"), in.full.slots,
+                          params, false),
+               "cross_k_write");
+        g.name(g.kv_write(g.cache(*b.cross[i].v), hadamard_values(b, v, params, "cross_v_hadamard"), in.full.slots,
+                          params, true),
+               "cross_v_write");
     }
 }
 

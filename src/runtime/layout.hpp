@@ -69,6 +69,11 @@ public:
         return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention;
     }
 
+    /// Heads are rotated before a cache of this type takes them (model/kv_rotation.hpp).
+    [[nodiscard]] bool rotates_cache(KvType type) const noexcept {
+        return options_.kv_rotation == KvRotation::on && (type == KvType::q8_0 || type == KvType::q4_0);
+    }
+
     /// What depends on the adapters that are attached.
     struct Measures {
         model::GraphAdapters* adapters = nullptr;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "model/kv_rotation.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/sizes.hpp"
 
@@ -52,6 +53,8 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .memory = layer_memory_,
                                       .cross = encoder_ ? std::span<const model::LayerMemory>(encoder_->cross)
                                                         : std::span<const model::LayerMemory>(),
+                                      .hadamard_on_keys = rotates_cache(options_.type_k),
+                                      .hadamard_on_values = rotates_cache(options_.type_v),
                                       .adapters = measures_.adapters};
     if (measures_.adapters != nullptr) measures_.adapters->start_graph();
     model_->architecture->build(context);
@@ -76,6 +79,8 @@ void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
                                       .rope_window = {},
                                       .memory = encoder_->layers,
                                       .cross = encoder_->cross,
+                                      .hadamard_on_keys = rotates_cache(options_.type_k),
+                                      .hadamard_on_values = rotates_cache(options_.type_v),
                                       .adapters = measures_.adapters};
     if (measures_.adapters != nullptr) measures_.adapters->start_graph();
     model_->architecture->build_encoder(context);
@@ -156,7 +161,8 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;
         graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.slots, x.rope, heads,
-                                   behind ? hp.head_k(il) - x.rope.n_rot : 0),
+                                   behind ? hp.head_k(il) - x.rope.n_rot : 0,
+                                   rotates_cache(options_.type_k) ? model::rotation_block(hp.head_k(il)) : 1),
                    "cache_k_shift");
         if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
         RopeParams of_index = x.rope;

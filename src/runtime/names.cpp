@@ -15,6 +15,15 @@ std::string_view to_string(KvType value) noexcept {
     return "unknown";
 }
 
+std::string_view to_string(KvRotation value) noexcept {
+    switch (value) {
+        case KvRotation::automatic: return "auto";
+        case KvRotation::off: return "off";
+        case KvRotation::on: return "on";
+    }
+    return "unknown";
+}
+
 std::string_view to_string(RopeScaling value) noexcept {
     switch (value) {
         case RopeScaling::from_model: return "from_model";

@@ -56,6 +56,13 @@ void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     require(o.pooling != Pooling::rank || m.weights.n_class() > 0, "pooling", "rank", "the model has no classifier");
 }
 
+// Effective values: off where no cache holds codes, so that options with the same bits are the same.
+void resolve_kv_rotation(ContextOptions& o) {
+    const auto is_coded = [](KvType type) { return type == KvType::q8_0 || type == KvType::q4_0; };
+    const bool wanted = o.kv_rotation != KvRotation::off;
+    o.kv_rotation = wanted && (is_coded(o.type_k) || is_coded(o.type_v)) ? KvRotation::on : KvRotation::off;
+}
+
 void resolve_threads(ContextOptions& o) {
     require(o.n_threads >= 0 && o.n_threads <= 512, "n_threads", o.n_threads, "must lie in 0 to 512");
     require(o.n_threads_batch >= 0 && o.n_threads_batch <= 512, "n_threads_batch", o.n_threads_batch,
@@ -86,6 +93,7 @@ ContextOptions effective_options(const model::BoundModel& model, ContextOptions 
     resolve_results(model, options);
     resolve_sizes(model.hp, options);
     resolve_threads(options);
+    resolve_kv_rotation(options);
     check_and_resolve_rope(model.hp, options);
     const int n_ctx_seq = options.n_ctx / options.n_seq_max;
     if (options.log && n_ctx_seq > model.hp.n_ctx_train)

@@ -35,6 +35,7 @@ std::string fingerprint(const Context& context, std::span<const EngineAdapter> a
     add("n_seq_max", o.n_seq_max);
     add("type_k", to_string(o.type_k));
     add("type_v", to_string(o.type_v));
+    add("kv_rotation", to_string(o.kv_rotation));
     add("rope_scaling", to_string(o.rope_scaling));
     add_optional("rope_freq_base", o.rope_freq_base);
     add_optional("rope_freq_scale", o.rope_freq_scale);

@@ -147,7 +147,7 @@ void Scheduler::make_room_for_states() {
 
 Scheduler::Outcome Scheduler::decode() {
     if (guesses_.empty()) context_.begin(batch_);
-    else detail::impl_of(context_).open(batch_, true);
+    else detail::impl_of(context_).open(batch_, runtime::Purpose::check);
     for (;;) {
         switch (step()) {
             case StepStatus::ok: return Outcome::ok;

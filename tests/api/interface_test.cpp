@@ -145,6 +145,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<Utf8Stream::Policy>(2, "replace", "raw");
     check_names<KvType>(5, "f32", "q4_0");
     check_names<RopeScaling>(5, "from_model", "longrope");
+    check_names<KvRotation>(3, "auto", "on");
     check_names<Pooling>(6, "from_model", "rank");
     check_names<DecodeStatus>(3, "ok", "no_room");
     check_names<StepStatus>(4, "ok", "pending");

@@ -20,7 +20,8 @@ class Usage(unittest.TestCase):
     def test_wrong_usage_is_2_and_one_line(self):
         for args in ([], ["fly"], ["run"], ["run", "-m", MODEL], ["run", "-m", MODEL, "-p", "a", "-n", "many"],
                      ["run", "-m", MODEL, "-p", "a", "-f", "b"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
-                     ["run", MODEL, "-p", "a", "--kv-type-v", "f17"], ["run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
+                     ["run", MODEL, "-p", "a", "--kv-type-v", "f17"],
+                     ["run", MODEL, "-p", "a", "--kv-rotation", "maybe"], ["run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
                      ["logits", "-m", MODEL], ["logits", "-m", MODEL, "-p", "a", "--tokens", "1"]):
             self.assertEqual(tinfer(*args, code=2), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
@@ -30,8 +31,10 @@ class Usage(unittest.TestCase):
         broken.write_bytes(pathlib.Path(MODEL).read_bytes()[:5000])
         for args in (["run", "-m", FOLDER / "absent.gguf", "-p", "a"], ["run", "-m", broken, "-p", "a"],
                      ["tokenize", "-m", MODEL, "-f", FOLDER / "absent.txt"], ["logits", "-m", MODEL, "--tokens", "1 x"],
-                     ["logits", "-m", MODEL, "--tokens", "1 999999"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "cuda"],
-                     ["run", "-m", MODEL, "-p", "a", "--override", "key"], ["perplexity", "-m", MODEL, "-p", "short"]):
+                     ["logits", "-m", MODEL, "--tokens", "1 999999"],
+                     ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "cuda"],
+                     ["run", "-m", MODEL, "-p", "a", "--override", "key"],
+                     ["perplexity", "-m", MODEL, "-p", "short"]):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
 

@@ -87,6 +87,27 @@ TEST_CASE("base: XXH64 of known texts, however they are cut") {
             CHECK(of(text.substr(0, n), piece) == of(text.substr(0, n), 1000));
 }
 
+TEST_CASE("[N24] receipt: rotated caches are in it, and one without them was of caches that are not") {
+    TinyModel tiny;
+    tiny.head_dim = 32;
+    const ReceiptFixture f(tiny);
+    for (const auto rotation : {KvRotation::automatic, KvRotation::off}) {
+        const Receipt receipt =
+            record(f.model, {.n_ctx = 128, .type_k = KvType::q4_0, .type_v = KvType::q4_0, .kv_rotation = rotation},
+                   f.prompt, 24);
+        const bool on = rotation == KvRotation::automatic;
+        CHECK((receipt.json().find("\"kv_rotation\"") != std::string::npos) == on);
+        const Receipt again = Receipt::parse(receipt.json(), "receipt");
+        CHECK(again.options.kv_rotation == (on ? KvRotation::on : KvRotation::off));
+        CHECK(again.json() == receipt.json());
+        CHECK(f.replay_on(again).equal());
+        ContextOptions other = again.context_options({});
+        other.kv_rotation = on ? KvRotation::off : KvRotation::on;
+        Context context(f.model, other);
+        CHECK(!replay(again, context).equal());
+    }
+}
+
 TEST_CASE("[N10] receipt: replayed on every table, thread count and batch size it is equal") {
     for (const auto& tiny : {TinyModel{}, TinyModel::of("qwen3moe"), TinyModel::wide("llama", DType::q4_k)}) {
         CAPTURE(tiny.arch);

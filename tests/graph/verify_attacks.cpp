@@ -206,6 +206,11 @@ const std::vector<Attack>& attacks() {
         {Op::key_shift, "slots must be i32 {n}", [](Damaged& d) { d.stretch(3, 1); }},
         {Op::key_shift, "the table must be f32 {n_rot,n}", [](Damaged& d) { d.stretch(2, 1); }},
         {Op::key_shift, "the rotated part exceeds the head", [](Damaged& d) { d.node().params.first = 1 << 20; }},
+        {Op::key_shift, "block must be 1 or a power of two", [](Damaged& d) { d.node().params.block = 12; }},
+        {Op::key_shift, "only keys stored as codes", [](Damaged& d) { d.node().params.block = 16; }},
+        {Op::hadamard, "block must be a power of two from 16 on", [](Damaged& d) { d.node().params.block = 8; }},
+        {Op::hadamard, "block must be a power of two from 16 on", [](Damaged& d) { d.node().params.block = 64; }},
+        {Op::hadamard, "result must be f32 like x", [](Damaged& d) { d.stretch_result(0); }},
         {Op::l2_norm, "eps must be finite and above 0", [](Damaged& d) { d.node().params.eps = 0.0f; }},
         {Op::sum_rows, "x must be f32",
          [](Damaged& d) {

@@ -68,6 +68,7 @@ void build_all_ops(Graph& g, const test::SampleModel& model) {
     model.build(g, 3, 2);
     const Tensor x = g.input("extra", DType::f32, {4, 3, 1, 1});
     g.sigmoid(g.scale(x, 2.0f));
+    g.hadamard(g.input("wide", DType::f32, {32, 3, 1, 1}), 16);
     g.xielu(x, 1.0f, 2.0f, 0.5f, -1e-6f);
     g.signed_sqrt(g.sinkhorn(x, 2, 0.1f), 1e-6f);
     g.tanh(g.relu(g.gelu(g.clamp(g.div(x, x), -1.0f, 1.0f))));

@@ -172,7 +172,18 @@ TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts},
                        cache_params(false)));
     const std::vector<std::int32_t> numbers{130, 17, 3, 64};
-    for (const DType type : kCoded) {
+    for (const auto& [type, block] : {std::pair{kCoded[0], 1}, {kCoded[1], 1}, {kCoded[0], 32}, {kCoded[1], 32}}) {
+        OpParams params = cache_params(false);
+        params.block = block;
+        const auto transformed = [block = block](const TestTensor& x) {  // as keys lie in the cache
+            TestTensor y(x);
+            OpParams of_blocks;
+            of_blocks.block = block;
+            if (block > 1)
+                REQUIRE(
+                    run_kernel(*kernels::find_table(Isa::reference), Op::hadamard, DType::none, {&y, &x}, of_blocks));
+            return y;
+        };
         const TestTensor before =
             written(type, false, rows_of(random_floats(kDim * kKvHeads * 4, 36, Extremes::none)), kv_slots_of(numbers));
         std::vector<float> stood_for;
@@ -180,19 +191,19 @@ TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned
             for (std::int64_t h = 0; h < kKvHeads; ++h)
                 for (std::int64_t c = 0; c < kDim; ++c)
                     stood_for.push_back(static_cast<float>(decoded(before, false, kv_slot, h, c)));
-        const TestTensor rows = rows_of(stood_for), turned(DType::f32, {kDim, kKvHeads, 4, 1}), expected(before),
-                         after(before);
+        const TestTensor rows = transformed(rows_of(stood_for)), turned(DType::f32, {kDim, kKvHeads, 4, 1}),
+                         expected(before), after(before);
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles},
                            cache_params(false)));
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &turned, &moved},
+        const TestTensor stored = transformed(turned);
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &stored, &moved},
                            cache_params(false)));
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::key_shift, type, {&after, &after, &angles, &moved},
-                           cache_params(false)));
+                           params));
         CHECK(difference(expected, after) == "");
         CHECK(difference(before, after) != "");
         for (const int threads : {1, 3})
-            CHECK(compare_tables(Op::key_shift, type, before, {&before, &angles, &moved}, cache_params(false),
-                                 threads) == "");
+            CHECK(compare_tables(Op::key_shift, type, before, {&before, &angles, &moved}, params, threads) == "");
     }
 }
 

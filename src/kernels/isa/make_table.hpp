@@ -8,6 +8,7 @@
 #include "kernels/access.hpp"
 #include "kernels/attention/schedule.hpp"
 #include "kernels/elementwise/elementwise.hpp"
+#include "kernels/elementwise/hadamard.hpp"
 #include "kernels/elementwise/row_ops.hpp"
 #include "kernels/matmul/mul_mat.hpp"
 #include "kernels/reference/mul_mat.hpp"
@@ -88,6 +89,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, silu_mul<Arch>),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, rope<Arch>),
+    describe("hadamard", Op::hadamard, DType::none, hadamard<Arch>),
     describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
     describe("select_keys", Op::select_keys, DType::none, ref::select_keys),
     describe("compressed_attention", Op::compressed_attention, DType::none, ref::compressed_attention),

@@ -75,7 +75,8 @@ void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 /// Keys of a head as floats, the part from params.first rotated as rope does, stored again with one rounding: of the
-/// pairs alone where KV slots are floats, of all channels where they are codes.
+/// pairs alone where KV slots are floats, of all channels where they are codes. Keys that went through
+/// hadamard go through it before, which undoes it, and behind.
 void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &cache = call[0], &table = call[2], &kv_slots = call[3];
     const AttentionParams& p = call.params.attention;
@@ -91,6 +92,11 @@ void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
         with_kv_slots(cache.type, [&]<class KvSlots>(KvSlots) {
             for (std::int64_t c = 0; c < d; ++c) keys[c] = KvSlots::key(group, kv_slot % kGroup, c, d);
         });
+        const auto transform = [&] {
+            const std::int64_t block = call.params.block;
+            for (std::int64_t c = 0; block > 1 && c < d; c += block) hadamard_block(keys + c, block, keys + c);
+        };
+        transform();
         for (std::int64_t pair = 0; pair < rope.n_rot / 2; ++pair) {
             const Pair at = pair_of(rope, pair);
             float &a = keys[call.params.first + at.a], &c = keys[call.params.first + at.c];
@@ -98,6 +104,7 @@ void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
             a = turned.a;
             c = turned.c;
         }
+        transform();
         if (is_coded<reference>(cache.type))
             store_kv_slot<reference>(cache.type, false, group, d, kv_slot % kGroup, keys);
         with_kv_slot(cache.type, [&]<class KvSlot>(KvSlot) {

@@ -15,6 +15,7 @@ RunFn add, mul, div, scale, copy, concat;                                       
 RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus, xielu, signed_sqrt;
 RunFn silu_mul, silu_mul_quantize;
 RunFn rope_table, rope, log_temperature;                          // rope.cpp
+RunFn hadamard;                                                   // hadamard.cpp
 RunFn relative_bias;                                              // relative_bias.cpp
 RunFn kv_write, rope_kv_write, key_shift, kv_copy_page, kv_move;  // cache.cpp
 RunFn segment_sum;                                                // pooling.cpp
@@ -32,6 +33,8 @@ struct Rotated {
 };
 [[nodiscard]] Rotated rotate(float a, float c, const float* table, std::int64_t pair) noexcept;
 
+/// y = H·x of a block of n = 2^k values, y may be x: the one place that does (hadamard, key_shift).
+void hadamard_block(const float* x, std::int64_t n, float* y) noexcept;
 /// The two elements that make up pair i of n_rot dimensions.
 struct Pair {
     std::int64_t a, c;

@@ -65,6 +65,7 @@ constexpr KernelDescriptor kReferenceKernels[] = {
     describe("silu_mul", Op::silu_mul, DType::none, ref::silu_mul),
     describe("rope_table", Op::rope_table, DType::none, ref::rope_table),
     describe("rope", Op::rope, DType::none, ref::rope),
+    describe("hadamard", Op::hadamard, DType::none, ref::hadamard),
     describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
     describe("select_keys", Op::select_keys, DType::none, ref::select_keys),
     describe("compressed_attention", Op::compressed_attention, DType::none, ref::compressed_attention),

@@ -46,6 +46,7 @@ Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId>
         out.emplace_back("swa_full", cat(options.swa_full));
     }
     out.emplace_back("attention", std::string(to_string(options.attention)));
+    if (options.kv_rotation == KvRotation::on) out.emplace_back("kv_rotation", "on");
     out.emplace_back("overrides", model.file->overrides_text());
     out.emplace_back("adapters", adapters_text(context, seq));
     return out;

@@ -48,6 +48,13 @@ void check_tensor(const TensorInfo& cache, const Parsed::Rows& rows, std::string
                                        "' of the context ", cache.row_bytes, " in ", to_string(cache.type)));
 }
 
+/// Types first: a rotation that the one has and the other has not may only follow from them.
+void check_types(const Context::Impl& context, const Parsed& parsed, std::string_view name) {
+    const auto rows = cache_rows(context);
+    for (std::size_t i = 0; i < std::min(rows.size(), parsed.rows.size()); ++i)
+        check_tensor(*rows[i].cache, parsed.rows[i], name);
+}
+
 void check_caches(const Context::Impl& context, const Parsed& parsed, std::string_view name) {
     const auto rows = cache_rows(context);
     const auto states = state_rows(context);
@@ -266,6 +273,7 @@ private:
 void restore(Context::Impl& context, Parsed& parsed, std::optional<SeqId> seq, std::string_view name) {
     check_has_states(context);
     check_model(context, parsed, name);
+    check_types(context, parsed, name);
     check_parameters(context, parsed, seq, name);
     check_caches(context, parsed, name);
     Restoring(context, parsed, seq, name)();
