@@ -8,6 +8,9 @@
 #ifdef TINFER_SERVER
 #    include "../server/serve.hpp"
 
+#    include <fcntl.h>
+#    include <unistd.h>
+
 #    include "../server/routes.hpp"
 #endif
 
@@ -50,7 +53,9 @@ void add_options(CLI::App& command, ServeArgs& args) {
         ->group(group);
     command.add_flag("--no-auth", args.no_auth, "no keys, also on addresses that others reach")->group(group);
     command.add_flag("--check", args.check, "print memory and limits, and exit")->group(group);
-    command.add_option("--alias", options.alias, "name of the model in answers")->type_name("NAME")->group(group);
+    command.add_option("--alias", options.alias, "name of the model in answers; else general.name")
+        ->type_name("NAME")
+        ->group(group);
     command.add_option("--chat-template-file", args.template_file, "Jinja source, or the name of a built-in template")
         ->type_name("FILE")
         ->group(more);
@@ -164,7 +169,16 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
     return 0;
 }
 
+/// Standard streams that are closed stay unusable: a connection that got one's number would be written to.
+void keep_standard_streams() {
+    int file = -1;
+    do file = ::open("/dev/null", O_RDONLY);
+    while (file >= 0 && file <= STDERR_FILENO);
+    if (file >= 0) ::close(file);
+}
+
 int run_serve(ServeArgs& args) {
+    keep_standard_streams();
     read_keys(args);
     auto& options = args.options;
     options.sampler = args.sampler.get();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // POST /v1/messages: the Anthropic shape over the same conversation, both ways.
 #include <algorithm>
+#include <limits>
 
 #include "reply.hpp"
 
@@ -226,7 +227,8 @@ Job read_anthropic(const json& body, const Service& service, bool only_count) {
     }
     if (const json* thinking = own.object("thinking"))
         talk.thinking = Fields(*thinking, "thinking").text("type").value_or("") != "disabled";
-    apply(service, talk, false, job);
+    apply(service, talk, false, job,
+          only_count ? std::numeric_limits<std::size_t>::max() : most_prompt_tokens(fields, service));
     const auto max_tokens = own.integer("max_tokens", 1, 1 << 30);
     if (only_count) return job;
     if (!max_tokens) own.refuse("max_tokens", "is missing");

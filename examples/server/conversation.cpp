@@ -8,6 +8,8 @@ namespace server {
 
 namespace {
 
+constexpr std::size_t kMostVariables = 256;
+
 void check_parts(const json& content, const std::string& path) {
     for (std::size_t i = 0; i < content.size(); ++i) {
         const std::string at = path + "[" + std::to_string(i) + "]";
@@ -54,9 +56,10 @@ json read_messages(const json& list, const std::string& path) {
     }
     json messages = list;
     for (json& message : messages) {  // what is null counts as absent, for templates too
-        for (auto at = message.begin(); at != message.end();)
-            if (at->is_null() && at.key() != "content") at = message.erase(at);
-            else ++at;
+        json::object_t kept;
+        for (auto& [name, value] : message.get_ref<json::object_t&>())
+            if (!value.is_null() || name == "content") kept.emplace_back(name, std::move(value));
+        message = std::move(kept);
     }
     return messages;
 }
@@ -111,13 +114,17 @@ Conversation read_conversation(Fields& fields) {
     }
     if (const auto thinking = fields.boolean("enable_thinking")) talk.thinking = *thinking;
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
-        if (const json* variables = fields.object(name))
+        if (const json* variables = fields.object(name)) {
+            if (variables->size() > kMostVariables)
+                fields.refuse(name, "at most " + std::to_string(kMostVariables) + " variables are expected, not " +
+                                        std::to_string(variables->size()));
             for (const auto& [key, value] : variables->items()) {
                 if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")
                     fields.refuse(name, "'" + key + "' is not a variable of the caller's");
                 if (key == "enable_thinking" && value.is_boolean()) talk.thinking = value.get<bool>();
                 else talk.variables[key] = value;
             }
+        }
     return talk;
 }
 
@@ -137,7 +144,7 @@ tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, 
     return service.chat_template(has_tools).render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
 }
 
-void apply(const Service& service, const Conversation& talk, bool has_format, Job& job) {
+void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
     job.is_chat = true;
     const bool has_tools = !talk.tools.is_null();
     const auto& chat_template = service.chat_template(has_tools);
@@ -145,7 +152,9 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
     try {
         rendered = render(service, talk, true);
         Prompt prompt;
-        prompt.tokens = tinfer::encode(service.model.vocab(), rendered).tokens;
+        prompt.tokens = encode_within(most, "messages", service, [&] {
+            return tinfer::encode(service.model.vocab(), rendered, true, most).tokens;
+        });
         if (prompt.tokens.empty()) throw bad_request("messages", "the template makes an empty prompt of them");
         job.prompts.push_back(std::move(prompt));
     } catch (const tinfer::Error& error) {

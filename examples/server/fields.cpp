@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace server {
 
@@ -28,6 +29,85 @@ int nesting(std::string_view text) {
     return deepest;
 }
 
+/// A name that comes again counts as its last value at its first place, as json::parse() has it. That looks through all
+/// names for each one; here they are sorted once.
+void merge_repeated(json::object_t& object) {
+    json::object_t::Container& entries = object;
+    if (entries.size() < 2) return;
+    const auto name = [&](std::uint32_t at) -> const std::string& { return entries[at].first; };
+    std::vector<std::uint32_t> order(entries.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        const int which = name(a).compare(name(b));
+        return which != 0 ? which < 0 : a < b;
+    });
+    std::vector<bool> is_again(entries.size());
+    bool has_repeated = false;
+    for (std::size_t first = 0, next = 1; first < order.size(); first = next++) {
+        while (next < order.size() && name(order[next]) == name(order[first])) is_again[order[next++]] = true;
+        if (next == first + 1) continue;
+        entries[order[first]].second = std::move(entries[order[next - 1]].second);
+        has_repeated = true;
+    }
+    if (!has_repeated) return;
+    json::object_t::Container kept;
+    for (std::size_t i = 0; i < entries.size(); ++i)
+        if (!is_again[i]) kept.emplace_back(entries[i].first, std::move(entries[i].second));
+    entries.swap(kept);
+}
+
+/// Builds the document that json::parse() would, in a time that goes with its length.
+class DocumentBuilder final : public json::json_sax_t {
+public:
+    json document;
+    std::string error;
+
+    bool null() override { return add(nullptr); }
+    bool boolean(bool value) override { return add(value); }
+    bool number_integer(number_integer_t value) override { return add(value); }
+    bool number_unsigned(number_unsigned_t value) override { return add(value); }
+    bool number_float(number_float_t value, const string_t&) override { return add(value); }
+    bool string(string_t& value) override { return add(std::move(value)); }
+    bool binary(binary_t&) override { return false; }  // never of text
+    bool start_object(std::size_t) override { return open(json::value_t::object); }
+    bool key(string_t& value) override {
+        name_ = std::move(value);
+        return true;
+    }
+    bool end_object() override {
+        merge_repeated(open_.back()->get_ref<json::object_t&>());
+        open_.pop_back();
+        return true;
+    }
+    bool start_array(std::size_t) override { return open(json::value_t::array); }
+    bool end_array() override {
+        open_.pop_back();
+        return true;
+    }
+    bool parse_error(std::size_t, const std::string&, const json::exception& found) override {
+        error = found.what();
+        return false;
+    }
+
+private:
+    json& place(json value) {
+        if (open_.empty()) return document = std::move(value);
+        if (auto* list = open_.back()->get_ptr<json::array_t*>()) return list->emplace_back(std::move(value));
+        return open_.back()->get_ref<json::object_t&>().emplace_back(std::move(name_), std::move(value)).second;
+    }
+    bool add(json value) {
+        (void)place(std::move(value));
+        return true;
+    }
+    bool open(json::value_t type) {
+        open_.push_back(&place(json(type)));
+        return true;
+    }
+
+    std::vector<json*> open_;  // lists and objects; nothing is added to one while it has another open
+    std::string name_;
+};
+
 std::string shown(double value) {
     return value == std::floor(value) && std::abs(value) < 1e15 ? std::to_string(static_cast<std::int64_t>(value))
                                                                 : json(value).dump();
@@ -41,18 +121,17 @@ json parse_body(std::string_view body, int depth) {
     if (const int found = nesting(body); found > depth)
         throw bad_request("", "the body is nested " + std::to_string(found) + " deep, limit " + std::to_string(depth),
                           "invalid_json");
-    json document;
-    try {
-        document = json::parse(body);
-    } catch (const json::exception& error) {
-        std::string_view why = error.what();
+    DocumentBuilder builder;
+    if (!json::sax_parse(body, &builder)) {
+        std::string_view why = builder.error;
         if (const auto at = why.find("] "); at != why.npos) why.remove_prefix(at + 2);
         throw bad_request("", "the body is no JSON: " + std::string(why), "invalid_json");
     }
+    json& document = builder.document;
     if (!document.is_object())
         throw bad_request("", "the body is a JSON " + std::string(document.type_name()) + ", an object is expected",
                           "invalid_json");
-    return document;
+    return std::move(document);
 }
 
 Fields::Fields(const json& object, std::string path) : object_(object), path_(std::move(path)) {

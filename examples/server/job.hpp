@@ -4,6 +4,7 @@
 
 #include <tinfer/tinfer.hpp>
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,14 @@ void read_sampling(Fields& fields, const Service& service, Job& job);
 void read_stream(Fields& fields, Job& job);
 /// response_format of chat completions, or text.format of responses where `is_flat`. True where a grammar came of it.
 bool read_format(const json& format, const std::string& path, Job& job, bool is_flat = false);
+/// Most tokens that are made of a prompt: twice what the engine takes, so that most that do not fit are counted; all
+/// where `truncate` wants the end of it.
+[[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);
+/// Tokenizes by `encode`, which throws limit_exceeded for texts of more than `most` tokens; that is 400 with both
+/// numbers.
+[[nodiscard]] std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param,
+                                                       const Service& service,
+                                                       const std::function<std::vector<tinfer::Token>()>& encode);
 /// max_tokens against the room behind each prompt, `truncate` for prompts that leave none. Throws 400 with both
 /// numbers.
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
@@ -64,8 +73,9 @@ struct Conversation {
 };
 /// Renders and tokenizes; text of messages becomes no control tokens.
 [[nodiscard]] tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows);
-/// The prompt of the job, its tools and the grammar of their calls. `has_format`: a grammar of the answer is set.
-void apply(const Service& service, const Conversation& talk, bool has_format, Job& job);
+/// The prompt of the job of at most `most` tokens, its tools and the grammar of their calls. `has_format`: a grammar of
+/// the answer is set.
+void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most);
 /// messages, tools, tool_choice, parallel_tool_calls as /v1/chat/completions has them, checked.
 [[nodiscard]] Conversation read_conversation(Fields& fields);
 /// Checks the list of messages in the shape of chat completions.

@@ -22,10 +22,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::seconds kLongestPause{16};
 constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< most bytes of what a client still sends when all is said
 
 thread_local Wire* t_wire = nullptr;  // of the request that this thread answers
-thread_local bool t_closes = false;
+thread_local bool t_closes = false, t_has_interim = false;
 thread_local ReadFailure t_failure = ReadFailure::none;
 
 void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
@@ -43,6 +45,37 @@ void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
     }
 }
 
+/// Makes the head of a request one without `Range`: the library cuts every answer by it, those to POST, too, and has no
+/// switch for that. The name becomes one that nobody reads.
+class RangeRemover {
+public:
+    void begin() noexcept {
+        is_over_ = false;
+        n_lines_ = n_column_ = n_same_ = 0;
+    }
+    void pass(char* bytes, std::size_t size) noexcept {
+        for (std::size_t i = 0; i < size && !is_over_; ++i) {
+            char& byte = bytes[i];
+            if (byte == '\n') {
+                is_over_ = n_lines_ > 0 && n_column_ == 1 && last_ == '\r';
+                ++n_lines_;
+                n_column_ = n_same_ = 0;
+                continue;
+            }
+            const bool is_next = n_column_ == n_same_ && n_same_ < kName.size() && (byte | 0x20) == kName[n_same_];
+            if (is_next && ++n_same_ == kName.size() && n_lines_ > 0) byte = '-';
+            ++n_column_;
+            last_ = byte;
+        }
+    }
+
+private:
+    static constexpr std::string_view kName = "range";
+    bool is_over_ = false;
+    char last_ = 0;
+    std::size_t n_lines_ = 0, n_column_ = 0, n_same_ = 0;
+};
+
 /// A connection whose requests have to arrive in time.
 class TimedStream : public httplib::Stream {
 public:
@@ -57,6 +90,7 @@ public:
         held_ -= n_read_;
         n_read_ = 0;
         t_failure = ReadFailure::none;
+        head_.begin();
     }
     [[nodiscard]] bool has_buffered() const noexcept { return begin_ < end_; }
     /// The rest of a request did not come: what follows is no new one.
@@ -66,7 +100,7 @@ public:
         return has_buffered() || wire_.has_pending() || wait_for(wire_.socket(), POLLIN, until_);
     }
     bool is_writable() const override {
-        return !wire_.has_left() && wait_for(wire_.socket(), POLLOUT, Clock::now() + limits_.write);
+        return wire_.presence() != Presence::gone && wait_for(wire_.socket(), POLLOUT, Clock::now() + limits_.write);
     }
     ssize_t read(char* out, std::size_t size) override {
         if (!has_buffered()) {
@@ -83,6 +117,7 @@ public:
         const auto n = std::min(size, end_ - begin_);
         std::memcpy(out, buffer_.data() + begin_, n);
         begin_ += n;
+        head_.pass(out, n);
         return static_cast<ssize_t>(n);
     }
     ssize_t write(const char* data, std::size_t size) override {
@@ -111,6 +146,7 @@ private:
     std::atomic<std::size_t>& held_;
     Clock::time_point until_{};
     std::size_t n_read_ = 0, begin_ = 0, end_ = 0;
+    RangeRemover head_;
     std::array<char, 4096> buffer_;
 };
 
@@ -202,9 +238,9 @@ bool Listener::serve(socket_t sock) {
         while (!has_bytes() && !is_idle &&
                !wait_for(sock, POLLIN, std::min(until, Clock::now() + std::chrono::milliseconds(500))))
             is_idle = closing_ || Clock::now() >= until;
-        if (is_idle || (!has_bytes() && wire.has_left())) break;
+        if (is_idle || (!has_bytes() && wire.presence() != Presence::here)) break;
         stream.begin_request();
-        t_closes = false;
+        t_closes = t_has_interim = false;
         ok = process_request(stream, closing_, closed, nullptr) && !stream.has_failed() && !t_closes;
     }
     t_wire = nullptr;
@@ -212,7 +248,24 @@ bool Listener::serve(socket_t sock) {
     return ok;
 }
 
-bool client_gone() { return t_wire != nullptr && t_wire->has_left(); }
+bool ClientWatch::gone() {
+    const auto now = Clock::now();
+    if (t_wire == nullptr || now < look_at_) return false;
+    look_at_ = now + kLook;
+    const auto presence = t_wire->presence();
+    if (presence != Presence::silent || now < ask_at_) return presence == Presence::gone;
+    ask_at_ = now + pause_;
+    pause_ = std::min(2 * pause_, kLongestPause);
+    return !ask_();
+}
+
+bool write_interim() {
+    static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    return t_wire == nullptr || !t_has_interim ||
+           t_wire->write(kContinue.data(), kContinue.size(), std::chrono::seconds(1));
+}
+
+void allow_interim(bool is_allowed) noexcept { t_has_interim = is_allowed; }
 
 void close_behind_this() noexcept { t_closes = true; }
 

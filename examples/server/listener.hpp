@@ -51,8 +51,26 @@ private:
     std::atomic<bool> closing_{false};
 };
 
-/// Whether the client of the request that this thread answers has closed its connection.
-[[nodiscard]] bool client_gone();
+/// Follows the client of the request that this thread answers. One that has ended its own side gets a few bytes now and
+/// then: if it has closed the connection, they come back as a reset.
+class ClientWatch {
+public:
+    /// `ask` writes bytes that mean nothing where the response stands; false: they could not be written.
+    explicit ClientWatch(std::function<bool()> ask) : ask_(std::move(ask)) {}
+    /// Whether the connection is broken. Looks at most every 20 ms, however often it is called.
+    [[nodiscard]] bool gone();
+
+private:
+    using Clock = std::chrono::steady_clock;
+    std::function<bool()> ask_;
+    Clock::time_point look_at_ = Clock::now(), ask_at_{};
+    std::chrono::seconds pause_{1};  ///< until it is asked again; longer each time
+};
+/// An interim response (100), for a ClientWatch before the response begins. True, and nothing written, where the client
+/// speaks HTTP/1.0, which has none.
+[[nodiscard]] bool write_interim();
+/// Said of the request that this thread answers, from its head.
+void allow_interim(bool is_allowed) noexcept;
 /// Ends the connection of this thread behind its response: what follows cannot be told from the rest of a request.
 void close_behind_this() noexcept;
 /// Why the request of this thread could not be read.

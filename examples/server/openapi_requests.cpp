@@ -188,6 +188,7 @@ void add_conversation(json& fields) {
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
         fields[name] = {{"type", {"object", "null"}},
                         {"description", "Further variables of the template."},
+                        {"maxProperties", 256},
                         {"propertyNames", {{"not", {{"enum", {"messages", "tools", "bos_token", "eos_token"}}}}}}};
 }
 

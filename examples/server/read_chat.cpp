@@ -12,12 +12,13 @@ constexpr std::int64_t kMostTokens = 1 << 30;
 constexpr int kMostAnswers = 8, kMostTop = 20;
 constexpr std::size_t kMostPrompts = 64;
 
-Prompt prompt_of(const json& item, const std::string& path, const Service& service) {
+Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
     if (item.is_string()) {
         prompt.text = item.get<std::string>();
-        prompt.tokens = vocab.encode(prompt.text);
+        prompt.tokens =
+            encode_within(most, path, service, [&] { return vocab.encode(prompt.text, {.max_tokens = most}); });
     } else if (item.is_array()) {
         prompt.tokens = read_token_ids(item, path, service);
         prompt.text = vocab.decode(prompt.tokens);
@@ -53,7 +54,7 @@ Job read_chat(const json& body, const Service& service) {
     const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
     const auto new_name = fields.integer("max_completion_tokens", 1, kMostTokens);
     const Conversation talk = read_conversation(fields);
-    apply(service, talk, has_format, job);
+    apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
     check_unknown(fields, service, job);
     return job;
@@ -78,6 +79,7 @@ Job read_completion(const json& body, const Service& service) {
     if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const auto suffix = fields.text("suffix");
     const auto& vocab = service.model.vocab();
+    const std::size_t most = most_prompt_tokens(fields, service);
     if (suffix && !suffix->empty()) {
         using tinfer::Special;
         const auto pre = vocab.special(Special::fim_pre), suf = vocab.special(Special::fim_suf),
@@ -86,15 +88,16 @@ Job read_completion(const json& body, const Service& service) {
         if (!prompt->is_string()) fields.refuse("prompt", "with a suffix a text is expected");
         Prompt whole;
         whole.text = prompt->get<std::string>();
-        const auto append = [&](const std::string& text) {
-            const auto tokens = vocab.encode(text, {.add_special = false});
+        const auto append = [&](const std::string& text, const char* name) {
+            const auto tokens = encode_within(
+                most, name, service, [&] { return vocab.encode(text, {.add_special = false, .max_tokens = most}); });
             whole.tokens.insert(whole.tokens.end(), tokens.begin(), tokens.end());
         };
         if (vocab.add_bos() && vocab.bos()) whole.tokens.push_back(*vocab.bos());
         whole.tokens.push_back(*pre);
-        append(whole.text);
+        append(whole.text, "prompt");
         whole.tokens.push_back(*suf);
-        append(*suffix);
+        append(*suffix, "suffix");
         whole.tokens.push_back(*mid);
         job.suffix = *suffix;
         job.prompts.push_back(std::move(whole));
@@ -103,9 +106,9 @@ Job read_completion(const json& body, const Service& service) {
             fields.refuse("prompt", "a list of at most " + std::to_string(kMostPrompts) + " prompts is expected, not " +
                                         std::to_string(prompt->size()));
         for (std::size_t i = 0; i < prompt->size(); ++i)
-            job.prompts.push_back(prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service));
+            job.prompts.push_back(prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service, most));
     } else {
-        job.prompts.push_back(prompt_of(*prompt, "prompt", service));
+        job.prompts.push_back(prompt_of(*prompt, "prompt", service, most));
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.echo && job.request.n_top >= 0;

@@ -7,7 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{20};  ///< how soon a client that leaves is noticed
-constexpr std::chrono::seconds kPing{15};
+constexpr std::chrono::seconds kQuiet{15};      ///< longest time without a word in a stream
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -20,9 +20,8 @@ std::string finish_of(const Choice& choice) {
 
 }  // namespace
 
-Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol,
-             std::function<bool()> gone)
-    : service_(service), job_(std::move(job)), protocol_(protocol(job_)), gone_(std::move(gone)) {
+Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol)
+    : service_(service), job_(std::move(job)), protocol_(protocol(job_)) {
     std::vector<tinfer::EngineRequest> requests;
     for (std::size_t p = 0; p < job_.prompts.size(); ++p)
         for (int i = 0; i < job_.n; ++i) {
@@ -109,15 +108,15 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     return out;
 }
 
-std::optional<json> Reply::whole() {
+std::optional<json> Reply::whole(const std::function<bool()>& gone) {
     while (!exchange_->done()) {
         if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
-        else if (gone_()) return std::nullopt;
+        if (!exchange_->done() && gone()) return std::nullopt;
     }
     return protocol_->whole(choices_);
 }
 
-void Reply::stream(const std::function<bool(std::string_view)>& write) {
+void Reply::stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone) {
     is_streaming_ = true;
     auto written_at = Clock::now();
     const auto send = [&](const std::string& bytes) {
@@ -128,9 +127,9 @@ void Reply::stream(const std::function<bool(std::string_view)>& write) {
         if (!send(protocol_->begin())) return;
         while (!exchange_->done()) {
             auto event = exchange_->next(kPoll);
+            if (!exchange_->done() && gone()) return;
             if (!event) {
-                if (gone_()) return;
-                if (Clock::now() - written_at > kPing && !send(": ping\n\n")) return;
+                if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return;
                 continue;
             }
             std::string bytes;

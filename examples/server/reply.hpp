@@ -61,16 +61,17 @@ public:
 /// One job on the engine. Made before the head of the response is written, so that what submit() refuses has a status.
 class Reply {
 public:
-    /// `gone` says whether the client has left. Throws ApiError.
-    Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol,
-          std::function<bool()> gone);
+    /// Throws ApiError.
+    Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol);
 
     ~Reply();
     [[nodiscard]] const Job& job() const noexcept { return job_; }
-    /// Waits for all of it. nullopt: the client has left. Throws ApiError.
-    [[nodiscard]] std::optional<json> whole();
-    /// Writes it piece by piece; `write` gives false once the client has left.
-    void stream(const std::function<bool(std::string_view)>& write);
+    /// Waits for all of it; asks `gone` all the time. nullopt: the client has left. Throws ApiError.
+    [[nodiscard]] std::optional<json> whole(const std::function<bool()>& gone);
+    /// Writes it piece by piece until `write` gives false, or `gone` true.
+    void stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
+    /// An event of a stream that clients leave out.
+    static constexpr std::string_view kPing = ": ping\n\n";
 
 private:
     std::string take(std::size_t index, tinfer::EngineEvent event);
@@ -78,7 +79,6 @@ private:
     Service& service_;
     Job job_;
     std::unique_ptr<Protocol> protocol_;
-    std::function<bool()> gone_;
     std::vector<Choice> choices_;
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -305,7 +305,7 @@ Job read_responses(const json& body, const Service& service) {
             talk.variables["reasoning_effort"] = *effort;
             if (*effort == "none") talk.thinking = false;
         }
-    apply(service, talk, has_format, job);
+    apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, fields.integer("max_output_tokens", 1, 1 << 30), "max_output_tokens");
     check_unknown(fields, service, job);
     return job;

@@ -165,6 +165,7 @@ void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHand
             if (!is_whole || !fits) return;  // the error handler says why
         }
         response.status = -1;
+        allow_interim(request.version == "HTTP/1.1");
         guard(hub, request, response, [&] { handler(*hub.service(), std::move(body), response); });
     });
 }

@@ -20,11 +20,12 @@ void answer(Service& service, std::string text, httplib::Response& response, con
         const std::string read_once = std::move(text);
         const ReadingRoom::Place place(service.reading, read_once.size());
         const json body = parse_body(read_once);
-        reply = std::make_shared<Reply>(
-            service, read(body, service), [&](const Job& kept) { return protocol(service, kept, body); }, client_gone);
+        reply = std::make_shared<Reply>(service, read(body, service),
+                                        [&](const Job& kept) { return protocol(service, kept, body); });
     }
     if (!reply->job().stream) {
-        if (const auto document = reply->whole()) set_json(response, *document);
+        ClientWatch watch(write_interim);
+        if (const auto document = reply->whole([&] { return watch.gone(); })) set_json(response, *document);
         else response.status = 499;  // nobody reads it
         return;
     }
@@ -32,8 +33,11 @@ void answer(Service& service, std::string text, httplib::Response& response, con
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     response.set_chunked_content_provider("text/event-stream", [reply](std::size_t, httplib::DataSink& sink) {
-        reply->stream(
-            [&](std::string_view bytes) { return sink.is_writable() && sink.write(bytes.data(), bytes.size()); });
+        const auto write = [&](std::string_view bytes) {
+            return sink.is_writable() && sink.write(bytes.data(), bytes.size());
+        };
+        ClientWatch watch([&] { return write(Reply::kPing); });
+        reply->stream(write, [&] { return watch.gone(); });
         sink.done();
         return true;
     });

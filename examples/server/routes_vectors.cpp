@@ -20,6 +20,7 @@ constexpr std::chrono::milliseconds kVectorPoll{20};
 std::optional<std::vector<tinfer::EngineEvent>> run(Service& service, std::vector<tinfer::EngineRequest> requests) {
     const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
     std::vector<tinfer::EngineEvent> results(requests.size());
+    ClientWatch watch(write_interim);
     for (std::size_t first = 0; first < requests.size(); first += at_once) {
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
@@ -27,10 +28,8 @@ std::optional<std::vector<tinfer::EngineEvent>> run(Service& service, std::vecto
         Exchange exchange(service.engine, std::move(some));
         while (!exchange.done()) {
             auto event = exchange.next(kVectorPoll);
-            if (!event) {
-                if (client_gone()) return std::nullopt;
-                continue;
-            }
+            if (watch.gone()) return std::nullopt;
+            if (!event) continue;
             if (event->second.error) throw translate(*event->second.error, "input");
             if (event->second.ended()) results[first + event->first] = std::move(event->second);
         }
@@ -62,8 +61,14 @@ std::string base64(const std::vector<float>& values) {
     return out;
 }
 
+/// That texts are made into: more than fit, so that most that do not are counted.
+std::size_t most_tokens(const Service& service) { return 2 * service.engine.max_tokens(); }
+
 std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
-    if (item.is_string()) return service.model.vocab().encode(item.get<std::string>());
+    if (item.is_string())
+        return encode_within(most_tokens(service), path, service, [&] {
+            return service.model.vocab().encode(item.get<std::string>(), {.max_tokens = most_tokens(service)});
+        });
     if (!item.is_array()) throw bad_request(path, "a text or a list of token ids is expected");
     return read_token_ids(item, path, service);
 }
@@ -142,13 +147,14 @@ void embeddings(Service& service, const std::string& body, httplib::Response& re
 
 /// Query and document as classifiers were trained on them: BERT writes one separator between them, others end the
 /// first text and begin anew.
-std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::string& query, const std::string& text) {
-    auto tokens = vocab.encode(query);
+std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::string& query, const std::string& text,
+                                       std::size_t most) {
+    auto tokens = vocab.encode(query, {.max_tokens = most});
     const auto separator = vocab.special(tinfer::Special::sep);
     const bool has_end = !tokens.empty() && (tokens.back() == separator || tokens.back() == vocab.eos());
     if (!has_end && vocab.eos()) tokens.push_back(*vocab.eos());
     if (vocab.algorithm() != "bert" && separator) tokens.push_back(*separator);
-    const auto second = vocab.encode(text, {.add_special = false});
+    const auto second = vocab.encode(text, {.add_special = false, .max_tokens = most});
     tokens.insert(tokens.end(), second.begin(), second.end());
     if (vocab.eos()) tokens.push_back(*vocab.eos());
     else if (separator) tokens.push_back(*separator);
@@ -180,8 +186,12 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
         for (std::size_t i = 0; i < documents.size(); ++i) {
             auto& one = requests.emplace_back();
             one.kind = tinfer::EngineRequest::Kind::rank;
-            one.prompt = pair_tokens(service.model.vocab(), *query, documents[i]);
-            check_length(one.prompt, "documents[" + std::to_string(i) + "]", service);
+            const std::string path = "documents[" + std::to_string(i) + "]";
+            const std::size_t longest = most_tokens(service);
+            one.prompt = encode_within(longest, path, service, [&] {
+                return pair_tokens(service.model.vocab(), *query, documents[i], longest);
+            });
+            check_length(one.prompt, path, service);
         }
     }
     const auto results = run(service, std::move(requests));

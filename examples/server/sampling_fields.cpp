@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "job.hpp"
 
@@ -11,6 +12,7 @@ namespace server {
 namespace {
 
 constexpr std::size_t kMostStops = 16;
+constexpr std::ptrdiff_t kMostWarnings = 32;
 constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
@@ -152,10 +154,33 @@ bool read_format(const json& format, const std::string& path, Job& job, bool is_
     return true;
 }
 
+namespace {
+
+bool cuts_middle(Fields& fields) { return fields.word("truncate", {"middle", "none"}).value_or("none") == "middle"; }
+
+}  // namespace
+
+std::size_t most_prompt_tokens(Fields& fields, const Service& service) {
+    return cuts_middle(fields) ? std::numeric_limits<std::size_t>::max() : 2 * service.engine.max_tokens();
+}
+
+std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param, const Service& service,
+                                         const std::function<std::vector<tinfer::Token>()>& encode) {
+    try {
+        return encode();
+    } catch (const tinfer::Error& error) {
+        if (error.code() != tinfer::ErrorCode::limit_exceeded) throw;
+        throw ApiError(400,
+                       param + ": more than " + std::to_string(most) + " tokens; the limit is " +
+                           std::to_string(service.engine.max_tokens()) + ", with the answer",
+                       "context_length_exceeded", param);
+    }
+}
+
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param) {
     const std::size_t room = service.engine.max_tokens();
-    const bool cuts = fields.word("truncate", {"middle", "none"}).value_or("none") == "middle";
+    const bool cuts = cuts_middle(fields);
     const bool clips = fields.boolean("clip_max_tokens").value_or(service.options.clip_max_tokens);
     const std::size_t wanted = max_tokens && *max_tokens > 0 ? static_cast<std::size_t>(*max_tokens) : 1;
     for (Prompt& prompt : job.prompts) {
@@ -201,8 +226,14 @@ std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& p
 }
 
 void check_unknown(const Fields& fields, const Service& service, Job& job) {
-    for (const auto& name : fields.unknown()) {
+    const auto unknown = fields.unknown();
+    for (const auto& name : unknown) {
         if (service.options.strict) throw bad_request(name, "this field is not known", "unknown_parameter");
+        if (&name - unknown.data() == kMostWarnings) {
+            job.warnings.push_back(std::to_string(unknown.size() - kMostWarnings) +
+                                   " further fields are not known and were ignored");
+            break;
+        }
         job.warnings.push_back("the field '" + name.substr(0, 64) + "' is not known and was ignored");
     }
 }

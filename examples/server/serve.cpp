@@ -81,11 +81,20 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     engine = load();
     service.emplace(*engine, hub);
     hub.open(*service);
-    if (events.ready) events.ready(address);
+    const auto cancel_all = [&] {
+        for (const auto& slot : engine->slots()) engine->cancel(slot.request);
+    };
+    try {
+        if (events.ready) events.ready(address);
+    } catch (...) {  // nobody waits for what clients have asked meanwhile
+        hub.drain();
+        cancel_all();
+        throw;
+    }
     while (!events.stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     hub.drain();
     (void)engine->drain(std::chrono::seconds(options.drain_s));
-    for (const auto& slot : engine->slots()) engine->cancel(slot.request);
+    cancel_all();
 }
 
 }  // namespace server

@@ -180,17 +180,22 @@ bool Wire::has_pending() const {
 #endif
 }
 
-bool Wire::has_left() {
+Presence Wire::presence() {
+    pollfd entry{sock_, 0, 0};
+    if (poll(&entry, 1, 0) > 0) return Presence::gone;  // asked for nothing, poll() tells of broken connections alone
     char byte = 0;
     const auto n = recv(sock_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return true;
+    if (n == 0) return Presence::silent;
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Presence::here : Presence::gone;
 #ifdef CPPHTTPLIB_OPENSSL_SUPPORT
-    if (tls_ && n > 0) {  // bytes of a next request, or of a goodbye
+    if (tls_) {  // bytes of a next request, or of a goodbye
         const int result = SSL_peek(tls_->ssl, &byte, 1);
-        return result <= 0 && (SSL_get_error(tls_->ssl, result) == SSL_ERROR_ZERO_RETURN || tls_->wants(result) == 0);
+        if (result > 0) return Presence::here;
+        if (SSL_get_error(tls_->ssl, result) == SSL_ERROR_ZERO_RETURN) return Presence::silent;
+        return tls_->wants(result) == 0 ? Presence::gone : Presence::here;
     }
 #endif
-    return false;
+    return Presence::here;
 }
 
 void Wire::end() {

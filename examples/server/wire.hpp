@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,10 @@ class TlsContext;
 
 /// Whether a socket is ready for `events` of poll() before the time is up.
 [[nodiscard]] bool wait_for(int sock, short events, std::chrono::steady_clock::time_point until);
+
+/// silent: it sends no more, and may still read. One that has closed its connection looks the same until something is
+/// written to it.
+enum class Presence : std::uint8_t { here, silent, gone };
 
 /// Of one thread. Does not own the socket.
 class Wire {
@@ -35,8 +40,8 @@ public:
     [[nodiscard]] bool write(const char* data, std::size_t size, std::chrono::seconds patience);
     /// Whether read() gives something without waiting for the socket.
     [[nodiscard]] bool has_pending() const;
-    /// Whether the client has closed its side.
-    [[nodiscard]] bool has_left();
+    /// What can be told of the client without a word to it.
+    [[nodiscard]] Presence presence();
     /// Says goodbye, where that is due.
     void end();
     [[nodiscard]] int socket() const noexcept { return sock_; }

@@ -75,6 +75,27 @@ TEST_CASE("[V5] server: a body that is no JSON object is refused, however deep o
     CHECK_THROWS_AS((void)server::parse_body("{\"a\": [[]]}", 2), ApiError);
 }
 
+TEST_CASE("server: a body is the document that json::parse makes of it") {
+    for (
+        const std::string body : {
+            R"({})",
+            R"({"a": null, "b": [true, -1, 18446744073709551615, 1.5e3, "x", {}, [], [[{"c": [1]}]]], "d": {"e": {}}})",
+            R"({"z": 1, "a": 2, "z": {"y": 3, "y": [4]}, "b": 5, "a": 6, "a": 7, "": 8, "": 9})",
+        })
+        CHECK(server::parse_body(body).dump() == json::parse(body).dump());
+    std::string body = "{";
+    for (int i = 0; i < 400; ++i)
+        body += "\"" + std::to_string(i * 37 % 101) + "\": " + std::to_string(i) + (i < 399 ? "," : "}");
+    CHECK(server::parse_body(body).dump() == json::parse(body).dump());
+}
+
+TEST_CASE("server: names cost no more where there are many") {
+    std::string body = "{\"logit_bias\": {";
+    for (int i = 0; i < 500000; ++i) body += "\"" + std::to_string(i) + "\": -1,";
+    const json document = server::parse_body(body + "\"x\": 0}}");
+    CHECK(document["logit_bias"].size() == 500001);
+}
+
 TEST_CASE("server: keys are known as a whole only") {
     const std::vector<std::string> keys{"abc", "longer key"};
     CHECK(server::is_known_key(keys, "abc"));

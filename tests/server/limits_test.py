@@ -3,6 +3,7 @@
 """What `tinfer serve` does with clients that are slow, silent, huge, many or gone, plain and over TLS: it stays up, says
 what is wrong, answers the others with the same bytes, and keeps within the memory that it said."""
 import concurrent.futures
+import http.client
 import json
 import pathlib
 import random
@@ -84,7 +85,50 @@ class Clients(unittest.TestCase):
                     self.assertEqual(status, 408)
 
 
+    def half_closed(self, server, fields):
+        """(status, body) for a client that ends its side of the connection behind its request"""
+        body = json.dumps({**OTHERS, **fields}).encode()
+        with server.socket() as one:
+            one.sendall(head("/v1/chat/completions", len(body)) + body)
+            socket.socket.shutdown(one, socket.SHUT_WR)
+            response = http.client.HTTPResponse(one)
+            response.begin()  # leaves interim responses out
+            return response.status, response.read()
+
+    def check_half_closed(self, server):
+        for n in [12, 1500]:
+            whole = server.post("/v1/chat/completions", {**OTHERS, "max_tokens": n})["choices"]
+            status, data = self.half_closed(server, {"max_tokens": n})
+            self.assertEqual((status, json.loads(data)["choices"]), (200, whole))
+            status, data = self.half_closed(server, {"max_tokens": n, "stream": True})
+            self.assertTrue(status == 200 and data.endswith(b"data: [DONE]\n\n"), data[-200:])
+            events = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
+            self.assertEqual("".join(c["delta"].get("content") or "" for e in events for c in e["choices"]), whole[0]["message"]["content"])
+
+
 class Limits(Clients):
+    def test_half_closed(self):
+        """A client that says that it sends no more is answered like any other"""
+        with Server("-c", 4096, "--parallel", 2) as server:
+            self.check_half_closed(server)
+
+    def test_closed(self):
+        """One that closes its connection is seen, in whole answers and streams, also where it had ended its side before"""
+        with Server("-c", 262144, "--parallel", 1) as server:
+            for stream in [False, True]:
+                for half_before in [False, True]:
+                    body = json.dumps({**OTHERS, "max_tokens": 200000, "stream": stream}).encode()
+                    with server.socket() as one:
+                        one.sendall(head("/v1/chat/completions", len(body)) + body)
+                        if half_before:
+                            one.shutdown(socket.SHUT_WR)
+                        while not server.get("/slots"):
+                            pass
+                        if half_before:
+                            time.sleep(0.2)
+                            self.assertTrue(server.get("/slots"))
+                    self.idle(server, 5)
+
     def test_many_hang(self):
         """1,000 connections of which 900 hang in the middle of a request: the others are answered as ever"""
         args = ("--parallel", 4, "-c", 1024, "--read-timeout", 20, "--max-queue", 200)
@@ -143,8 +187,9 @@ class Limits(Clients):
             for body in deep:
                 status, _, text = server.ask("POST", "/v1/completions", body)
                 self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_json"), body[:40])
+            names = b",".join(b'"%x":0' % i for i in range(700000))
             for body in [b'{"prompt":[' + b"[]," * 2700000 + b"[]]}", b'{"a":[' + b"{}," * 2700000 + b"{}]}",
-                         b'{"a":{' + b'"":0,' * 1600000 + b'"b":1}}']:
+                         b'{"a":{' + b'"":0,' * 1600000 + b'"b":1}}', b'{"a":{' + names + b"}}", b"{" + names + b"}"]:
                 with concurrent.futures.ThreadPoolExecutor(6) as pool:
                     for status in pool.map(lambda _: server.ask("POST", "/v1/completions", body)[0], range(6)):
                         self.assertEqual(status, 400)
@@ -325,6 +370,10 @@ class Tls(Clients):
                 self.assertIsNone(status_of(plain))
             large = {"prompt": "y" * 300000, "max_tokens": 1, "truncate": "middle"}
             self.assertEqual(server.ask("POST", "/v1/completions", large)[0], 200)
+
+    def test_tls_half_closed(self):
+        with self.serve("-c", 4096, "--parallel", 2) as server:
+            self.check_half_closed(server)
 
     def test_tls_slow(self):
         with self.serve("-c", 512, "--read-timeout", 1, "--max-connections", 40) as server:

@@ -3,6 +3,7 @@
 """The routes of `tinfer serve`, asked over real sockets."""
 import concurrent.futures
 import json
+import os
 import socket
 import subprocess
 import threading
@@ -192,6 +193,56 @@ class Routes(unittest.TestCase):
                          usage["prompt_tokens"])
         self.assertEqual(self.server.get("/slots"), [])
 
+    def test_range_is_ignored(self):
+        """Range is for parts of files: every answer is whole, whatever stands there"""
+        for method, path, body in [("POST", "/tokenize", {"text": "the one"}), ("GET", "/v1/models", None), ("GET", "/", None)]:
+            status, headers, whole = self.server.ask(method, path, body)
+            self.assertEqual(status, 200)
+            for name in ["Range", "rAnGe"]:
+                for value in ["bytes=0-3", "bytes=0-1,4-5", "bytes=-2", "bytes=99999999-", "lines=1", "nonsense"]:
+                    got = self.server.ask(method, path, body, {name: value})
+                    self.assertEqual((got[0], got[2]), (200, whole), (path, value))
+                    self.assertEqual(got[1]["Content-Type"], headers["Content-Type"])
+                    self.assertIsNone(got[1]["Content-Range"])
+
+    def test_long_texts(self):
+        """A text far beyond the context is refused before all of it is tokenized, with the numbers"""
+        most = self.server.get("/v1/models")["data"][0]["meta"]["n_ctx"]
+        text = "the one " * 400000
+        messages = [{"role": "user", "content": text}]
+        for path, body, param in [("/v1/completions", {"prompt": text}, "prompt"), ("/v1/completions", {"prompt": ["a", text]}, "prompt[1]"),
+                                  ("/v1/chat/completions", {"messages": messages}, "messages"), ("/v1/responses", {"input": text}, "messages")]:
+            error = self.server.post(path, body, status=400)["error"]
+            self.assertEqual((error["code"], error["param"]), ("context_length_exceeded", param))
+            self.assertIn(f"more than {2 * most} tokens", error["message"])
+            self.assertIn(f"the limit is {most}", error["message"])
+        error = self.server.post("/v1/messages", {"messages": messages, "max_tokens": 1}, status=400)["error"]
+        self.assertIn(f"more than {2 * most} tokens", error["message"])
+        self.assertGreater(self.server.post("/v1/messages/count_tokens", {"messages": messages})["input_tokens"], 2 * most)
+        cut = self.server.post("/v1/completions", {"prompt": "the one " * most, "truncate": "middle", "max_tokens": 1, **NO_EOG})
+        self.assertGreater(cut["usage"]["prompt_tokens_details"]["truncated_tokens"], most)
+
+    def test_many_names(self):
+        """Objects of many names cost what their length costs; the last of equal names counts"""
+        body = {"prompt": "the", "max_tokens": 2, **{f"unknown{i}": i for i in range(300000)}}
+        warnings = self.server.post("/v1/completions", body)["warnings"]
+        self.assertEqual(len(warnings), 33)
+        self.assertIn("299968 further", warnings[-1])
+        bias = json.dumps({str(i): -100 for i in range(3, 300)})[:-1]
+        for again, expected in [("-100", 400), ('"x"', 400), ("1", 200)]:
+            text = '{"prompt": "the", "max_tokens": 1, "max_tokens": %s, "logit_bias": %s, "3": 0.5}}' % (again, bias)
+            self.assertEqual(self.server.ask("POST", "/v1/completions", text.encode())[0], expected, again)
+        null = {"role": "user", "content": "x", **{f"n{i}": None for i in range(300000)}}
+        self.server.post("/v1/chat/completions", {**chat("x"), "messages": [null]})
+        error = self.server.post("/v1/chat/completions", chat("x", template_kwargs={f"v{i}": i for i in range(257)}), status=400)
+        self.assertEqual(error["error"]["param"], "template_kwargs")
+
+    def test_name_of_model(self):
+        """general.name, as long as --alias gives no other"""
+        self.assertEqual(self.server.get("/v1/models")["data"][0]["id"], "tiny")
+        with Server("--alias", "mine", "-c", 512) as server:
+            self.assertEqual(server.get("/v1/models/mine")["id"], "mine")
+
     def test_hosts(self):
         self.assertEqual(self.server.ask("GET", "/v1/models", None, {"Host": "evil.example"})[0], 403)
 
@@ -260,6 +311,16 @@ class Faults(unittest.TestCase):
                 one.close()
             self.assertEqual(server.get("/health"), {"status": "ok"})
 
+    def test_stdout_cannot_be_written(self):
+        """Where it cannot say its address, it ends as every command does, and by itself"""
+        reader, writer = os.pipe()
+        os.close(reader)
+        with open("/dev/full", "wb") as full, os.fdopen(writer, "wb") as broken:
+            for stdout, more in [(full, {}), (broken, {}), (None, {"preexec_fn": lambda: os.close(1)})]:
+                done = subprocess.run([TINFER, "serve", MODEL, "--port", "0", "-t", "1"], stdout=stdout, stderr=subprocess.PIPE, timeout=60, **more)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(b"stdout cannot be written", done.stderr)
+
     def test_keys(self):
         keys = FOLDER / "keys.txt"
         keys.write_text("second\nthird\n")
@@ -288,6 +349,9 @@ class Faults(unittest.TestCase):
             self.assertEqual(len(short), 8)
             self.assertAlmostEqual(sum(x * x for x in short), 1, places=5)
             server.post("/v1/chat/completions", chat("x"), status=501)
+            error = server.post("/v1/embeddings", {"input": ["a", "the one " * 400000]}, status=400)["error"]
+            self.assertEqual((error["code"], error["param"]), ("context_length_exceeded", "input[1]"))
+            self.assertIn("more than", error["message"])
             _, headers, _ = server.ask("OPTIONS", "/v1/embeddings", None, {"Origin": "https://a.example"})
             self.assertEqual(headers["Access-Control-Allow-Origin"], "https://a.example")
             _, headers, _ = server.ask("GET", "/v1/models", None, {"Origin": "https://b.example"})
