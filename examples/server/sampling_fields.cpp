@@ -169,7 +169,8 @@ std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& pa
     try {
         return encode();
     } catch (const tinfer::Error& error) {
-        if (error.code() != tinfer::ErrorCode::limit_exceeded) throw;
+        const bool is_bounded = most != std::numeric_limits<std::size_t>::max();
+        if (error.code() != tinfer::ErrorCode::limit_exceeded || !is_bounded) throw;
         throw ApiError(400,
                        param + ": more than " + std::to_string(most) + " tokens; the limit is " +
                            std::to_string(service.engine.max_tokens()) + ", with the answer",
