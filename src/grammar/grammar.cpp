@@ -3,6 +3,7 @@
 #include "tinfer/grammar.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/access.hpp"
 #include "base/error.hpp"
@@ -43,7 +44,8 @@ const std::string& Grammar::Impl::text() const noexcept {
     constexpr std::size_t kMaxBytes = 1u << 20;
     if (checker == nullptr) return program->text;
     try {
-        std::call_once(is_printed, [&] { printed = grammar::print_gbnf(*program, kMaxBytes); });
+        const std::scoped_lock lock(printing);
+        if (!std::exchange(is_printed, true)) printed = grammar::print_gbnf(*program, kMaxBytes);
     } catch (...) {  // no memory for it: empty, as where it is too long
     }
     return printed;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "grammar/checker.hpp"
@@ -16,7 +17,8 @@ struct tinfer::Grammar::Impl {
     GrammarOptions options;
     std::shared_ptr<grammar::Checker> checker;  ///< of a schema: tells which texts are allowed; else null
     bool has_open_objects = false;  ///< of a schema: names that it does not declare may come, and none twice
-    mutable std::once_flag is_printed;
+    mutable std::mutex printing;    ///< no std::call_once, which needs thread-local memory
+    mutable bool is_printed = false;
     mutable std::string printed;
     mutable std::mutex mutex;
     mutable std::vector<std::pair<std::weak_ptr<const grammar::TokenTrie>, std::shared_ptr<const grammar::QuoteTokens>>>

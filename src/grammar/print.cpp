@@ -13,11 +13,13 @@
 #include "base/utf8.hpp"
 
 namespace tinfer::grammar {
+
+/// Not in the namespace below: catching a type of internal linkage takes a pointer in writable memory.
+struct CannotPrint {};
+
 namespace {
 
 constexpr std::uint32_t kMostRepeats = 2000;  // of GBNF
-
-struct CannotPrint {};
 
 /// A code point as GBNF writes it in a literal or a set.
 std::string spelled(std::uint32_t c) {

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "grammar/regex_groups.hpp"
 
 namespace tinfer::grammar {
 namespace {
@@ -463,37 +464,6 @@ private:
     std::uint32_t stamp_ = 0;
     std::size_t n_steps_ = 0;
 };
-
-}  // namespace
-
-namespace {
-
-/// The last place of the escape or the set that begins at `i`; `i` elsewhere.
-std::size_t unit_end(std::string_view pattern, std::size_t i) {
-    if (pattern[i] == '\\') return i + 1;
-    if (pattern[i] != '[') return i;
-    while (++i < pattern.size() && pattern[i] != ']')
-        if (pattern[i] == '\\') ++i;
-    return i;
-}
-
-/// Behind the parenthesis that closes the one at `begin`; npos where none does.
-std::size_t group_end(std::string_view pattern, std::size_t begin) {
-    int depth = 0;
-    for (std::size_t i = begin; i < pattern.size(); i = unit_end(pattern, i) + 1) {
-        if (pattern[i] == '(') ++depth;
-        if (pattern[i] == ')' && --depth == 0) return i + 1;
-    }
-    return pattern.npos;
-}
-
-bool has_branches(std::string_view pattern) {
-    for (std::size_t i = 0; i < pattern.size(); i = unit_end(pattern, i) + 1) {
-        if (pattern[i] == '|') return true;
-        if (pattern[i] == '(') i = std::min(group_end(pattern, i), pattern.size()) - 1;
-    }
-    return false;
-}
 
 }  // namespace
 

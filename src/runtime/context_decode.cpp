@@ -159,6 +159,8 @@ StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
 
 template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);
 template DecodeStatus Context::Impl::decode(const Batch& batch);
+template DecodeStatus Context::Impl::encode(const std::span<const Token>& tokens);
+template DecodeStatus Context::Impl::encode(const Batch& batch);
 template void Context::Impl::begin(const Batch& batch);
 template void Context::Impl::begin(Batch&& batch);
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Which bytes of the model's file does a decoded token read? This test reads trace and GGUF file by itself, from the pages
-on their formats alone, and compares every byte with what the directory and the token say, fused and not; then asks
-`tinfer trace validate`. On models made on the spot, on golden ones (TINFER_GOLDEN) and on SmolLM2 (models/).
+"""Which bytes of the model's file does a decoded token read? This test reads trace and GGUF file by itself, from the
+pages on their formats alone, and compares every byte with what the directory and the token say, fused and not; then
+asks `tinfer trace validate`. On models made on the spot, on golden ones (TINFER_GOLDEN) and on SmolLM2 (models/).
 
 usage: bytes_test.py path/to/tinfer [unittest arguments]
 """
@@ -61,19 +61,20 @@ class Gguf:
 
 
 class Trace:
-    """Blocks of a .tntrace file: tensors, plans, runs with their tokens, events with their ranges, choices of routers."""
+    """Blocks of a .tntrace file: tensors, plans, runs with tokens, events with ranges, choices of routers."""
 
     def __init__(self, path):
         data = pathlib.Path(path).read_bytes()
         assert data[:12] == b"TNFTRACE\1\0\0\0", path
-        self.strings, self.tensors, self.plans, self.runs, self.events, self.routes, self.ends = {0: ""}, {}, {}, {}, {}, {}, {}
+        self.strings, self.tensors, self.plans, self.runs = {0: ""}, {}, {}, {}
+        self.events, self.routes, self.ends = {}, {}, {}
         at = 128
         while at < len(data):
             magic, kind, size, records = struct.unpack_from("<4sH2xII", data, at)
             assert magic == b"TNBK", at
             body = data[at + 56:at + 56 + size]
-            {1: self.read_strings, 4: self.read_tensors, 5: self.read_plan, 6: self.read_run, 7: self.read_events, 8: self.read_end,
-             12: self.read_routes}.get(kind, lambda *_: None)(body, records)
+            {1: self.read_strings, 4: self.read_tensors, 5: self.read_plan, 6: self.read_run, 7: self.read_events,
+             8: self.read_end, 12: self.read_routes}.get(kind, lambda *_: None)(body, records)
             at += 56 + (size + 7) // 8 * 8
 
     def read_strings(self, body, n):
@@ -87,7 +88,8 @@ class Trace:
         for at in range(0, 96 * n, 96):
             number, name, kind = struct.unpack_from("<IIB", body, at)
             size, offset, row, part = struct.unpack_from("<4Q", body, at + 56)
-            self.tensors[number] = {"name": self.strings[name], "weight": kind == 0, "bytes": size, "offset": offset, "row": row, "slice": part}
+            self.tensors[number] = {"name": self.strings[name], "weight": kind == 0, "bytes": size, "offset": offset,
+                                    "row": row, "slice": part}
 
     def read_plan(self, body, _):
         plan, n_steps, n_operands = struct.unpack_from("<3I", body)
@@ -125,7 +127,8 @@ class Trace:
         for step, status, ranges in self.events[run]:
             assert status == 0
             first, count = steps[step][7], steps[step][6]
-            for i, (ref, mode, kind, _, offset, length, stride, n, slot, flags) in enumerate(operands[first:first + count]):
+            used = operands[first:first + count]
+            for i, (ref, mode, kind, _, offset, length, stride, n, slot, flags) in enumerate(used):
                 if ref >> 31 or not mode & 1 or kind == 3 or flags & 1 or not self.tensors[ref]["weight"]:
                     continue
                 pieces = [(offset, length, stride, n)] if kind == 1 else [r[3:7] for r in ranges if r[0] == i]
@@ -159,11 +162,14 @@ def with_vocabulary(source, path):
     pieces = ["<unk>", "<s>", "</s>", "\u2581", *map(chr, range(ord("!"), ord("~")))][:n]
     pieces += [f"piece{i}" for i in range(len(pieces), n)]
     keys = {"model": struct.pack("<I", 8) + text("llama"), "tokens": array(8, map(text, pieces)),
-            "scores": array(6, [struct.pack("<f", -i) for i in range(n)]), "token_type": array(5, [struct.pack("<i", 3 if 0 < i < 3 else 2 if i == 0 else 1) for i in range(n)]),
-            "unknown_token_id": struct.pack("<II", 4, 0), "bos_token_id": struct.pack("<II", 4, 1), "eos_token_id": struct.pack("<II", 4, 2)}
+            "scores": array(6, [struct.pack("<f", -i) for i in range(n)]),
+            "token_type": array(5, [struct.pack("<i", 3 if 0 < i < 3 else 2 if i == 0 else 1) for i in range(n)]),
+            "unknown_token_id": struct.pack("<II", 4, 0), "bos_token_id": struct.pack("<II", 4, 1),
+            "eos_token_id": struct.pack("<II", 4, 2)}
     entries = [entry for key, entry in model.raw.items() if not key.startswith("tokenizer.")]
     entries += [text("tokenizer.ggml." + key) + value for key, value in keys.items()]
-    head = model.data[:16] + struct.pack("<Q", len(entries)) + b"".join(entries) + model.data[model.end_of_keys:model.end_of_directory]
+    head = (model.data[:16] + struct.pack("<Q", len(entries)) + b"".join(entries)
+            + model.data[model.end_of_keys:model.end_of_directory])
     path.write_bytes(head + b"\0" * (-len(head) % model.alignment) + model.data[model.data_start:])
     return path
 
@@ -173,8 +179,8 @@ class Bytes(unittest.TestCase):
         files = []
         for fuse in ([], ["--no-fuse"]):
             t = FOLDER / "bytes.tntrace"
-            tinfer("trace", "record", model, "-p", "once on a time", "-n", n, "--temp", 0, *NO_EOG, "--extras", "router", "-o", t, "--overwrite",
-                   *fuse)
+            tinfer("trace", "record", model, "-p", "once on a time", "-n", n, "--temp", 0, *NO_EOG,
+                   "--extras", "router", "-o", t, "--overwrite", *fuse)
             files.append(self.check_trace(Gguf(model), Trace(t)))
             verdict = json.loads(tinfer("trace", "validate", t, "--model", model, "--json"))
             self.assertTrue(verdict["valid"])
@@ -217,9 +223,11 @@ class Bytes(unittest.TestCase):
                     self.assertLess(len(chosen[layer]), t["bytes"] // t["slice"])
                 self.assertEqual(reads.get(number), expected, t["name"])
                 total += sum(end - begin for begin, end in expected)
-            row = sum(t["row"] for t in weights.values() if t["name"] == TOKEN_EMBD and tied)   # looked up, and in the head
+            # Looked up, and in the head.
+            row = sum(t["row"] for t in weights.values() if t["name"] == TOKEN_EMBD and tied)
             self.assertEqual(trace.ends[run], (total + row, total + row))
-            files.append(merged((weights[n]["offset"] + a, weights[n]["offset"] + b) for n, pieces in reads.items() for a, b in pieces))
+            files.append(merged((weights[n]["offset"] + a, weights[n]["offset"] + b)
+                                for n, pieces in reads.items() for a, b in pieces))
         self.assertGreater(decodes, 2)
         return files
 
@@ -232,7 +240,8 @@ class Bytes(unittest.TestCase):
     def test_golden(self):  # [golden]
         for name in ("llama", "qwen3moe", "gemma2", "deepseek2-groups"):
             with self.subTest(name):
-                self.check(with_vocabulary(pathlib.Path(GOLDEN) / "models" / name / "model.gguf", FOLDER / f"{name}.gguf"))
+                model = pathlib.Path(GOLDEN) / "models" / name / "model.gguf"
+                self.check(with_vocabulary(model, FOLDER / f"{name}.gguf"))
 
     @unittest.skipUnless(SMOLLM2.exists(), "needs SmolLM2 in models/")
     def test_smollm2(self):  # [model]

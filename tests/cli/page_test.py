@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""docs/tracing.md is true: every command of the page is run in its order, on small models under the page's names, and what
-the page shows has the shape of what the program prints: the same headings, the same names at the beginnings of lines, and
-the same exit code. Numbers differ with model and machine.
+"""docs/tracing.md is true: every command of the page is run in its order, on small models under the page's names, and
+what the page shows has the shape of what the program prints: the same headings, the same names at the beginnings of
+lines, and the same exit code. Numbers differ with model and machine.
 
 usage: page_test.py path/to/tinfer [unittest arguments]
 """
@@ -55,7 +55,8 @@ class Page(unittest.TestCase):
             elif "disk" in words:   # small models are too small to measure a storage by
                 words[3] = str(FOLDER / "large")
                 (FOLDER / "large").write_bytes(bytes(1 << 23))
-        done = subprocess.run(words, cwd=FOLDER, capture_output=True, timeout=300, env=environment(), text=True, errors="replace")
+        done = subprocess.run(words, cwd=FOLDER, capture_output=True, timeout=300, env=environment(), text=True,
+                              errors="replace")
         verb = words[2] if len(words) > 2 else ""
         self.assertIn(done.returncode, FINDINGS.get(verb, (0,)), f"{words}\n{done.stderr}")
         return done.stdout + "\n" + done.stderr
@@ -77,14 +78,17 @@ class Page(unittest.TestCase):
                 for line in shown:
                     if is_heading(line) or is_indented_heading(line):
                         in_table = True
-                        if "--by role" not in command and "diff" not in words and words[-2:] != ["--phase", "decode"]:   # those name what the model has
+                        # Those left out name what the model has.
+                        if "--by role" not in command and "diff" not in words and words[-2:] != ["--phase", "decode"]:
                             self.assertIn(" ".join(cells(line)), got)
-                    elif not in_table and len(cells(line)) > 1 and "hash" not in words or any(word in command for word in FIXED_ROWS):
+                    elif (not in_table and len(cells(line)) > 1 and "hash" not in words
+                          or any(word in command for word in FIXED_ROWS)):
                         self.assertIn(cells(line)[0], first)
         self.assertGreater(n, 20)
 
     def test_the_table_of_questions_names_verbs_that_exist(self):
-        known = subprocess.run([TINFER, "trace", "--help"], capture_output=True, text=True, check=True, env=environment()).stdout
+        known = subprocess.run([TINFER, "trace", "--help"], capture_output=True, text=True, check=True,
+                               env=environment()).stdout
         for line in re.findall(r"^\| [A-Z].*\?.*\| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.M):
             for command in re.findall(r"`([^`]+)`", line):
                 verb = command.split()[0]

@@ -14,7 +14,8 @@ import subprocess
 import time
 import unittest
 
-from cli_support import FOLDER, MODEL, NO_EOG, TINFER, damaged, environment, golden_model, ids_of, make_model, run_json, tinfer
+from cli_support import (FOLDER, MODEL, NO_EOG, TINFER, damaged, environment, golden_model, ids_of, make_model,
+                         run_json, tinfer)
 
 
 class Run(unittest.TestCase):
@@ -44,13 +45,15 @@ class Run(unittest.TestCase):
     def test_token_ids_stand_in_place_of_a_text(self):
         args = ["-n", "5", "--temp", "0", *NO_EOG]
         ids = ids_of("once on a time")
-        self.assertEqual(tinfer("run", MODEL, "--tokens", json.dumps(ids), *args), tinfer("run", MODEL, "-p", "once on a time", *args))
+        self.assertEqual(tinfer("run", MODEL, "--tokens", json.dumps(ids), *args),
+                         tinfer("run", MODEL, "-p", "once on a time", *args))
         tinfer("run", MODEL, "--tokens", "1 2", "-p", "a", code=2)
         tinfer("run", MODEL, "--tokens", " ", code=1)
         if bare := golden_model("llama"):   # has no vocabulary, so ids come out
             document = json.loads(tinfer("run", bare, "--tokens", "74 0 197", *args, "--json"))
             self.assertEqual(document["text"], " ".join(map(str, document["tokens"])))
-            self.assertEqual(tinfer("run", bare, "--tokens", "74 0 197", *args).decode().split(), document["text"].split())
+            self.assertEqual(tinfer("run", bare, "--tokens", "74 0 197", *args).decode().split(),
+                             document["text"].split())
 
     def test_C12_the_budget_is_exact(self):  # [C12]
         for n in (0, 1, 2, 7):

@@ -56,7 +56,8 @@ def router_inputs(path):
 @functools.cache
 def router_of(model, layer):
     """Its rows, one for each expert."""
-    entry = next(r for r in rows(tinfer("inspect", model, "--csv").decode()) if r["name"] == f"blk.{layer}.ffn_gate_inp.weight")
+    entry = next(r for r in rows(tinfer("inspect", model, "--csv").decode())
+                 if r["name"] == f"blk.{layer}.ffn_gate_inp.weight")
     width, n = int(entry["ne0"]), int(entry["ne1"])
     values = struct.unpack_from(f"<{width * n}f", pathlib.Path(model).read_bytes(), int(entry["file_offset"]))
     return [values[i * width:(i + 1) * width] for i in range(n)]
@@ -309,8 +310,10 @@ class Experts(Recorded):
         routes = collections.defaultdict(dict)
         for r in rows(trace("export", t, "--format", "routes")):
             routes[int(r["token"])].setdefault(int(r["layer"]), set()).add(int(r["expert"]))
-        rows_of = {layer: [row for run, il, row in recorded if il == layer] for layer in sorted({il for _, il, _ in recorded})}
-        self.assertEqual([len(values) for values in rows_of.values()], [sum(il in layers for layers in routes.values()) for il in rows_of])
+        rows_of = {layer: [row for run, il, row in recorded if il == layer]
+                   for layer in sorted({il for _, il, _ in recorded})}
+        self.assertEqual([len(values) for values in rows_of.values()],
+                         [sum(il in layers for layers in routes.values()) for il in rows_of])
         self.assertGreater(len(rows_of), 1)
         # Counted from the end, rows of a layer are those of the tokens that it has routed.
         second = sorted(routes)[len(routes) // 2:]
@@ -323,13 +326,15 @@ class Experts(Recorded):
                 told += 2
                 right += len(chosen & routes[token][layer])
                 self.assertEqual(best(router_of(MOE_MODEL, layer), rows_of[layer][-back], 2), routes[token][layer])
-        lines = {p["predictor"]: p for p in trace_json("experts", t, "--predict", "--router-inputs", inputs, "--model", MOE_MODEL)["predictors"]}
+        found = trace_json("experts", t, "--predict", "--router-inputs", inputs, "--model", MOE_MODEL)
+        lines = {p["predictor"]: p for p in found["predictors"]}
         self.assertEqual((lines["stale_router"]["told"], lines["stale_router"]["right"]), (told, right))
         self.assertEqual(lines["own_router"]["accuracy"], 1)
         self.assertNotIn("stale_router", {p["predictor"] for p in trace_json("experts", t, "--predict")["predictors"]})
         disk = FOLDER / "flat.csv"
         disk.write_text("request_bytes,idle_bytes_per_s,saturated_bytes_per_s\n4096,1e9,1e9\n")
-        lines = {p["read_ahead"] for p in trace_json("experts", t, "--prefetch", "--disk", disk, "--router-inputs", inputs, "--model", MOE_MODEL)["prefetch"]}
+        found = trace_json("experts", t, "--prefetch", "--disk", disk, "--router-inputs", inputs, "--model", MOE_MODEL)
+        lines = {p["read_ahead"] for p in found["prefetch"]}
         self.assertIn("stale_router", lines)
         self.assertNotIn("own_router", lines)
         trace("experts", t, "--predict", "--router-inputs", inputs, code=2)

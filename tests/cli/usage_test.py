@@ -19,9 +19,12 @@ COMMANDS = ("run", "tokenize", "detokenize", "template", "logits", "embed", "per
 class Usage(unittest.TestCase):
     def test_wrong_usage_is_2_and_one_line(self):
         for args in ([], ["fly"], ["run"], ["run", "-m", MODEL], ["run", "-m", MODEL, "-p", "a", "-n", "many"],
-                     ["run", "-m", MODEL, "-p", "a", "-f", "b"], ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
+                     ["run", "-m", MODEL, "-p", "a", "-f", "b"],
+                     ["logits", "-m", MODEL, "--tokens", "1 2", "--isa", "abacus"],
                      ["run", MODEL, "-p", "a", "--kv-type-v", "f17"],
-                     ["run", MODEL, "-p", "a", "--kv-rotation", "maybe"], ["run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"], ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
+                     ["run", MODEL, "-p", "a", "--kv-rotation", "maybe"],
+                     ["run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"],
+                     ["run", "-m", MODEL, "-p", "a", "--no-such-option"],
                      ["logits", "-m", MODEL], ["logits", "-m", MODEL, "-p", "a", "--tokens", "1"]):
             self.assertEqual(tinfer(*args, code=2), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
@@ -93,9 +96,11 @@ class Usage(unittest.TestCase):
                             ("--hlep",): "--help"}.items():
             tinfer(*args, code=2)
             self.assertIn(f"did you mean {meant}?", tinfer.stderr)
-        for args, meant in {("run", MODEL, "-p", "a", "-temp", "0"): "long options have two dashes: --temp", ("version",): "did you mean --version?",
-                            ("run", MODEL, "-p", "a", "b", "c"): "a text of several words stands in quotes",
-                            ("run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"): "--temp: given more than once"}.items():
+        meanings = {("run", MODEL, "-p", "a", "-temp", "0"): "long options have two dashes: --temp",
+                    ("version",): "did you mean --version?",
+                    ("run", MODEL, "-p", "a", "b", "c"): "a text of several words stands in quotes",
+                    ("run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"): "--temp: given more than once"}
+        for args, meant in meanings.items():
             tinfer(*args, code=2)
             self.assertIn(meant, tinfer.stderr)
         self.assertEqual(tinfer("help", "run"), tinfer("run", "--help"))

@@ -25,8 +25,8 @@ def environment(program, name, *packages):
         return python
     if not python.exists():
         venv.create(folder, with_pip=True)
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "1", "--timeout", "20", *packages],
-                          capture_output=True, text=True)
+    done = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "1",
+                           "--timeout", "20", *packages], capture_output=True, text=True)
     if done.returncode != 0:
         print(f"skipped: {', '.join(packages)} cannot be installed:", *done.stderr.strip().splitlines()[-1:])
         sys.exit(SKIPPED)

@@ -69,9 +69,11 @@ class Clients(unittest.TestCase):
     def test_openai_parallel_tools(self):
         """several calls in one answer, whole and as a stream: the same calls, indices in order, ids apart"""
         tools = [{"type": "function", "function": {"name": name, "parameters": {
-            "type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"], "additionalProperties": False}}} for name in ["left", "right"]]
+            "type": "object", "properties": {"on": {"type": "boolean"}}, "required": ["on"],
+            "additionalProperties": False}}} for name in ["left", "right"]]
         for seed in range(60):  # random weights call once or more as it comes
-            ask = dict(model="m", messages=ASK, tools=tools, tool_choice="required", max_tokens=400, seed=seed, temperature=1.5, logit_bias=BIAS)
+            ask = dict(model="m", messages=ASK, tools=tools, tool_choice="required", max_tokens=400, seed=seed,
+                       temperature=1.5, logit_bias=BIAS)
             calls = self.openai.chat.completions.create(**ask).choices[0].message.tool_calls
             if calls and len(calls) > 1:
                 break
@@ -83,16 +85,19 @@ class Clients(unittest.TestCase):
             for call in (part.choices[0].delta.tool_calls or []) if part.choices else []:
                 name, arguments = found.get(call.index, ("", ""))
                 found[call.index] = (name + (call.function.name or ""), arguments + (call.function.arguments or ""))
-        self.assertEqual([found[i] for i in sorted(found)], [(call.function.name, call.function.arguments) for call in calls])
+        self.assertEqual([found[i] for i in sorted(found)],
+                         [(call.function.name, call.function.arguments) for call in calls])
         self.assertEqual(sorted(found), list(range(len(calls))))
         results = [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in calls]
-        answer = [*ASK, {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls]}, *results]
-        self.openai.chat.completions.create(model="m", messages=answer, tools=tools, tool_choice="none", max_tokens=4, logit_bias=BIAS)
+        turn = {"role": "assistant", "content": None, "tool_calls": [call.model_dump() for call in calls]}
+        self.openai.chat.completions.create(model="m", messages=[*ASK, turn, *results], tools=tools, tool_choice="none",
+                                            max_tokens=4, logit_bias=BIAS)
 
     def test_openai_structured_stream(self):
         class Answer(pydantic.BaseModel):
             yes: bool
-        with self.openai.chat.completions.stream(model="m", messages=ASK, response_format=Answer, max_tokens=1500, logit_bias=BIAS, seed=2) as stream:
+        with self.openai.chat.completions.stream(model="m", messages=ASK, response_format=Answer, max_tokens=1500,
+                                                 logit_bias=BIAS, seed=2) as stream:
             self.assertIsInstance(stream.get_final_completion().choices[0].message.parsed, Answer)
 
     def test_openai_stop_and_seed(self):

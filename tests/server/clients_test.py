@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and openai of
-npm, installed beside the build. Those that cannot be installed are skipped, and said so; TINFER_CLIENTS names a folder
-that keeps them."""
+"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and
+openai of npm, installed beside the build. Those that cannot be installed are skipped, and said so; TINFER_CLIENTS names
+a folder that keeps them."""
 import subprocess
 import sys
 
@@ -25,7 +25,8 @@ def run_node():
         return SKIPPED
     sys.argv = [sys.argv[0], PROGRAM]
     from server_support import Server
-    with Server("--parallel", 4, "-c", 2048, "--any-model", "--api-key", "sk-test") as text, Server("--pooling", "mean", "-c", 512) as vectors:
+    with (Server("--parallel", 4, "-c", 2048, "--any-model", "--api-key", "sk-test") as text,
+          Server("--pooling", "mean", "-c", 512) as vectors):
         return subprocess.run(["node", HERE / "clients_cases.mjs", folder, text.address, vectors.address]).returncode
 
 

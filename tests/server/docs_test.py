@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What docs/serve.md shows, run as it stands but for the port: curl, Python, JavaScript, the unit of systemd. What needs a
-program that is not there is left out, and said so."""
+"""What docs/serve.md shows, run as it stands but for the port: curl, Python, JavaScript, the unit of systemd. What
+needs a program that is not there is left out, and said so."""
 import pathlib
 import re
 import shutil
@@ -32,7 +32,8 @@ if __name__ == "__main__":
     folder = FOLDER / "page"
     folder.mkdir()
     shutil.copy(MODEL, folder / "model.gguf")
-    starts = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines() if line.startswith("tinfer serve")]
+    starts = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()
+              if line.startswith("tinfer serve")]
     assert any("--check" in line for line in starts), starts
     for line in starts:
         if "--check" in line:

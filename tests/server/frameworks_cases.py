@@ -19,7 +19,8 @@ litellm.suppress_debug_info = True
 BIAS = {"2": -100}
 ASK = [{"role": "user", "content": "Hello"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
-    "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"], "additionalProperties": False}}}
+    "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"],
+    "additionalProperties": False}}}
 
 
 class Place(pydantic.BaseModel):
@@ -45,15 +46,16 @@ class Frameworks(unittest.TestCase):
         cls.server.stop()
 
     def lite(self, **more):
-        return litellm.completion(**{**dict(model="openai/m", api_base=self.base, api_key="sk-test", messages=ASK, max_tokens=8, temperature=0,
-                                            logit_bias=BIAS, max_retries=0), **more})
+        return litellm.completion(**{**dict(model="openai/m", api_base=self.base, api_key="sk-test", messages=ASK,
+                                            max_tokens=8, temperature=0, logit_bias=BIAS, max_retries=0), **more})
 
     def test_v13_litellm(self):  # [V13]
         """litellm: whole, as a stream, tools, structured, and errors of its own types"""
         whole = self.lite()
         self.assertEqual(whole.usage.completion_tokens, 8)
         parts = list(self.lite(stream=True))
-        self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices), whole.choices[0].message.content)
+        self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices),
+                         whole.choices[0].message.content)
         called = self.lite(tools=[WEATHER], tool_choice="required", parallel_tool_calls=False, max_tokens=1500)
         self.assertIn(json.loads(called.choices[0].message.tool_calls[0].function.arguments)["city"], ["Oslo", "Rome"])
         structured = self.lite(response_format=Place, max_tokens=1500)
@@ -64,15 +66,18 @@ class Frameworks(unittest.TestCase):
             self.lite(api_key="sk-wrong")
         with Server("--pooling", "mean", "-c", 512) as server:
             name = server.get("/v1/models")["data"][0]["id"]
-            got = litellm.embedding(model="openai/" + name, api_base=server.address + "/v1", api_key="none", input=["the one"])
+            got = litellm.embedding(model="openai/" + name, api_base=server.address + "/v1", api_key="none",
+                                    input=["the one"])
             self.assertAlmostEqual(sum(x * x for x in got.data[0]["embedding"]), 1, places=4)
 
     def test_v13_langchain(self):  # [V13]
         """langchain-openai: invoke, stream, batch, bound tools and their results, structured output, vectors"""
-        chat = ChatOpenAI(model="m", base_url=self.base, api_key="sk-test", max_tokens=8, temperature=0, seed=1, max_retries=0, logit_bias=BIAS)
+        chat = ChatOpenAI(model="m", base_url=self.base, api_key="sk-test", max_tokens=8, temperature=0, seed=1,
+                          max_retries=0, logit_bias=BIAS)
         whole = chat.invoke([SystemMessage("S"), HumanMessage("Hello")])
         self.assertEqual(whole.usage_metadata["output_tokens"], 8)
-        self.assertEqual("".join(p.content for p in chat.stream([SystemMessage("S"), HumanMessage("Hello")])), whole.content)
+        self.assertEqual("".join(p.content for p in chat.stream([SystemMessage("S"), HumanMessage("Hello")])),
+                         whole.content)
         self.assertEqual(len(chat.batch(["a", "b", "c"])), 3)
         long = chat.model_copy(update={"max_tokens": 1500})
         answer = long.bind_tools([look], tool_choice="look", parallel_tool_calls=False).invoke("Hello")
@@ -82,8 +87,8 @@ class Frameworks(unittest.TestCase):
         for method in ["json_schema", "function_calling"]:
             self.assertIsInstance(long.with_structured_output(Place, method=method).invoke("Hello"), Place)
         with Server("--pooling", "mean", "-c", 512) as server:
-            vectors = OpenAIEmbeddings(model=server.get("/v1/models")["data"][0]["id"], base_url=server.address + "/v1", api_key="none",
-                                       check_embedding_ctx_length=False, max_retries=0)
+            vectors = OpenAIEmbeddings(model=server.get("/v1/models")["data"][0]["id"], base_url=server.address + "/v1",
+                                       api_key="none", check_embedding_ctx_length=False, max_retries=0)
             got = vectors.embed_documents(["the one", "two"])
             self.assertEqual(len(got), 2)
             self.assertAlmostEqual(sum(x * x for x in got[0]), 1, places=4)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What `tinfer serve` does with clients that are slow, silent, huge, many or gone, plain and over TLS: it stays up, says
-what is wrong, answers the others with the same bytes, and keeps within the memory that it said."""
+"""What `tinfer serve` does with clients that are slow, silent, huge, many or gone, plain and over TLS: it stays up,
+says what is wrong, answers the others with the same bytes, and keeps within the memory that it said."""
 import concurrent.futures
 import http.client
 import json
@@ -62,8 +62,10 @@ class Clients(unittest.TestCase):
             time.sleep(0.02)
 
     def slow(self, server):
-        """Slow-loris: a byte now and then, in the head or in the body. Ended in --read-timeout, with 408 where it can be."""
-        for begin, bit in [(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"), (head("/v1/completions", 10000), b"{")]:
+        """Slow-loris: a byte now and then, in the head or in the body. Ended in --read-timeout, with 408 where it can
+        be."""
+        for begin, bit in [(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"),
+                           (head("/v1/completions", 10000), b"{")]:
             with server.socket() as one:
                 ended = threading.Event()
 
@@ -138,7 +140,8 @@ class Limits(Clients):
             hanging = []
             for i in range(900):
                 one = socket.create_connection((server.host, server.port))
-                one.sendall([b"", b"POST /v1/chat", head("/v1/chat/completions", 500) + b'{"messages": [', b"GET / HTTP/1.1\r\nHo"][i % 4])
+                one.sendall([b"", b"POST /v1/chat", head("/v1/chat/completions", 500) + b'{"messages": [',
+                             b"GET / HTTP/1.1\r\nHo"][i % 4])
                 hanging.append(one)
             with concurrent.futures.ThreadPoolExecutor(100) as pool:
                 for got in pool.map(lambda _: self.answer(server), range(100)):
@@ -183,8 +186,9 @@ class Limits(Clients):
                 except OSError:
                     pass
             self.assertEqual(server.ask("POST", "/v1/completions", b"x" * (9 << 20))[0], 413)
-            deep = [b"[" * n + b"]" * n for n in (101, 10000, 4000000)] + [b'{"a":' * 1000000, b'{"prompt":"' + b"\\u0000" * 10 + b"\xff" + b'"}',
-                b'{"prompt":"\xed\xa0\x80"}', b'{"prompt":"\xc0\xaf"}', b"\xef\xbb\xbf{", b'{"prompt": NaN}', b"\x00" * 1000]
+            deep = [b"[" * n + b"]" * n for n in (101, 10000, 4000000)] + [
+                b'{"a":' * 1000000, b'{"prompt":"' + b"\\u0000" * 10 + b"\xff" + b'"}', b'{"prompt":"\xed\xa0\x80"}',
+                b'{"prompt":"\xc0\xaf"}', b"\xef\xbb\xbf{", b'{"prompt": NaN}', b"\x00" * 1000]
             for body in deep:
                 status, _, text = server.ask("POST", "/v1/completions", body)
                 self.assertEqual((status, json.loads(text)["error"]["code"]), (400, "invalid_json"), body[:40])
@@ -201,7 +205,8 @@ class Limits(Clients):
         """What curl calls a form is a body like others, whatever its length"""
         body = json.dumps({"prompt": "x" * 20000, "max_tokens": 1, "truncate": "middle"}).encode()
         with Server("-c", 512) as server:
-            for kind, expected in [("application/x-www-form-urlencoded", 200), ("text/plain", 200), ("multipart/form-data; boundary=x", 400)]:
+            for kind, expected in [("application/x-www-form-urlencoded", 200), ("text/plain", 200),
+                                   ("multipart/form-data; boundary=x", 400)]:
                 status, _, _ = server.ask("POST", "/v1/completions", body, {"Content-Type": kind})
                 self.assertEqual(status, expected, kind)
             with server.socket() as one:  # no length at all: nothing to wait for
@@ -224,7 +229,7 @@ class Limits(Clients):
                     self.assertEqual(data.count(b"HTTP/1.1 "), 1, data)
 
     def test_cancel_at_random(self):
-        """Clients that leave at random moments: the answers of the others have the same bytes, and all slots are free"""
+        """Clients that leave at random moments: the answers of the others have the same bytes, all slots are free"""
         chance = random.Random(5)
         with Server("--parallel", 4, "-c", 2048, "--max-queue", 200) as server:
             expected, stop = self.answer(server), threading.Event()
@@ -232,7 +237,8 @@ class Limits(Clients):
             def leave(seed):
                 own = random.Random(seed)
                 while not stop.is_set():
-                    body = json.dumps(chat("leaves " * own.randrange(1, 60), max_tokens=300, seed=1, stream=own.random() < 0.5)).encode()
+                    body = json.dumps(chat("leaves " * own.randrange(1, 60), max_tokens=300, seed=1,
+                                           stream=own.random() < 0.5)).encode()
                     try:
                         with server.socket() as one:
                             data = head("/v1/chat/completions", len(body)) + body
@@ -287,7 +293,8 @@ class Limits(Clients):
     def test_request_timeout(self):
         """--request-timeout ends an answer that takes longer"""
         with Server("-c", 262144, "--request-timeout", 1, "--parallel", 1) as server:
-            status, _, text = server.ask("POST", "/v1/completions", {"prompt": "the", "max_tokens": 200000, "temperature": 0, **NO_EOG})
+            status, _, text = server.ask("POST", "/v1/completions",
+                                         {"prompt": "the", "max_tokens": 200000, "temperature": 0, **NO_EOG})
             self.assertEqual((status, json.loads(text)["error"]["code"]), (503, "timeout"))
             self.idle(server)
 
@@ -318,7 +325,8 @@ class Limits(Clients):
             self.answer(server)
             with open(model, "r+b") as file:
                 file.truncate(4096)
-            statuses = {server.ask("POST", "/v1/chat/completions", {**OTHERS, "cache_prompt": False})[0] for _ in range(3)}
+            statuses = {server.ask("POST", "/v1/chat/completions", {**OTHERS, "cache_prompt": False})[0]
+                        for _ in range(3)}
             self.assertEqual(statuses, {500})
             self.assertEqual(server.get("/health"), {"status": "ok"})
 
@@ -327,7 +335,8 @@ class Limits(Clients):
         with Server("-c", 262144, "--parallel", 1, "--drain", 1) as server:
             got = []
             thread = threading.Thread(target=lambda: got.append(
-                server.ask("POST", "/v1/completions", {"prompt": "the", "max_tokens": 200000, "temperature": 0, **NO_EOG})))
+                server.ask("POST", "/v1/completions",
+                           {"prompt": "the", "max_tokens": 200000, "temperature": 0, **NO_EOG})))
             thread.start()
             while not server.get("/slots"):
                 time.sleep(0.01)
@@ -347,8 +356,9 @@ class Tls(Clients):
     @classmethod
     def setUpClass(cls):
         cls.cert, cls.key = FOLDER / "cert.pem", FOLDER / "key.pem"
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", cls.key, "-out", cls.cert, "-days", "2",
-                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, capture_output=True)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", cls.key,
+                        "-out", cls.cert, "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, capture_output=True)
 
     def serve(self, *args):
         return Server("--cert", self.cert, "--key", self.key, *args)
@@ -362,7 +372,8 @@ class Tls(Clients):
             text = "".join(c["delta"].get("content") or "" for e in events for c in e["choices"])
             self.assertEqual(text, whole[0]["message"]["content"])
             checked = ssl.create_default_context(cafile=self.cert)
-            with checked.wrap_socket(socket.create_connection((server.host, server.port)), server_hostname="localhost") as one:
+            with checked.wrap_socket(socket.create_connection((server.host, server.port)),
+                                     server_hostname="localhost") as one:
                 self.assertIn(one.version(), ("TLSv1.2", "TLSv1.3"))
                 one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 self.assertEqual(status_of(one), 200)

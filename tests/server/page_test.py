@@ -85,8 +85,8 @@ class Conversation(unittest.TestCase):
         page.wait("talk.messages.length === 2 && " + IDLE)
         self.assertEqual(page.run(TEXTS)[0], "Another question")
 
-        # The key comes from inside of the page, at a certain place of the answer: a tiny model's whole story may be in one
-        # packet, and over before the page looks at the keyboard again.
+        # The key comes from inside of the page, at a certain place of the answer: a tiny model's whole story may be in
+        # one packet, and over before the page looks at the keyboard again.
         page.run("""talk.settings.max_tokens = 3000;
             showSoon = (show => answer => {
                 if (answer.content.length > 10) document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}));

@@ -6,7 +6,8 @@ import json
 import schemathesis
 from hypothesis import strategies as st
 
-schemathesis.openapi.format("gbnf", st.sampled_from(['root ::= "a"+', 'root ::= [a-z] | "x" root', "root ::= [^\\x00]*"]))
+schemathesis.openapi.format("gbnf", st.sampled_from(
+    ['root ::= "a"+', 'root ::= [a-z] | "x" root', "root ::= [^\\x00]*"]))
 schemathesis.openapi.format("sampler-name", st.sampled_from(["top_k", "top_p", "min_p", "temp", "typical_p", "xtc"]))
 schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp", "temp", "top_k;min_p;xtc;temp"]))
 schemathesis.openapi.format("json-arguments", st.dictionaries(st.text(), st.integers()).map(json.dumps))
@@ -17,12 +18,13 @@ PROMPTS = ["messages", "prompt", "input", "system", "instructions", "tools", "su
 
 
 def names_of(tools):
-    functions = [tool.get("function", tool) if isinstance(tool, dict) else None for tool in tools] if isinstance(tools, list) else []
+    tools = tools if isinstance(tools, list) else []
+    functions = [tool.get("function", tool) if isinstance(tool, dict) else None for tool in tools]
     return [function.get("name") if isinstance(function, dict) else None for function in functions]
 
 
 def fits(body):
-    """Whether the rules between fields hold. What has another type than the description says is for the server to judge."""
+    """Whether the rules between fields hold. What has another type than described is for the server to judge."""
     if not isinstance(body, dict):
         return True
     names, choice = names_of(body.get("tools")), body.get("tool_choice")
@@ -45,7 +47,8 @@ def fits(body):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
         return False
-    if body.get("clip_max_tokens") is False and any((body.get(name) or 0) > 64 for name in LENGTHS if isinstance(body.get(name), int)):
+    lengths = [body[name] for name in LENGTHS if isinstance(body.get(name), int)]
+    if body.get("clip_max_tokens") is False and any(length > 64 for length in lengths):
         return False  # prompt and answer together have the room of the model
     if len(json.dumps([body.get(name) for name in PROMPTS])) > 5000:
         return False

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """schemathesis against the description of the server that it serves itself: everything that the description allows is
-accepted, what it forbids is refused, and every answer has the form that it says. Examples: --examples N (default 5). The
-package is installed into an environment in the build folder; skipped, and said so, where it cannot be."""
+accepted, what it forbids is refused, and every answer has the form that it says. Examples: --examples N (default 5).
+The package is installed into an environment in the build folder; skipped, and said so, where it cannot be."""
 import json
 import os
 import subprocess
@@ -40,8 +40,8 @@ def run(name, python, *args):
         server.key = {"Authorization": "Bearer sk-test"} if "--api-key" in args else {}
         check_routes(name, server)
         headers = [f"--header={k}: {v}" for k, v in server.key.items()]
-        command = [python.parent / "st", "run", f"{server.address}/openapi.json", "--max-examples", EXAMPLES, "--seed", "1",
-                   "--no-color", "--request-timeout", "120", "--suppress-health-check", "all", *headers]
+        command = [python.parent / "st", "run", f"{server.address}/openapi.json", "--max-examples", EXAMPLES,
+                   "--seed", "1", "--no-color", "--request-timeout", "120", "--suppress-health-check", "all", *headers]
         done = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env={**os.environ, "SCHEMATHESIS_HOOKS": "schema_hooks", "PYTHONPATH": str(HERE)})
         server.get("/health")
@@ -53,6 +53,7 @@ def run(name, python, *args):
 
 if __name__ == "__main__":
     python = environment(PROGRAM, "schemathesis", "schemathesis")
-    good = [run("text", python, "-c", 8192), run("vectors, with a key", python, "-c", 8192, "--pooling", "mean", "--api-key", "sk-test"),
+    good = [run("text", python, "-c", 8192),
+            run("vectors, with a key", python, "-c", 8192, "--pooling", "mean", "--api-key", "sk-test"),
             run("every name of a model", python, "-c", 8192, "--any-model")]
     sys.exit(0 if all(good) else 1)

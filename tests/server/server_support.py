@@ -58,7 +58,8 @@ class Server:
 
     def connect(self, timeout=60):
         if self.address.startswith("https:"):
-            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=ssl._create_unverified_context())
+            return http.client.HTTPSConnection(self.host, self.port, timeout=timeout,
+                                               context=ssl._create_unverified_context())
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
 
     def socket(self, timeout=60):
