@@ -153,15 +153,7 @@ void TraceArgs::add_output(CLI::App& verb, bool csv) {
 
 void TraceArgs::add_limit(CLI::App& verb, std::uint64_t standard) {
     limit = standard;
-    const std::string standard_text = standard == 0 ? "" : "; " + std::to_string(standard) + " unless CSV or JSON";
-    limit_option =
-        verb.add_option("--limit", limit, "most rows; 0 = all" + standard_text)->type_name("N")->group("Output");
-}
-
-bool TraceArgs::is_full(std::size_t n_rows) const {
-    const bool is_standard = limit_option == nullptr || limit_option->empty();
-    const std::uint64_t most = is_standard && (style.as_json || style.as_csv) ? 0 : limit;
-    return most > 0 && n_rows >= most;
+    verb.add_option("--limit", limit, "most rows; 0 = all")->type_name("N")->group("Output");
 }
 
 tinfer::TraceReader TraceArgs::open() const {
@@ -208,27 +200,6 @@ void TraceArgs::check_model(const tinfer::TraceReader& trace) const {
         throw ExitError(3, file + " is a trace of another model than " + model);
 }
 
-void Visitor::visit() {
-    trace.replay(*this);
-    if (has_seen_ || selection.is_all() || trace.runs().empty()) return;
-    std::set<int> layers;
-    for (const auto& plan : trace.plans())
-        for (const auto& step : plan.steps)
-            if (step.layer != tinfer::trace_format::kNoLayer16) layers.insert(step.layer);
-    std::string text = std::string(trace.name()) + ": no event is selected";
-    const bool has_layer = std::ranges::any_of(
-        selection.layers, [&](int layer) { return layer == tinfer::kNoLayer || layers.contains(layer); });
-    if (!selection.layers.empty() && !has_layer && !layers.empty())
-        text += "; its layers are " + std::to_string(*layers.begin()) + " to " + std::to_string(*layers.rbegin());
-    const auto& first = trace.runs().front().record;
-    const auto& last = trace.runs().back().record;
-    if (!selection.runs.empty())
-        text += "; its runs are " + std::to_string(first.run) + " to " + std::to_string(last.run);
-    if (!selection.tokens.empty())
-        text += "; its calls of decode are " + std::to_string(first.decode) + " to " + std::to_string(last.decode);
-    note(text, Look::warning);
-}
-
 void Visitor::on_run_begin(const tinfer::RunInfo& run) {
     in_run = selection.keeps(run);
     if (in_run) begin(run);
@@ -237,10 +208,7 @@ void Visitor::on_run_begin(const tinfer::RunInfo& run) {
 void Visitor::on_events(std::span<const tinfer::KernelEvent> events) {
     if (!in_run) return;
     for (const auto& event : events)
-        if (selection.keeps(event)) {
-            has_seen_ = true;
-            see(event);
-        }
+        if (selection.keeps(event)) see(event);
 }
 
 void Visitor::on_run_end(const tinfer::RunResult& result) {

@@ -109,7 +109,7 @@ int show_cold(const TraceArgs& args) {
                  {"minor_faults", Unit::count},
                  {"major_faults", Unit::count}});
     for (const auto& run : cold.runs) {
-        if (args.is_full(table.size())) break;
+        if (args.limit > 0 && table.size() >= args.limit) break;
         table.add({run.run, run.phase, run.wall_ms, has_pages ? Cell(run.storage_ms) : Cell(),
                    has_pages ? Cell(run.faults_ms) : Cell(), run.wall_ms - run.storage_ms - run.faults_ms,
                    run.wall_ms - run.kernel_ms, run.first_bytes, run.known ? Cell(run.non_resident) : Cell(),

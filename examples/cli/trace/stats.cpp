@@ -99,7 +99,7 @@ public:
                      {"macs", Unit::count},
                      {"gbps", Unit::gbps}});
         for (const auto& [name, g] : rows) {
-            if (args.is_full(table.size())) break;
+            if (args.limit > 0 && table.size() >= args.limit) break;
             auto each = g->each;
             std::ranges::sort(each);
             table.add({name, g->calls, g->ms, all_ms > 0 ? g->ms / all_ms : 0, each.empty() ? 0 : each.front(),
