@@ -44,10 +44,10 @@ def tinfer(*args, input=None, env=None, code=0):
     """stdout as bytes; fails unless the exit code is `code`. tinfer.stderr has the rest."""
     done = subprocess.run([TINFER, *map(str, args)], input=input, capture_output=True, timeout=300,
                           env=environment(env))
+    tinfer.stderr = done.stderr.decode()
     if done.returncode != code:
         raise AssertionError(f"tinfer {' '.join(map(str, args))}: exit {done.returncode}, expected "
-                             f"{code}\n{done.stderr.decode()}")
-    tinfer.stderr = done.stderr.decode()
+                             f"{code}\n{tinfer.stderr}")
     return done.stdout
 
 

@@ -161,6 +161,14 @@ class Reports(Recorded):
         some = rows(trace("show", DENSE, "--tensor", "blk.*.ffn_down*", "--token", 2, "--limit", 0, "--csv"))
         self.assertEqual([r["tensor"] for r in some], ["blk.0.ffn_down.weight", "blk.1.ffn_down.weight"])
 
+    def test_what_is_not_there_is_said(self):
+        trace("export", DENSE, code=2)
+        self.assertIn("--format is needed", tinfer.stderr)
+        record(DENSE, MODEL, code=1)
+        self.assertIn("see --overwrite", tinfer.stderr)
+        trace("roofline", DENSE)
+        self.assertIn("see --peaks", tinfer.stderr)
+
     def test_roofline_and_cold(self):
         peaks = FOLDER / "peaks.json"
         peaks.write_text('{"gbps": 10, "gmacs": 100}')

@@ -61,7 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                !experts->report().empty());
         (void)tinfer::content_hash(trace);
         const auto again = tinfer::TraceReader::from_bytes(tinfer::recover(trace), "recovered");
-        expect(again.damage().empty() && again.runs().size() == trace.runs().size());
+        expect(again.damage().empty() && again.is_closed() && again.runs().size() <= trace.runs().size());
         const auto part = tinfer::TraceReader::from_bytes(
             tinfer::cut(trace, {.runs = {{0, 1}}, .layers = {0, tinfer::kNoLayer}}), "cut");
         expect(part.is_closed());

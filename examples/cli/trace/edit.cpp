@@ -55,29 +55,71 @@ int cut_trace(const EditArgs& args) {
     return 0;
 }
 
+std::uint64_t events_of(const tinfer::RecordedRun& run) {
+    std::uint64_t n = 0;
+    for (const auto& events : run.events) n += events.events.size();
+    return n;
+}
+
+/// What a recovered trace does not have of what was recorded, a line each.
+std::vector<std::string> lost_parts(const tinfer::TraceReader& trace, const tinfer::TraceReader& whole) {
+    std::vector<std::string> lost;
+    if (whole.tensors().empty())
+        lost.emplace_back("the list of tensors or their names are lost, and with them what events are about");
+    if (whole.session().empty()) lost.emplace_back("the names of operations are lost, and with them all plans");
+    if (whole.files().empty()) lost.emplace_back("the list of the model's files is lost");
+    std::map<std::uint64_t, const tinfer::RecordedRun*> kept;
+    for (const auto& run : whole.runs()) kept[run.record.run] = &run;
+    for (const auto& run : trace.runs()) {
+        const std::string name = "run " + std::to_string(run.record.run);
+        const std::uint64_t before = events_of(run);
+        const auto found = kept.find(run.record.run);
+        if (!run.found || found == kept.end()) {
+            lost.push_back(name + ": its beginning is lost, " + counted(before, "event") + " left out");
+            continue;
+        }
+        const auto& now = *found->second;
+        const std::uint64_t after = events_of(now);
+        if (after < before)
+            lost.push_back(name + ": " +
+                           (whole.plan(run.record.plan) == nullptr ? "its plan is lost, " : "its steps are unknown, ") +
+                           counted(before - after, "event") + " left out");
+        else if (run.end && now.end && now.end->n_dropped > run.end->n_dropped)
+            lost.push_back(name + ": " + std::to_string(now.end->n_dropped - run.end->n_dropped) + " of " +
+                           counted(run.end->n_events, "event") + " lost");
+        if (!run.end) lost.push_back(name + ": its end is lost");
+        else if (!now.end) lost.push_back(name + ": records of its router are lost, so it counts as not ended");
+    }
+    return lost;
+}
+
 int recover_trace(const EditArgs& args) {
     const auto trace = args.open();
     const auto bytes = tinfer::recover(trace);
     write_trace(args.output, bytes, args.overwrite);
     const auto whole = tinfer::TraceReader::from_bytes(bytes, args.output);
-    std::uint64_t complete = 0, lost = 0;
-    for (const auto& run : whole.runs()) complete += run.end ? 1 : 0;
-    for (const auto& damage : trace.damage()) {
-        lost += damage.bytes;
-        if (!args.style.as_json)
-            note(counted(damage.bytes, "byte") + " at " + std::to_string(damage.offset) +
-                 " left out: " + harmless_text(damage.what));
-    }
-    if (args.style.as_json)
+    std::uint64_t complete = 0, lost_bytes = 0;
+    for (const auto& run : whole.runs()) complete += run.end && run.end->n_dropped == 0 ? 1 : 0;
+    for (const auto& damage : trace.damage()) lost_bytes += damage.bytes;
+    const auto lost = lost_parts(trace, whole);
+    if (args.style.as_json) {
         print_line({{"file", args.output},
                     {"runs", whole.runs().size()},
                     {"complete_runs", complete},
                     {"events", whole.header().n_events},
-                    {"lost_bytes", lost},
+                    {"dropped_events", whole.header().n_dropped},
+                    {"lost_bytes", lost_bytes},
+                    {"lost", lost},
                     {"bytes", bytes.size()}});
-    else
-        note(args.output + ": " + counted(whole.runs().size(), "run") + ", " + std::to_string(complete) +
-             " complete, " + counted(whole.header().n_events, "event") + ", " + counted(lost, "byte") + " lost");
+        return 0;
+    }
+    for (const auto& damage : trace.damage())
+        note(counted(damage.bytes, "byte") + " at " + std::to_string(damage.offset) +
+             " left out: " + harmless_text(damage.what));
+    for (const auto& text : lost) note(text, Look::warning);
+    note(args.output + ": " + counted(whole.runs().size(), "run") + ", " + std::to_string(complete) + " complete, " +
+         counted(whole.header().n_events, "event") + ", " + counted(whole.header().n_dropped, "event") + " dropped, " +
+         counted(lost_bytes, "byte") + " lost");
     return 0;
 }
 

@@ -31,6 +31,7 @@ int export_trace(const ExportArgs& args) {
     }
     std::string known;
     for (const Format& format : kFormats) known += std::string(known.empty() ? "" : ", ") + format.name;
+    if (args.format.empty()) throw UsageError("--format is needed: " + known);
     throw UsageError("--format: '" + args.format + "' is none of " + known);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace record: `tinfer run` with a recorder attached.
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #if defined(__linux__)
@@ -160,6 +161,10 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
 void check_record(RecordArgs& args, const ModelArgs& model) {
     if (args.output.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
     (void)args.options();
+    std::error_code ignored;
+    for (const auto& path : {args.output, args.router_inputs})
+        if (!args.overwrite && !path.empty() && std::filesystem::exists(path, ignored))
+            throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": is there already (see --overwrite)");
     if (!args.drop_cache) return;
     bool dropped = true;
     for (const auto& file : model.files) dropped = drop_from_cache(file) && dropped;

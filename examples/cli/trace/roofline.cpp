@@ -112,6 +112,8 @@ int show_roofline(const RooflineArgs& args) {
                  "groups", table);
     if (!args.style.as_json && !args.style.as_csv)
         print("steps are " + fixed(100 * covered, 1) + " % of " + fixed(1e3 * points.run_seconds, 3) + " ms\n");
+    if (!args.style.as_json && !args.style.as_csv && bytes_peak <= 0 && macs_peak <= 0)
+        note("the trace does not say what the machine can do, so no roof is known (see --peaks)", Look::dim);
     return 0;
 }
 

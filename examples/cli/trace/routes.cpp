@@ -12,23 +12,32 @@ public:
     RouteReader(const tinfer::TraceReader& of, const Selection& chosen) : Visitor(of, chosen) {
         for (const auto& routing : trace.routings()) by_event_[routing.header.event] = &routing;
         routes.from_router = !by_event_.empty();
-        for (const auto& tensor : trace.tensors()) {
-            if (tensor.slice_bytes == 0 || tensor.layer == tinfer::trace_format::kNoLayer16) continue;
-            routes.expert_bytes[tensor.layer] += tensor.slice_bytes;
-            routes.n_experts[tensor.layer] = static_cast<std::uint32_t>(tensor.bytes / tensor.slice_bytes);
-        }
+        // A layer may have a second group of fewer experts that stand for several of the first: not those are counted.
+        const auto for_each_stack = [&](auto&& fn) {
+            for (const auto& tensor : trace.tensors())
+                if (tensor.slice_bytes > 0 && tensor.layer != tinfer::trace_format::kNoLayer16)
+                    fn(tensor, static_cast<std::uint32_t>(tensor.bytes / tensor.slice_bytes));
+        };
+        for_each_stack([&](const auto& tensor, std::uint32_t n) {
+            routes.n_experts[tensor.layer] = std::max(routes.n_experts[tensor.layer], n);
+        });
+        for_each_stack([&](const auto& tensor, std::uint32_t n) {
+            if (n == routes.n_experts[tensor.layer]) routes.expert_bytes[tensor.layer] += tensor.slice_bytes;
+        });
     }
     void begin(const tinfer::RunInfo& run) override {
         run_ = &run;
         first_token_ = n_tokens_;
         n_tokens_ += run.tokens.size();
         by_token_.clear();
+        routed_.clear();
         is_skipped_ = false;
     }
     void see(const tinfer::KernelEvent& event) override {
         const int layer = event.step->layer;
         if (const auto found = by_event_.find(event.index); found != by_event_.end()) {
             const auto& header = found->second->header;
+            if (!routed_.emplace(layer).second) return;
             for (std::uint32_t t = 0; t < header.n_tokens; ++t) {
                 Route& route = make(token_of(t, header.n_tokens), layer);
                 route.row = t;
@@ -80,6 +89,7 @@ private:
     const tinfer::RunInfo* run_ = nullptr;
     std::map<std::uint64_t, const tinfer::RecordedRouting*> by_event_;
     std::map<std::pair<std::uint32_t, int>, Route> by_token_;
+    std::set<int> routed_;  // layers of this run whose router was seen
     std::uint64_t first_token_ = 0, n_tokens_ = 0;
     bool is_skipped_ = false;
 };

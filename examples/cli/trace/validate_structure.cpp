@@ -64,11 +64,9 @@ void check_indices(const Examined& x, Verdict& v) {
         any = true;
         ++n_events;
     });
-    if (!x.trace.runs().empty() && x.trace.runs().back().end) {
-        const auto& last = x.trace.runs().back();
-        next = std::max(next, last.record.first_event + last.end->n_events);
-    }
-    if (!any && next == 0) return;
+    for (const auto& run : x.trace.runs())
+        if (run.found && run.end) next = std::max(next, run.record.first_event + run.end->n_events);
+    if (!any && (next == 0 || x.starts_late)) return;
     const auto& header = x.trace.header();
     const std::uint64_t all = next - std::min(first, next);
     const std::uint64_t dropped = x.trace.is_closed()        ? header.n_dropped

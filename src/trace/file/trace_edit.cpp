@@ -238,36 +238,4 @@ std::vector<std::byte> cut(const TraceReader& trace, const TraceCut& what) {
     return reporting_memory("cutting a trace: an allocation failed", [&] { return Cutter(trace, what)(); });
 }
 
-std::vector<std::byte> recover(const TraceReader& trace) {
-    return reporting_memory("recovering a trace: an allocation failed", [&] {
-        trace::BlockWriter writer;
-        trace_format::Header header = trace.header();
-        header.header_bytes = sizeof(trace_format::Header);
-        header.minor = 0;
-        std::uint64_t n_events = 0, n_missing = 0, n_dropped = 0;
-        writer.start(header);
-        for (const TraceBlock& block : trace.blocks()) {
-            n_dropped = std::max(n_dropped, block.header.dropped);
-            if (block.header.type != trace_format::BlockType::index) copy_block(writer, trace, block);
-        }
-        const bool is_filtered = (header.flags & trace_format::filtered) != 0;
-        for (const RecordedRun& run : trace.runs()) {
-            const std::uint64_t here = events_in(run);
-            n_events += here;
-            if (!run.end || run.end->n_events <= here + run.end->n_dropped) continue;
-            const std::uint64_t missing = run.end->n_events - here - run.end->n_dropped;
-            n_missing += missing;
-            if (is_filtered) continue;
-            const trace_format::Drop drop{run.record.begin, run.end->end, run.record.first_event, missing};
-            writer.append(
-                {trace_format::BlockType::drops, 1, sizeof(trace_format::Drop), drop.first_time, drop.first_event},
-                raw(drop));
-        }
-        writer.header.n_events = n_events;
-        writer.header.n_dropped = n_dropped + (is_filtered ? 0 : n_missing);
-        writer.header.n_filtered = is_filtered ? n_missing : 0;
-        return finished(writer);
-    });
-}
-
 }  // namespace tinfer
