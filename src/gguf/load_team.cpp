@@ -17,6 +17,7 @@ namespace {
 
 /// Work between two calls of the progress callback.
 constexpr std::uint64_t kLoadPieceBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 /// Threads beyond these only wait for the storage.
 constexpr unsigned kUsefulThreads = 4;
 
@@ -69,7 +70,11 @@ void LoadTeam::run(const Report& report) {
     const bool touches = options_.populate || options_.check_tensors || weights_.size() > 0;
     unsigned n = std::clamp(std::thread::hardware_concurrency(), 1u, kUsefulThreads);  // as the affinity allows
     if (!touches || options_.mlock) n = 1;  // pages are locked in the order of the file, up to the limit
-    n = static_cast<unsigned>(std::min<std::size_t>(n, std::max<std::size_t>(pieces_.size(), 1)));
+    std::uint64_t bytes = 0;
+    for (const Piece& piece : pieces_) bytes += piece.bytes;
+    // a thread is made in the time in which a MiB is read
+    n = static_cast<unsigned>(
+        std::min<std::uint64_t>({n, std::max<std::size_t>(pieces_.size(), 1), 1 + bytes / kMebibyte}));
 
     std::vector<GuardedWork::ThreadName> names(n);
     std::optional<GuardedWork> guard;
