@@ -17,7 +17,6 @@ namespace {
 
 /// Work between two calls of the progress callback.
 constexpr std::uint64_t kLoadPieceBytes = std::uint64_t{16} << 20;
-constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 /// Threads beyond these only wait for the storage.
 constexpr unsigned kUsefulThreads = 4;
 
@@ -70,11 +69,7 @@ void LoadTeam::run(const Report& report) {
     const bool touches = options_.populate || options_.check_tensors || weights_.size() > 0;
     unsigned n = std::clamp(std::thread::hardware_concurrency(), 1u, kUsefulThreads);  // as the affinity allows
     if (!touches || options_.mlock) n = 1;  // pages are locked in the order of the file, up to the limit
-    std::uint64_t bytes = 0;
-    for (const Piece& piece : pieces_) bytes += piece.bytes;
-    // a thread is made in the time in which a MiB is read
-    n = static_cast<unsigned>(
-        std::min<std::uint64_t>({n, std::max<std::size_t>(pieces_.size(), 1), 1 + bytes / kMebibyte}));
+    n = static_cast<unsigned>(std::min<std::size_t>(n, std::max<std::size_t>(pieces_.size(), 1)));
 
     std::vector<GuardedWork::ThreadName> names(n);
     std::optional<GuardedWork> guard;
@@ -88,6 +83,12 @@ void LoadTeam::run(const Report& report) {
     } catch (const std::system_error&) {  // fewer threads do the same
     }
     work(work_guard, 0, &report);
+    for (bool is_over = false; !is_over;) {  // what the others still do is told of too
+        const std::uint32_t seen = events_.load(std::memory_order_acquire);
+        tell(report);
+        is_over = stop_.load(std::memory_order_relaxed) || n_told_ == pieces_.size();
+        if (!is_over) events_.wait(seen, std::memory_order_acquire);
+    }
     for (std::thread& thread : others) thread.join();
     if (error_) std::rethrow_exception(error_);
 }
@@ -109,14 +110,27 @@ void LoadTeam::work(GuardedWork* guard, int thread, const Report* report) {
             } catch (...) {
                 note(kDamaged, i, std::current_exception());
             }
-        const std::uint64_t work = options_.check_tensors ? 2 * piece.bytes : piece.bytes;
-        const std::uint64_t done = done_.fetch_add(work, std::memory_order_relaxed) + work;
-        if (report != nullptr) try {
-                (*report)(done);
-            } catch (...) {
-                note(kCancelled, i, std::current_exception());
-                return;
-            }
+        n_done_.fetch_add(1, std::memory_order_release);
+        wake();
+        if (report != nullptr) tell(*report);
+    }
+}
+
+void LoadTeam::wake() noexcept {
+    events_.fetch_add(1, std::memory_order_release);
+    events_.notify_one();
+}
+
+// One report a piece, in the order of pieces, whoever did which: the same reports for every number of threads.
+void LoadTeam::tell(const Report& report) {
+    while (n_told_ < n_done_.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
+        const Piece& piece = pieces_[n_told_++];
+        told_ += options_.check_tensors ? 2 * piece.bytes : piece.bytes;
+        try {
+            report(told_);
+        } catch (...) {
+            note(kCancelled, n_told_ - 1, std::current_exception());
+        }
     }
 }
 
@@ -149,8 +163,11 @@ void LoadTeam::check(const Piece& piece) {
 /// Pieces are taken in their order, so whoever fails to read has all earlier ones taken: theirs are the errors that
 /// count. Damage does not stop the others, because something may still turn out unreadable.
 void LoadTeam::note(std::size_t order, std::size_t piece, std::exception_ptr error) {
-    if (order != kDamaged) stop_.store(true, std::memory_order_relaxed);
     const std::lock_guard lock(mutex_);
+    if (order != kDamaged) {
+        stop_.store(true, std::memory_order_relaxed);
+        wake();
+    }
     if (order == kDamaged) piece = pieces_[piece].tensor;  // damage is told of in the order of the directory
     if (error_ && std::pair(error_order_, error_piece_) <= std::pair(order, piece)) return;
     error_ = std::move(error);

@@ -56,6 +56,8 @@ private:
     void work(GuardedWork* guard, int thread, const Report* report);
     void bring(const Piece& piece);
     void check(const Piece& piece);
+    void tell(const Report& report);
+    void wake() noexcept;
     void note(std::size_t order, std::size_t piece, std::exception_ptr error);
     [[nodiscard]] std::span<const std::byte> bytes_of(const Piece& piece) const noexcept;
     [[nodiscard]] const Shard& shard_of(const TensorInfo& tensor) const noexcept;
@@ -69,9 +71,12 @@ private:
 
     std::vector<Piece> pieces_;
     std::atomic<std::size_t> next_{0};
-    std::atomic<std::uint64_t> done_{0};
+    std::atomic<std::size_t> n_done_{0};
+    std::atomic<std::uint32_t> events_{0};  // pieces that are done, and stops: what the calling thread waits for
     std::atomic<bool> stop_{false};
-    std::mutex mutex_;  // of what follows
+    std::size_t n_told_ = 0;  // of the calling thread: reports so far,
+    std::uint64_t told_ = 0;  // and the work that they told of
+    std::mutex mutex_;        // of what follows
     std::exception_ptr error_;
     std::size_t error_order_ = 0, error_piece_ = 0;
 };
