@@ -153,12 +153,13 @@ Shapes Normalizer::not_objects(const Place& at) {
     if (const auto names = get(at, "propertyNames")) add_some(names_of(just(*names, Term::Kind::complement)), {});
     for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
         if (!get(at, keyword)) continue;
-        for (const auto& [name, what] : require(at, keyword, JsonKind::object).members()) {
+        for (const auto& [key, what] : require(at, keyword, JsonKind::object).members()) {
+            const auto& name = key;
             const auto missing = [&](JsonValue other) {
                 if (other.is(JsonKind::string)) append(out, both({with(name)}, {without(other.string())}));
             };
             if (what.is(JsonKind::array))
-                for (const auto& [key, other] : what.items()) missing(other);
+                for (const auto& [index, other] : what.items()) missing(other);
             else if (what.is(JsonKind::string)) missing(what);
             else append(out, both({with(name)}, of_term(term_of(what, Term::Kind::complement))));
         }

@@ -20,7 +20,7 @@ RequestTrace::RequestTrace(const EngineRequest& asked, const Context& context)
     : counts_(asked.count ? std::make_shared<AccessCounts>() : nullptr),
       experts_(asked.count && context.model().info().n_expert > 0 ? std::make_shared<ExpertStats>() : nullptr),
       recorder_(asked.receipt ? std::make_shared<ReceiptRecorder>(context, context.options()) : nullptr),
-      context_(&context), all_(and_own(asked.observers, {counts_, experts_, recorder_})) {}
+      all_(and_own(asked.observers, {counts_, experts_, recorder_})) {}
 
 std::shared_ptr<const RequestCounts> RequestTrace::counts() const {
     if (counts_ == nullptr) return nullptr;

@@ -40,7 +40,6 @@ private:
     std::shared_ptr<AccessCounts> counts_;
     std::shared_ptr<ExpertStats> experts_;
     std::shared_ptr<ReceiptRecorder> recorder_;
-    const Context* context_;
     Tee all_;
 
     bool is_open_ = false;
