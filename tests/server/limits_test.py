@@ -306,7 +306,8 @@ class Limits(Clients):
                 thread = threading.Thread(target=lambda: server.post("/v1/chat/completions", body))
                 thread.start()
                 seen = []
-                while thread.is_alive() and not (seen and seen[-1]["generated_tokens"] > 5 and seen[-1].get("text", "-")):
+                while thread.is_alive() and not (
+                        seen and seen[-1]["generated_tokens"] > 5 and seen[-1].get("text", "-")):
                     seen = server.get("/slots") or seen
                 thread.join()
                 self.assertTrue(seen)
