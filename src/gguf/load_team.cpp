@@ -84,10 +84,11 @@ void LoadTeam::run(const Report& report) {
     }
     work(work_guard, 0, &report);
     for (bool is_over = false; !is_over;) {  // what the others still do is told of too
-        const std::uint32_t seen = events_.load(std::memory_order_acquire);
         tell(report);
+        std::unique_lock lock(wake_mutex_);
+        const auto is_new = [&] { return stop_.load(std::memory_order_relaxed) || n_told_ < n_done_.load(); };
         is_over = stop_.load(std::memory_order_relaxed) || n_told_ == pieces_.size();
-        if (!is_over) events_.wait(seen, std::memory_order_acquire);
+        if (!is_over) wake_.wait(lock, is_new);
     }
     for (std::thread& thread : others) thread.join();
     if (error_) std::rethrow_exception(error_);
@@ -117,8 +118,8 @@ void LoadTeam::work(GuardedWork* guard, int thread, const Report* report) {
 }
 
 void LoadTeam::wake() noexcept {
-    events_.fetch_add(1, std::memory_order_release);
-    events_.notify_one();
+    const std::lock_guard lock(wake_mutex_);  // so that none is lost between a look and the wait
+    wake_.notify_one();
 }
 
 // One report a piece, in the order of pieces, whoever did which: the same reports for every number of threads.

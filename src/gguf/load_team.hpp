@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -72,7 +73,8 @@ private:
     std::vector<Piece> pieces_;
     std::atomic<std::size_t> next_{0};
     std::atomic<std::size_t> n_done_{0};
-    std::atomic<std::uint32_t> events_{0};  // pieces that are done, and stops: what the calling thread waits for
+    std::mutex wake_mutex_;
+    std::condition_variable wake_;  // a piece is done, or all is to stop: what the calling thread waits for
     std::atomic<bool> stop_{false};
     std::size_t n_told_ = 0;  // of the calling thread: reports so far,
     std::uint64_t told_ = 0;  // and the work that they told of
