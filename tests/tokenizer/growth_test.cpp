@@ -117,16 +117,7 @@ TEST_CASE("pretokenizer: every family takes time that grows as the text does, fo
 }
 
 TEST_CASE("encode: every algorithm takes time that grows as the text does, for every kind of run") {
-    const std::pair<std::string, Vocab> vocabs[] = {
-        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))},
-        {"BPE of characters", load_vocab(small_bpe("gemma4"))},
-        {"SPM", load_vocab(small_spm())},
-        {"WordPiece", load_vocab(small_wordpiece())},
-        {"Unigram", load_vocab(small_unigram())},
-        {"RWKV", load_vocab(small_rwkv())},
-        {"PLaMo-2", load_vocab(small_plamo2())},
-    };
-    for (const auto& [name, vocab] : vocabs) {
+    for (const auto& [name, vocab] : small_vocabs()) {
         CAPTURE(name);
         for (const RunKind& kind : kRuns) {
             CAPTURE(kind.name);

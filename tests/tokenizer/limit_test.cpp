@@ -14,18 +14,6 @@ namespace tinfer::test {
 
 namespace {
 
-std::vector<std::pair<std::string, Vocab>> small_vocabs() {
-    return {
-        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))},
-        {"BPE of characters", load_vocab(small_bpe("gemma4"))},
-        {"SPM", load_vocab(small_spm())},
-        {"WordPiece", load_vocab(small_wordpiece())},
-        {"Unigram", load_vocab(small_unigram())},
-        {"RWKV", load_vocab(small_rwkv())},
-        {"PLaMo-2", load_vocab(small_plamo2())},
-    };
-}
-
 std::string repeated(std::string_view unit, std::size_t n_bytes) {
     std::string text;
     while (text.size() < n_bytes) text += unit;

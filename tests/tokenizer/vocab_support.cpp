@@ -221,6 +221,18 @@ std::string random_text(std::mt19937_64& random, int max_chars) {
     return text;
 }
 
+std::vector<std::pair<std::string, Vocab>> small_vocabs() {
+    return {
+        {"byte-level BPE", load_vocab(small_bpe("gpt-2"))},
+        {"BPE of characters", load_vocab(small_bpe("gemma4"))},
+        {"SPM", load_vocab(small_spm())},
+        {"WordPiece", load_vocab(small_wordpiece())},
+        {"Unigram", load_vocab(small_unigram())},
+        {"RWKV", load_vocab(small_rwkv())},
+        {"PLaMo-2", load_vocab(small_plamo2())},
+    };
+}
+
 std::string random_bytes(std::mt19937_64& random, int max_bytes) {
     std::string bytes;
     for (auto n = random() % static_cast<unsigned>(max_bytes + 1); n > 0; --n) {

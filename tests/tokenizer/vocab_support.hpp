@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/gguf_writer.hpp"
@@ -41,6 +42,8 @@ struct BpeParts {
 [[nodiscard]] GgufWriter small_rwkv();
 /// `<|unk|>`, the byte tokens from id 1, then pieces with scores.
 [[nodiscard]] GgufWriter small_plamo2();
+/// One small vocabulary of every algorithm, with its name.
+[[nodiscard]] std::vector<std::pair<std::string, Vocab>> small_vocabs();
 /// The map of small_unigram: byte length of the double array, the array, the replacements.
 [[nodiscard]] std::vector<std::uint8_t> small_character_map();
 
