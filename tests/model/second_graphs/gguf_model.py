@@ -62,6 +62,10 @@ class U64(list):
     """Numbers of an array that is stored in 64 bits."""
 
 
+class I32List(list):
+    """Numbers of an array that is stored as signed 32 bits."""
+
+
 def put_value(value):
     """(kind, bytes)."""
     if isinstance(value, str):
@@ -73,8 +77,9 @@ def put_value(value):
         return 4, struct.pack("<I", value)
     if isinstance(value, float):
         return 6, struct.pack("<f", value)
-    kind = 10 if isinstance(value, U64) else put_value(value[0])[0]
-    body = b"".join(struct.pack("<Q", v) if kind == 10 else put_value(v)[1] for v in value)
+    kind = 10 if isinstance(value, U64) else 5 if isinstance(value, I32List) else put_value(value[0])[0]
+    pack = {10: lambda v: struct.pack("<Q", v), 5: lambda v: struct.pack("<i", v)}.get(kind, lambda v: put_value(v)[1])
+    body = b"".join(map(pack, value))
     return 9, struct.pack("<IQ", kind, len(value)) + body
 
 
