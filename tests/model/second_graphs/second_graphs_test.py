@@ -24,7 +24,7 @@ except ImportError:
 import gguf_model
 
 FAMILIES = ["deepseek4", "qwen4exp", "minimax_m3", "kimi_linear", "graniteswitch", "latent_models", "decoders",
-            "hybrids", "mixed", "whole_texts"]
+            "hybrids", "mixed", "whole_texts", "others"]
 
 
 def tinfer_rows(program, path, tokens, encoder, folder):
