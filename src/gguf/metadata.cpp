@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "gguf/contents.hpp"
+#include "gguf/integer_bits.hpp"
 #include "gguf/text.hpp"
 
 namespace tinfer::gguf {
@@ -71,6 +72,12 @@ std::int64_t ArrayView::integer(std::uint64_t i) const {
         fail(ErrorCode::bad_key,
              cat(*impl_->file, ": key '", escaped(impl_->key), "': element ", i, " exceeds 2^63-1"));
     return *value;
+}
+
+std::uint64_t integer_bits(const ArrayView& array, std::uint64_t i) {
+    if (array.element_type() != ValueType::u64) return static_cast<std::uint64_t>(array.integer(i));
+    check_index(array.impl(), i);
+    return load<std::uint64_t>(array.impl().payload + 8 * i);
 }
 
 double ArrayView::number(std::uint64_t i) const {

@@ -162,7 +162,7 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     Graph& g = b.g;
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
-    if (b.hp.rotates(il)) rotate(b, in, il, x);
+    rotate(b, in, il, x);
     if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
     if (b.hp.head_norms_behind_rope) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
@@ -198,6 +198,7 @@ Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate) {
 }
 
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
+    if (!b.hp.rotates(il)) return;
     Graph& g = b.g;
     const AttentionInputs& view = in.of(b.hp, il);
     x.q = g.name(g.rope(x.q, view.rope_table, view.rope), "q_rope");

@@ -22,6 +22,7 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
+    binder.ignore("output.weight");
     return bind_stack(binder, hp, Head::always_tied, {.mixer = Mixer::own, .ffn = FeedForward::plain},
                       [&](int il, LayerWeights& layer) { bind_latent_attention(binder, hp, il, layer); });
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "gguf/integer_bits.hpp"
 #include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/qwen3next.hpp"
@@ -154,10 +155,12 @@ void read_constants(KeyReader& keys, NgramParams& p, std::string_view key, std::
     }
     if (array->size() < n) keys.bad(key, cat(array->size(), " elements"), cat("needs ", n));
     for (std::size_t i = 0; i < n; ++i) {
-        const std::int64_t value = array->integer(i);
-        if (value < (zero_allowed ? 0 : 1))
-            keys.bad(key, cat(value), zero_allowed ? "must not be below 0" : "must be above 0");
-        p.constants.push_back(static_cast<std::uint64_t>(value));
+        const std::uint64_t bits = gguf::integer_bits(*array, i);
+        const bool negative = array->element_type() != gguf::ValueType::u64 && array->integer(i) < 0;
+        if (negative || (bits == 0 && !zero_allowed))
+            keys.bad(key, negative ? cat(array->integer(i)) : cat(bits),
+                     zero_allowed ? "must not be below 0" : "must be above 0");
+        p.constants.push_back(bits);
     }
 }
 

@@ -6,7 +6,8 @@ import numpy as np
 
 # What a variant says beside keys: tensors that it has or has not.
 MARKS = ("tied", "untied", "fused", "bias", "gates", "routed_norm", "shared", "fused_qkv", "head_norms", "elements",
-         "bare", "ssm_norm", "no_v", "scaled", "down_scale", "types", "ffn_bias", "out_bias", "ln")
+         "bare", "ssm_norm", "no_v", "scaled", "down_scale", "types", "ffn_bias", "out_bias", "ln",
+         "unused_head")
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 F32, F16, I32 = 0, 1, 26
 

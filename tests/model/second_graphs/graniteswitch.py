@@ -68,7 +68,8 @@ VARIANTS = {
     "none turned on": {"steps": [(i, i) for i in range(30)]},
     "one after the other, the latest counts": {"steps": [(3, 60), (9, 63), (10, 61), (20, 60)]},
     "the first token turns on": {"steps": [(0, 63)]},
-    "no scale of scores, head of its own": {K + "attention.scale": None, "untied": True, "steps": [(9, 60)]},
+    "no RoPE, no scale of scores, head of its own": {K + "rope.scaling.finetuned": False, K + "attention.scale": None,
+                                                    "untied": True, "steps": [(9, 60)]},
     "no scales at all": {K + "attention.scale": None, K + "embedding_scale": None, K + "residual_scale": None,
                          "steps": [(5, 60)]},
     "a gain that does not count, heads of a size of their own": {

@@ -159,6 +159,8 @@ def plm(m, tokens):
         n = rms(x, m.tensor(b + "ffn_norm.weight", e, kind="norm"), eps)
         return x + m.tensor(b + "ffn_down.weight", f, e) @ np.maximum(m.tensor(b + "ffn_up.weight", e, f) @ n, 0) ** 2
 
+    if m.makes and m.marks.get("unused_head"):
+        m.tensor("output.weight", e, m.key("vocab_size"))
     out = []
     for p, token in enumerate(tokens):
         table = m.tensor("token_embd.weight", e, m.key("vocab_size"), kind=normal)
@@ -302,7 +304,7 @@ def logits(m, tokens):
     return special.get(m.arch, small_decoder)(m, tokens)
 
 
-MARKS = ("tied", "bias", "out_bias", "fused_qkv", "ln", "tokens", "raw")
+MARKS = ("tied", "bias", "out_bias", "fused_qkv", "ln", "unused_head", "tokens", "raw")
 
 
 def keys(arch, more):
@@ -354,6 +356,7 @@ _LIST = [
     ("jais2", {**LN, "bias": True}),
     ("jais2", {**LN, "tied": True}),
     ("plm", MLA),
+    ("plm", {**MLA, "unused_head": True}),
     ("plamo2", SCAN),
     ("plamo2", {**SCAN, "tied": True, "attention.value_length": 12, "attention.head_count_kv": [1, 0, 1],
                 "rope.dimension_count": 8}),

@@ -186,7 +186,7 @@ BASE = {
 PLE = {
     K + "ple.layers": [1], K + "ple.ngram_size": 3, K + "ple.heads_per_ngram": 2, K + "ple.conv_kernel": 3,
     K + "ple.eos_token_id": 7, K + "embedding_length_per_layer_input": 6,
-    K + "ple.layer_multipliers": U64([0x7FFFFFFFFFFFFFC5, 6364136223846793005, 1442695040888963407]),
+    K + "ple.layer_multipliers": U64([0xFFFFFFFFFFFFFFC5, 6364136223846793005, 1442695040888963407]),
     K + "ple.head_vocab_sizes": U64([11, 13, 17, 19]), K + "ple.head_offsets": U64([0, 11, 24, 41]),
 }
 VARIANTS = {
@@ -202,6 +202,6 @@ VARIANTS = {
     "n-grams with ends of texts": {**PLE, "steps": [(4, 7), (5, 7), (11, 7), (20, 7)]},
     "n-grams of two in the first layer": {
         **PLE, K + "ple.layers": [0], K + "ple.ngram_size": 2, K + "ple.heads_per_ngram": 4,
-        K + "ple.layer_multipliers": U64([3, 0x7FFFFFFFFFFFFFFF]), K + "ple.conv_kernel": 4},
+        K + "ple.layer_multipliers": U64([3, 0xFFFFFFFFFFFFFFFF]), K + "ple.conv_kernel": 4},
     "tied head": {"tied": True},
 }
