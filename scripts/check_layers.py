@@ -30,10 +30,11 @@ LAYERS = {
 # The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its
 # headers lie near the ground, its sources, which nothing includes, may use every room.
 KERNEL_ROOMS = {
-    "isa": ["matmul", "reference", "attention", "elementwise", ""],
+    "isa": ["matmul", "recurrent", "reference", "attention", "elementwise", ""],
     "matmul": ["gemv", "gemm", "pack", "dequantize", "quants", "", "simd"],
     "gemv": ["pack", "dequantize", "quants", "", "simd"],
     "gemm": ["pack", "dequantize", "quants", "", "simd"],
+    "recurrent": ["reference", "attention", "elementwise", "", "simd"],
     "reference": ["attention", "dequantize", "quants", ""],
     "attention": ["elementwise", "quants", "", "simd"],
     "pack": ["dequantize", "quants", "", "simd"],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU, GELU and tanh of float32, written once over "lanes": one float in the reference, a vector in the
-// tables of instruction sets. The same operations in the same order on every lane give the same bits everywhere
-// (numerics rule 9).
+// exp, sigmoid, softplus, SiLU, GELU and tanh of float32, written once over "lanes": one float in the reference, a
+// vector in the tables of instruction sets. The same operations in the same order on every lane give the same bits
+// everywhere (numerics rule 9).
 //
 // A lanes type V is a struct of static functions over V::F (floats) and V::I (32-bit integers, wrapping):
 //   F set(float)   F add/sub/mul/div(F, F)   F fma(F a, F b, F c) = a·b + c, rounded once
@@ -74,6 +74,36 @@ template <class V>
 template <class V>
 [[gnu::always_inline]] inline typename V::F silu(typename V::F x) noexcept {
     return V::div(x, V::add(V::set(1.0f), exp<V>(V::sub(V::set(0.0f), x))));
+}
+
+/// log(1 + exp(x)) = max(x, 0) + log(1 + t), t = exp(−|x|): the logarithm of base/math.cpp where its argument u = 1 + t
+/// lies in [1, 2], and what u lost of t, divided by u. At most 3 ulp.
+template <class V>
+[[gnu::always_inline]] inline typename V::F softplus(typename V::F x) noexcept {
+    using F = typename V::F;
+    const F zero = V::set(0.0f), one = V::set(1.0f), t = exp_below<V>(V::sub(zero, V::abs(x))), u = V::add(one, t);
+    const F lost = V::sub(t, V::sub(u, one));
+    // u = 2^e · (1 + f) with 1 + f in [√½, √2); e is 0 or 1
+    const F root_two = V::set(0x1.6a09e6p+0f);
+    const F f = V::sub(V::select_lt(u, root_two, u, V::mul(u, V::set(0.5f))), one);
+    const F e = V::select_lt(u, root_two, zero, one), z = V::mul(f, f);
+    F p = V::set(0x1.1d8ea6p-4f);
+    p = V::fma(p, f, V::set(-0x1.d6358cp-4f));
+    p = V::fma(p, f, V::set(0x1.dea282p-4f));
+    p = V::fma(p, f, V::set(-0x1.fcf4c6p-4f));
+    p = V::fma(p, f, V::set(0x1.23d21ap-3f));
+    p = V::fma(p, f, V::set(-0x1.555b4ap-3f));
+    p = V::fma(p, f, V::set(0x1.999d5ap-3f));
+    p = V::fma(p, f, V::set(-0x1.fffffcp-3f));
+    p = V::fma(p, f, V::set(0x1.555554p-2f));
+    F low = V::mul(p, V::mul(f, z));
+    low = V::fma(e, V::set(-0x1.05c61p-29f), low);
+    low = V::fma(z, V::set(-0.5f), low);
+    const F high = V::fma(e, V::set(0x1.62e43p-1f), f);
+    const F given_back = V::add(V::fma(e, V::set(0x1.62e43p-1f), V::sub(zero, high)), f);
+    const F log_u = V::add(high, V::add(low, given_back));
+    const F tail = V::select_lt(one, u, V::add(log_u, V::div(lost, u)), t);
+    return V::select_lt(zero, x, V::add(x, tail), tail);
 }
 
 /// GELU in its tanh form, ½x·(1 + tanh(a)) with a = √(2/π)·(x + 0.044715·x³) (arXiv:1606.08415 §2), as x / (1 +

@@ -69,6 +69,19 @@ TEST_CASE("[G11][K9] norms: layer_norm of any width, with weights and biases of 
         }
 }
 
+TEST_CASE("[G11][K9] norms: l2_norm of any width, its eps under the root or as a floor, agrees on every table") {
+    for (const std::int64_t n : kWidths)
+        for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite})
+            for (const int floor : {0, 1}) {
+                CAPTURE(n);
+                OpParams params = with_eps(floor != 0 ? 0.5f : 1e-6f);
+                params.eps_is_floor = floor;
+                const TestTensor x = floats({n, 3, 4, 1}, 1, extremes, 8), out(DType::f32, {n, 3, 4, 1}, 4);
+                for (const int n_threads : {1, 3})
+                    CHECK(compare_tables(Op::l2_norm, DType::none, out, {&x}, params, n_threads) == "");
+            }
+}
+
 TEST_CASE("[G11][K9] quantize: activation rows, alone or behind a norm or a gate, agree on every table") {
     for (const DType type : {DType::x8_32, DType::x8_256})
         for (const std::int64_t n_blocks : {1, 2, 5, 9})
@@ -98,8 +111,8 @@ TEST_CASE("[G11][K9] elementwise: every op, width, stride and repetition agrees 
         for (const Extremes extremes : {Extremes::none, Extremes::non_finite}) {
             CAPTURE(n);
             const TestTensor a = floats({n, 3, 2, 2}, 7, extremes, 12), out(DType::f32, {n, 3, 2, 2}, 4);
-            for (const Op op :
-                 {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy, Op::xielu})
+            for (const Op op : {Op::scale, Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::clamp, Op::copy,
+                                Op::xielu, Op::exp, Op::softplus, Op::signed_sqrt})
                 CHECK(compare_tables(op, DType::none, out, {&a}, params, 2) == "");
             for (const TestTensor::Shape ne :
                  {TestTensor::Shape{n, 3, 2, 2}, {n, 1, 1, 1}, {1, 3, 1, 2}, {1, 1, 1, 1}}) {
@@ -115,7 +128,7 @@ TEST_CASE("[G11][K9] elementwise: activations agree over the whole range of expo
     const TestTensor x(DType::f32, {n, 4, 1, 1}), out(DType::f32, {n, 4, 1, 1});
     for (std::size_t i = 0; i < x.as<std::uint32_t>().size(); ++i)
         x.as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i * 262147u);
-    for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::softmax})
+    for (const Op op : {Op::silu, Op::gelu, Op::relu, Op::tanh, Op::sigmoid, Op::exp, Op::softplus, Op::softmax})
         CHECK(compare_tables(op, DType::none, out, {&x}) == "");
 }
 

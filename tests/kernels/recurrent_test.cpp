@@ -101,29 +101,33 @@ float to_unit(float x) { return 0.5f + 0.5f * x; }          // a decay or a rate
 float to_negative(float x) { return -0.1f - std::abs(x); }  // −exp(A)
 float to_positive(float x) { return 0.05f + std::abs(x); }
 
-Recurrence causal_conv(std::int64_t n, std::int64_t n_channels) {
+Recurrence causal_conv(std::int64_t n, std::int64_t n_channels, std::int64_t d = 1) {
     OpRandom random(1);
-    return {Op::causal_conv,
-            {per_token(random, {n_channels}), weight(random, {n, n_channels}), weight(random, {n_channels})},
-            {n_channels},
-            (n - 1) * n_channels,
-            {},
-            [n, n_channels](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
-                std::vector<double> y(static_cast<std::size_t>(n_channels));
-                for (std::int64_t c = 0; c < n_channels; ++c) {
-                    std::vector<double> window;
-                    for (std::int64_t j = 0; j < n - 1; ++j)
-                        window.push_back(state[static_cast<std::size_t>(j * n_channels + c)]);
-                    window.push_back(r.at(0, t, c));
-                    double sum = r.at(2, t, c);
-                    for (std::int64_t j = 0; j < n; ++j)
-                        sum += r.at(1, t, c * n + j) * window[static_cast<std::size_t>(j)];
-                    for (std::int64_t j = 0; j < n - 1; ++j)
-                        state[static_cast<std::size_t>(j * n_channels + c)] = window[static_cast<std::size_t>(j + 1)];
-                    y[static_cast<std::size_t>(c)] = sum;
-                }
-                return y;
-            }};
+    const std::int64_t n_before = (n - 1) * d;
+    Recurrence out{Op::causal_conv,
+                   {per_token(random, {n_channels}), weight(random, {n, n_channels}), weight(random, {n_channels})},
+                   {n_channels},
+                   n_before * n_channels,
+                   {},
+                   [=](const Recurrence& r, std::int64_t t, std::vector<double>& state) {
+                       std::vector<double> y(static_cast<std::size_t>(n_channels));
+                       for (std::int64_t c = 0; c < n_channels; ++c) {
+                           std::vector<double> window;
+                           for (std::int64_t j = 0; j < n_before; ++j)
+                               window.push_back(state[static_cast<std::size_t>(j * n_channels + c)]);
+                           window.push_back(r.at(0, t, c));
+                           double sum = r.at(2, t, c);
+                           for (std::int64_t j = 0; j < n; ++j)
+                               sum += r.at(1, t, c * n + j) * window[static_cast<std::size_t>(j * d)];
+                           for (std::int64_t j = 0; j < n_before; ++j)
+                               state[static_cast<std::size_t>(j * n_channels + c)] =
+                                   window[static_cast<std::size_t>(j + 1)];
+                           y[static_cast<std::size_t>(c)] = sum;
+                       }
+                       return y;
+                   }};
+    out.params.dilation = static_cast<std::int32_t>(d);
+    return out;
 }
 
 Recurrence token_shift(std::int64_t n) {
@@ -289,17 +293,21 @@ Recurrence decay_rule(std::int64_t size, std::int64_t n_head) {
 std::vector<Recurrence> all_recurrences() {
     return {causal_conv(2, 5),
             causal_conv(4, 37),
+            causal_conv(3, 70, 2),
             token_shift(33),
             selective_scan(1, 19, 16, 1, false),
             selective_scan(5, 6, 23, 3, true),
+            selective_scan(40, 2, 32, 1, true),
             wkv6(8, 3),
             wkv6(17, 2),
+            wkv6(70, 1),
             wkv7(16, 3),
             wkv7(9, 2),
             delta_rule(16, 4, 2),
             delta_rule(7, 3, 3),
             delta_rule(9, 4, 2, true, true),
             delta_rule(16, 2, 2, true),
+            delta_rule(48, 2, 1),
             decay_rule(12, 3),
             decay_rule(16, 4)};
 }

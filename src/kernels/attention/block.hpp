@@ -9,7 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "base/math.hpp"
-#include "kernels/attention/online_softmax.hpp"
+#include "kernels/attention/bend.hpp"
 
 namespace tinfer::kernels {
 
@@ -64,6 +64,12 @@ public:
             end_ = row.end > end_ ? row.end : end_;
         }
     }
+    /// All rows see the ordinals [begin, end), whatever their spans say.
+    void see(std::int64_t begin, std::int64_t end) noexcept {
+        for (int r = 0; r < n_rows_; ++r) rows_[r].begin = begin, rows_[r].end = end;
+        begin_ = last_begin_ = begin;
+        end_ = first_end_ = end;
+    }
     /// Chunks that some row sees something of.
     [[nodiscard]] std::int64_t first_chunk() const noexcept {
         return begin_ < end_ ? begin_ / (kChunkTiles * kTile) : 0;
@@ -102,6 +108,21 @@ public:
         }
     }
 
+    /// A tile of KV slots that stand anywhere: four groups of keys, gathered in the order of the ordinals, and the rows
+    /// of the values. For rows of one KV head.
+    void add_gathered(const AttentionTile<Arch>& tile, const std::byte* keys, const std::byte* (&row)[kTile]) noexcept {
+        const std::uint64_t visible = find_active(tile);
+        if (visible == 0) return;
+        direct_ = n_active_ <= kDirectQueries<Arch>;
+        KeyGroups<Arch> groups;
+        for (groups.n = 0; groups.n < 4; ++groups.n) groups.k[groups.n] = keys + groups.n * kGroup * k_bytes_;
+        widen_groups(groups);
+        widen_rows(row, visible);
+        next_keys_ = {keys, keys, true};  // nothing is known of what comes next
+        next_values_ = {row[0], row[0], true};
+        add_steps(tile, groups, row);
+    }
+
 private:
     /// Of KV head number `head` of the block's.
     [[nodiscard]] const std::byte* key_group(std::int64_t kv_slot, int head) const noexcept {
@@ -122,6 +143,8 @@ private:
         next_values_.at = value_row(then, 0);
         add_many(tile, visible);
     }
+
+    using Groups = KeyGroups<Arch>;
 
     /// Some of the active rows, `first` being the number of the first.
     struct Step {
@@ -170,6 +193,10 @@ private:
         const Groups groups = page_groups(tile, visible, 0);
         const std::byte* row[kTile];
         find_values(tile, visible, 0, row);
+        add_steps(tile, groups, row);
+    }
+    void add_steps(const AttentionTile<Arch>& tile, const Groups& groups,
+                   const std::byte* const (&row)[kTile]) noexcept {
         for (int a = 0; a < n_active_; a += kStepRows) {
             const Step step{active_ + a, n_active_ - a < kStepRows ? n_active_ - a : kStepRows, a};
             for (int r = 0; r < step.n; ++r) step.rows[r]->s = scratch_.s + r * kScorePitch;
@@ -195,15 +222,6 @@ private:
         }
         return visible;
     }
-
-    /// Up to four groups of K whose KV slots the tile draws on; slot[i]: where among their sixteens ordinal i stands.
-    struct Groups {
-        const std::byte* k[4];
-        std::int64_t number[4];
-        int n = 0;
-        std::uint64_t ordinals = 0;
-        std::uint8_t slot[kTile];
-    };
 
     /// Those of a tile that is a page.
     Groups page_groups(const AttentionTile<Arch>& tile, std::uint64_t visible, int head) noexcept {
@@ -378,7 +396,7 @@ private:
         f32x16<Arch> x[4], max = f32x16<Arch>::broadcast(&row.m);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) x[i] = f32x16<Arch>::load(row.s + 16 * i) * scale;
-        if (bends_) bend(tile, row, x);
+        if (bends_) bend_scores(call_, tile, row, x);
         if constexpr (!Whole)
             for (int i = 0; i < 4; ++i) x[i] = keep(static_cast<std::uint32_t>(row.visible >> 16 * i), x[i], lowest);
 #pragma GCC unroll 4
@@ -388,26 +406,6 @@ private:
         }
         return max;
     }
-    [[gnu::noinline]] void bend(const AttentionTile<Arch>& tile, const AttentionRow<Arch>& row,
-                                f32x16<Arch> (&x)[4]) const noexcept {
-        const f32x16<Arch> cap(params_.softcap);
-        const std::int64_t farthest = call_[9].ne[0] / 2;
-        for (int i = 0; i < 4; ++i) {
-            if (params_.softcap != 0.0f) x[i] = cap * tanh(x[i] / cap);
-            if (row.slope == 0.0f && row.bias == nullptr) continue;
-            alignas(64) float distance[16] = {}, bias[16] = {};
-            for (int l = 0; l < 16; ++l) {
-                if ((tile.live >> (16 * i + l) & 1) == 0) continue;
-                const std::int64_t d =
-                    call_[8].template row<const std::int32_t>(0)[tile.kv_slot(16 * i + l)] - row.position;
-                distance[l] = static_cast<float>(d < 0 ? -d : d);
-                if (row.bias != nullptr) bias[l] = row.bias[d < -farthest ? -farthest : d > farthest ? farthest : d];
-            }
-            if (row.slope != 0.0f) x[i] = fma(f32x16<Arch>(-row.slope), f32x16<Arch>::load(distance), x[i]);
-            if (row.bias != nullptr) x[i] = x[i] + f32x16<Arch>::load(bias);
-        }
-    }
-
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
         ValueRows v{row, 0, 0, padded_, next_values_};

@@ -97,6 +97,44 @@ private:
     alignas(64) float m_[16] = {}, l_[16] = {};
 };
 
+// ---- Rows of a block, all of whose chunks one thread works in order -------------------------------------------------
+
+template <class Arch>
+void clear_rows(AttentionRow<Arch>* rows, int n, std::int64_t padded) noexcept {
+    for (int r = 0; r < n; ++r) rows[r].clear(padded);
+}
+/// The first chunk that saw something is taken over as it is, later ones are merged.
+template <class Arch>
+void close_chunk(AttentionRow<Arch>* rows, int n, std::int64_t padded) noexcept {
+    RowMerges<Arch> merges(padded);
+    for (int r = 0; r < n; ++r) {
+        AttentionRow<Arch>& row = rows[r];
+        if (!row.seen) continue;
+        if (row.any) {
+            merges.add(row, row.m, row.l, row.o);
+            continue;
+        }
+        float* const first = row.o;  // the buffers change places
+        row.o = row.whole_o;
+        row.whole_o = first;
+        row.whole_m = row.m;
+        row.whole_l = row.l;
+        row.any = true;
+    }
+}
+/// The sink, merged last; then o / l, or zeros where nothing was visible.
+template <class Arch>
+void write_row(const KernelCall& call, AttentionRow<Arch>& row, std::int64_t padded) noexcept {
+    const std::int64_t dv = call.params.attention.head_dim_v;
+    if (call[7].present() && row.any)
+        RowMerges<Arch>(padded).add(row, call[7].template row<const float>(0)[row.head], 1.0f, nullptr);
+    float* out = call[0].template row<float>(row.token) + row.head * dv;
+    const f32x16<Arch> zero(0.0f), l(row.any ? row.whole_l : 1.0f);
+    each_piece<Arch>(dv, [&](std::int64_t c, int n) {
+        store_piece(row.any ? f32x16<Arch>::load(row.whole_o + c) / l : zero, out + c, n);
+    });
+}
+
 /// Memory of one thread for one block.
 template <class Arch>
 struct BlockScratch {

@@ -145,33 +145,15 @@ private:
         return places_ + ((row.token * params_.n_head + row.head) * layout_.n_chunks + chunk) * layout_.place;
     }
 
-    /// All chunks. The first is taken over as it is, later ones are merged.
+    /// All chunks.
     void attend(AttentionBlock<Arch>& block, const std::int32_t* sequence) noexcept {
         const std::int64_t padded = BlockScratch<Arch>::padded(params_);
         AttentionRow<Arch>* rows = block.rows();
         block.for_each_tile(
             sequence, block.first_chunk(), block.end_chunk(),
-            [&](std::int64_t) {
-                for (int r = 0; r < block.n_rows(); ++r) rows[r].clear(padded);
-            },
-            [&](std::int64_t) {
-                RowMerges<Arch> merges(padded);
-                for (int r = 0; r < block.n_rows(); ++r) {
-                    AttentionRow<Arch>& row = rows[r];
-                    if (!row.seen) continue;
-                    if (row.any) {
-                        merges.add(row, row.m, row.l, row.o);
-                        continue;
-                    }
-                    float* const first = row.o;  // the buffers change places
-                    row.o = row.whole_o;
-                    row.whole_o = first;
-                    row.whole_m = row.m;
-                    row.whole_l = row.l;
-                    row.any = true;
-                }
-            });
-        for (int r = 0; r < block.n_rows(); ++r) write(rows[r]);
+            [&](std::int64_t) { clear_rows(rows, block.n_rows(), padded); },
+            [&](std::int64_t) { close_chunk(rows, block.n_rows(), padded); });
+        for (int r = 0; r < block.n_rows(); ++r) write_row(call_, rows[r], padded);
     }
     /// A run of the chunks, each left in its place. l < 0: nothing seen.
     void attend_piece(AttentionBlock<Arch>& block, const std::int32_t* sequence, std::int64_t piece) noexcept {
@@ -215,19 +197,7 @@ private:
                 row.any = true;
             }
         }
-        for (int r = 0; r < block.n_rows(); ++r) write(block.rows()[r]);
-    }
-    /// The sink, merged last; then o / l, or zeros where nothing was visible.
-    void write(AttentionRow<Arch>& row) noexcept {
-        const std::int64_t dv = params_.head_dim_v;
-        if (call_[7].present() && row.any)
-            RowMerges<Arch>(BlockScratch<Arch>::padded(params_))
-                .add(row, call_[7].template row<const float>(0)[row.head], 1.0f, nullptr);
-        float* out = call_[0].template row<float>(row.token) + row.head * dv;
-        const f32x16<Arch> zero(0.0f), l(row.any ? row.whole_l : 1.0f);
-        each_piece<Arch>(dv, [&](std::int64_t c, int n) {
-            store_piece(row.any ? f32x16<Arch>::load(row.whole_o + c) / l : zero, out + c, n);
-        });
+        for (int r = 0; r < block.n_rows(); ++r) write_row(call_, block.rows()[r], padded);
     }
 
     const KernelCall& call_;

@@ -26,6 +26,16 @@ struct AttentionTile {
     }
 };
 
+/// Up to four groups of K whose KV slots a tile draws on; slot[i]: where among their sixteens ordinal i stands.
+template <class Arch>
+struct KeyGroups {
+    const std::byte* k[4];
+    std::int64_t number[4];
+    int n = 0;
+    std::uint64_t ordinals = 0;
+    std::uint8_t slot[AttentionTile<Arch>::kSize];
+};
+
 /// The tiles of a sequence from a given one on.
 template <class Arch>
 class TileIterator {

@@ -76,6 +76,14 @@ void sigmoid(const KernelCall& call, WorkSlice slice) noexcept {
     map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return sigmoid(x); });
 }
 template <class Arch>
+void exp(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return exp(x); });
+}
+template <class Arch>
+void softplus(const KernelCall& call, WorkSlice slice) noexcept {
+    map_rows<Arch>(call, slice, [](const f32x16<Arch>& x) { return softplus(x); });
+}
+template <class Arch>
 void clamp(const KernelCall& call, WorkSlice slice) noexcept {
     const f32x16<Arch> low(call.params.low), high(call.params.high);
     map_rows<Arch>(call, slice, [&](const f32x16<Arch>& x) {

@@ -59,6 +59,28 @@ void rms_norm(const KernelCall& call, WorkSlice slice) noexcept {
                        out.template flat_row<float>(i));
 }
 
+/// y = x / sqrt(Σ x² + eps), or x / max(sqrt(Σ x²), eps), by the reciprocal.
+template <class Arch>
+void l2_norm(const KernelCall& call, WorkSlice slice) noexcept {
+    const Operand &out = call[0], &x = call[1];
+    const float eps = call.params.eps;
+    const Range rows = slice.share(x.n_rows());
+    for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+        const auto* in = x.template flat_row<const float>(i);
+        auto* y = out.template flat_row<float>(i);
+        f32x16<Arch> squares(0.0f);
+        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int count) {
+            const auto piece = load_piece<Arch>(in + j, count);
+            squares = fma(piece, piece, squares);
+        });
+        const float sum = reduce(squares), length = root(call.params.eps_is_floor == 0 ? sum + eps : sum, Arch{});
+        const f32x16<Arch> factor(1.0f / (call.params.eps_is_floor != 0 && length < eps ? eps : length));
+        each_piece<Arch>(x.ne[0], [&](std::int64_t j, int count) {
+            store_piece(load_piece<Arch>(in + j, count) * factor, y + j, count);
+        });
+    }
+}
+
 template <class Arch>
 void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &norm = call[3];

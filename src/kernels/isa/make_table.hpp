@@ -6,11 +6,16 @@
 #include <cstddef>
 
 #include "kernels/access.hpp"
+#include "kernels/attention/chosen.hpp"
+#include "kernels/attention/indexer.hpp"
 #include "kernels/attention/schedule.hpp"
 #include "kernels/elementwise/elementwise.hpp"
 #include "kernels/elementwise/hadamard.hpp"
 #include "kernels/elementwise/row_ops.hpp"
 #include "kernels/matmul/mul_mat.hpp"
+#include "kernels/recurrent/compress.hpp"
+#include "kernels/recurrent/linear_attention.hpp"
+#include "kernels/recurrent/scan.hpp"
 #include "kernels/reference/mul_mat.hpp"
 #include "kernels/reference/ops.hpp"
 #include "kernels/tables.hpp"
@@ -65,7 +70,7 @@ inline constexpr KernelDescriptor kKernels[] = {
     TINFER_CACHE_KERNELS(q4_0),
     describe("rms_norm", Op::rms_norm, DType::none, rms_norm<Arch>),
     describe("layer_norm", Op::layer_norm, DType::none, layer_norm<Arch>),
-    describe("l2_norm", Op::l2_norm, DType::none, ref::l2_norm),
+    describe("l2_norm", Op::l2_norm, DType::none, l2_norm<Arch>),
     describe("add", Op::add, DType::none, add<Arch>),
     describe("mul", Op::mul, DType::none, mul<Arch>),
     describe("div", Op::div, DType::none, div<Arch>),
@@ -76,8 +81,8 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("tanh", Op::tanh, DType::none, tanh<Arch>),
     describe("sigmoid", Op::sigmoid, DType::none, sigmoid<Arch>),
     describe("clamp", Op::clamp, DType::none, clamp<Arch>),
-    describe("exp", Op::exp, DType::none, ref::exp),
-    describe("softplus", Op::softplus, DType::none, ref::softplus),
+    describe("exp", Op::exp, DType::none, exp<Arch>),
+    describe("softplus", Op::softplus, DType::none, softplus<Arch>),
     describe("xielu", Op::xielu, DType::none, ref::xielu),
     describe("signed_sqrt", Op::signed_sqrt, DType::none, ref::signed_sqrt),
     describe("sinkhorn", Op::sinkhorn, DType::none, ref::sinkhorn),
@@ -91,22 +96,24 @@ inline constexpr KernelDescriptor kKernels[] = {
     describe("rope", Op::rope, DType::none, rope<Arch>),
     describe("hadamard", Op::hadamard, DType::none, hadamard<Arch>),
     describe("relative_bias", Op::relative_bias, DType::none, ref::relative_bias),
-    describe("select_keys", Op::select_keys, DType::none, ref::select_keys),
-    describe("compressed_attention", Op::compressed_attention, DType::none, ref::compressed_attention),
+    with_scratch(describe("select_keys", Op::select_keys, DType::none, select_keys<Arch>), select_keys_scratch<Arch>),
+    with_scratch(describe("compressed_attention", Op::compressed_attention, DType::none, compressed_attention<Arch>),
+                 compressed_attention_scratch<Arch>),
     describe("latest_mark", Op::latest_mark, DType::none, ref::latest_mark),
-    describe("sparse_attention", Op::sparse_attention, DType::none, ref::sparse_attention),
+    with_scratch(describe("sparse_attention", Op::sparse_attention, DType::none, sparse_attention<Arch>),
+                 sparse_attention_scratch<Arch>),
     with_resolve(
         with_scratch(describe("attention", Op::attention, DType::none, attention<Arch>), attention_scratch<Arch>),
         resolve_attention_by_groups),
-    describe("compress_keys", Op::compress_keys, DType::none, ref::compress_keys),
+    describe("compress_keys", Op::compress_keys, DType::none, compress_keys<Arch>),
     describe("ngram_rows", Op::ngram_rows, DType::none, ref::ngram_rows),
-    describe("causal_conv", Op::causal_conv, DType::none, ref::causal_conv),
-    describe("token_shift", Op::token_shift, DType::none, ref::token_shift),
-    describe("selective_scan", Op::selective_scan, DType::none, ref::selective_scan),
-    describe("wkv6", Op::wkv6, DType::none, ref::wkv6),
-    describe("wkv7", Op::wkv7, DType::none, ref::wkv7),
-    describe("delta_rule", Op::delta_rule, DType::none, ref::delta_rule),
-    describe("decay_rule", Op::decay_rule, DType::none, ref::decay_rule),
+    describe("causal_conv", Op::causal_conv, DType::none, causal_conv<Arch>),
+    describe("token_shift", Op::token_shift, DType::none, token_shift<Arch>),
+    describe("selective_scan", Op::selective_scan, DType::none, selective_scan<Arch>),
+    describe("wkv6", Op::wkv6, DType::none, wkv6<Arch>),
+    describe("wkv7", Op::wkv7, DType::none, wkv7<Arch>),
+    describe("delta_rule", Op::delta_rule, DType::none, delta_rule<Arch>),
+    describe("decay_rule", Op::decay_rule, DType::none, decay_rule<Arch>),
     describe("top_k", Op::top_k, DType::none, ref::top_k),
     describe("moe_weights", Op::moe_weights, DType::none, ref::moe_weights),
     describe("moe_sum", Op::moe_sum, DType::none, moe_sum<Arch>),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exp, sigmoid, SiLU, GELU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp, run on
-// registers.
+// exp, sigmoid, softplus, SiLU, GELU and tanh on sixteen lanes: the one sequence of operations of base/math_lanes.hpp,
+// run on registers.
 #pragma once
 
 #include "base/math_lanes.hpp"
@@ -49,6 +49,10 @@ TINFER_INLINE f32x16<Arch> exp_below(const f32x16<Arch>& x) noexcept {
 template <class Arch>
 TINFER_INLINE f32x16<Arch> sigmoid(const f32x16<Arch>& x) noexcept {
     return f32x16<Arch>::each([&](int i) { return math::sigmoid<VectorLanes<Arch>>(x.part[i]); });
+}
+template <class Arch>
+TINFER_INLINE f32x16<Arch> softplus(const f32x16<Arch>& x) noexcept {
+    return f32x16<Arch>::each([&](int i) { return math::softplus<VectorLanes<Arch>>(x.part[i]); });
 }
 template <class Arch>
 TINFER_INLINE f32x16<Arch> silu(const f32x16<Arch>& x) noexcept {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The choice of an indexer for one query and list: which keys have to be scored, and which KV slots the scores choose.
+// Tables compute scores in their own ways; everything else is here, once.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel.hpp"
+
+namespace tinfer::kernels {
+
+class KeySelection {
+public:
+    /// `group`: of the lists, where heads have their own. Works in the thread's scratch (scratch_select_keys).
+    KeySelection(const KernelCall& call, WorkSlice slice, std::int64_t token, std::int64_t group) noexcept;
+
+    // Put in place wherever they are used: files compiled for one instruction set must share no function.
+    /// KV slots whose keys have to be scored: none where all tokens are chosen anyway, or where there are no keys.
+    [[nodiscard, gnu::always_inline]] std::int64_t n_scored() const noexcept { return n_scored_; }
+    [[nodiscard, gnu::always_inline]] const std::int32_t* scored() const noexcept { return scored_; }
+    /// Their scores, to be filled.
+    [[nodiscard, gnu::always_inline]] float* scores() const noexcept { return scores_; }
+    /// Writes the list: KV slots in ascending ordinals, then −1.
+    void list() noexcept;
+
+private:
+    [[nodiscard]] std::int64_t choose(std::int64_t n, std::int64_t k, std::int64_t first_local) noexcept;
+    [[nodiscard]] std::int64_t list_tokens(std::int32_t* list) noexcept;
+    [[nodiscard]] std::int64_t list_blocks(std::int32_t* list) noexcept;
+    [[nodiscard]] std::int64_t list_whole_blocks(std::int32_t* list) noexcept;
+    [[nodiscard]] std::int64_t block_of(std::int64_t i) const noexcept;
+
+    const KernelCall& call_;
+    const std::int64_t token_, group_;
+    float* scores_;
+    std::int32_t *kv_slots_, *order_;  ///< those visible; places among the candidates
+    const std::int32_t* scored_;
+    std::int64_t n_ = 0, n_scored_ = 0;
+};
+
+}  // namespace tinfer::kernels
