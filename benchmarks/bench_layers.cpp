@@ -42,9 +42,6 @@ struct Kind {
 };
 
 test::GgufValue u32(std::int64_t x) { return {static_cast<std::uint32_t>(x)}; }
-test::GgufValue u32s(std::int64_t x) {
-    return {test::GgufWriter::array_of(std::vector<std::uint32_t>(kLayers, static_cast<std::uint32_t>(x)))};
-}
 test::GgufValue flags(bool x) { return {test::GgufWriter::array_of(std::vector<bool>(kLayers, x))}; }
 
 void add_ffn(Kind& kind, std::int64_t e, std::int64_t f) {
@@ -110,46 +107,12 @@ Kind qwen35(std::int64_t e, std::int64_t f) {
     return out;
 }
 
-/// Delta nets with one decay per key.
-Kind kimi_linear(std::int64_t e, std::int64_t f) {
-    const std::int64_t n = e / 128, wide = n * 128;
-    Kind out{"kimi-linear",
-             "kimi-linear",
-             {{"attention.head_count", u32(n)},
-              {"attention.head_count_kv", u32s(0)},
-              {"rope.dimension_count", u32(64)},
-              {"attention.key_length", u32(576)},
-              {"attention.value_length", u32(512)},
-              {"attention.key_length_mla", u32(192)},
-              {"attention.value_length_mla", u32(128)},
-              {"attention.kv_lora_rank", u32(512)},
-              {"ssm.conv_kernel", u32(4)},
-              {"kda.head_dim", u32(128)},
-              {"leading_dense_block_count", u32(kLayers)},
-              {"expert_count", u32(2)},
-              {"expert_used_count", u32(1)},
-              {"expert_feed_forward_length", u32(f)},
-              {"expert_gating_func", u32(2)}}};
-    out.weights = {{"attn_norm.weight", {e}, 1.0f},  {"ssm_f_a.weight", {e, 128}},    {"ssm_f_b.weight", {128, wide}},
-                   {"ssm_beta.weight", {e, n}},      {"ssm_a", {1, n}, -0.5f},        {"ssm_dt.bias", {wide}, 0.1f},
-                   {"ssm_g_a.weight", {e, 128}},     {"ssm_g_b.weight", {128, wide}}, {"ssm_norm.weight", {128}, 1.0f},
-                   {"attn_output.weight", {wide, e}}};
-    for (const std::string role : {"q", "k", "v"}) {
-        out.weights.push_back({"attn_" + role + ".weight", {e, wide}});
-        out.weights.push_back({"ssm_conv1d_" + role + ".weight", {4, 1, wide}});
-    }
-    add_ffn(out, e, f);
-    return out;
-}
-
-/// Selective scans with one rate per head, twice as wide as the stream.
-Kind granitehybrid(std::int64_t e, std::int64_t f) {
+/// Selective scans with one rate per head, twice as wide as the stream. All of a layer is the scan.
+Kind mamba2(std::int64_t e, std::int64_t) {
     const std::int64_t inner = 2 * e, n = inner / 64;
-    Kind out{"granitehybrid",
-             "granitehybrid",
-             {{"attention.head_count", u32(e / 128)},
-              {"attention.head_count_kv", u32s(0)},
-              {"rope.dimension_count", u32(128)},
+    Kind out{"mamba2",
+             "mamba2",
+             {{"attention.head_count", u32(0)},
               {"ssm.conv_kernel", u32(4)},
               {"ssm.inner_size", u32(inner)},
               {"ssm.state_size", u32(128)},
@@ -164,7 +127,6 @@ Kind granitehybrid(std::int64_t e, std::int64_t f) {
                    {"ssm_d", {1, n}, 0.5f},
                    {"ssm_norm.weight", {inner, 1}, 1.0f},
                    {"ssm_out.weight", {inner, e}}};
-    add_ffn(out, e, f);
     return out;
 }
 
@@ -272,8 +234,7 @@ Kind minimax_m3(std::int64_t e, std::int64_t f) {
 }
 
 std::vector<Kind> kinds(std::int64_t e, std::int64_t f) {
-    return {qwen35(e, f),     kimi_linear(e, f), granitehybrid(e, f), mamba(e, f),
-            minimax_01(e, f), deepseek32(e, f),  minimax_m3(e, f)};
+    return {qwen35(e, f), mamba2(e, f), mamba(e, f), minimax_01(e, f), deepseek32(e, f), minimax_m3(e, f)};
 }
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
