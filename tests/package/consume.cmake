@@ -16,7 +16,8 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
     set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     if(NOT WAY STREQUAL "find_package")
         # With the command lines of the build that is tested, so that a compiler cache has what they make.
-        set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP} -D TINFER_WARNINGS=ON)
+        set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP} -D TINFER_WARNINGS=ON
+            -D CMAKE_UNITY_BUILD=${UNITY_BUILD} -D CMAKE_UNITY_BUILD_BATCH_SIZE=${UNITY_BATCH})
     endif()
     if(WAY STREQUAL "no_trace")
         list(APPEND how -D TINFER_TRACE=OFF)
