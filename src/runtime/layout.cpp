@@ -76,6 +76,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .n_batch = options_.n_batch};
     const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full &&
                              !model.hp.reads_positions() && !model.hp.keeps_all_slots;
+    if (may_release) memory_limits_.seen = window();
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();
