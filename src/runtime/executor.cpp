@@ -109,7 +109,8 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
 }
 
 // Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step
-// where time is limited, somebody looks at the step's end, or each thread's time is taken.
+// where time is limited or somebody looks at the step's end. Each thread takes its own time, and reads the clock once
+// where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
     const GuardedWork::Thread guarded(work_, thread);
@@ -117,11 +118,12 @@ void Executor::loop(int thread, int n_threads) noexcept {
     const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
     const bool immediate = Traced && observer_->immediate();
     const bool timed = Traced && observer_->wants_threads();
-    const bool meet_always = limited || immediate || timed || poison_arena_ != nullptr;
+    const bool meet_always = limited || immediate || poison_arena_ != nullptr;
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
-    bool goes_on = inside_step_;                // with a step that has begun in an earlier slice
-    std::size_t first = first_step_, turn = 0;  // first: step since the last barrier
+    bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
+    std::size_t first = first_step_, turn = 0;          // first: step since the last barrier
+    std::uint64_t time = timed ? observer_->now() : 0;  // where this thread's next step begins
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) ask_for(bound_->calls[i + 1]);
@@ -132,21 +134,21 @@ void Executor::loop(int thread, int n_threads) noexcept {
         if (!std::exchange(goes_on, false)) {
             worker.begin_step();
             if constexpr (Traced) {
-                if (leader && !error_) observe([&] { observer_->before_step(i, call); });
+                if (leader && !error_) observe([&] { time = observer_->before_step(i, call); });
                 if (immediate) {  // the callbacks see the step before any thread runs it
                     if (leader) stop_before_[i % 2] = error_ != nullptr;
                     barrier_.wait(n_threads);
                     if (stop_before_[i % 2]) return;
+                    if (timed && !leader) time = observer_->now();
                 }
             }
         }
-        const std::uint64_t begin = timed ? observer_->now() : 0;
         const std::uint32_t n_before = worker.n_chunks;
         run_step(i, thread, n_threads);
         if (timed) {
             const std::uint32_t n_chunks = worker.n_chunks - n_before;
-            observer_->thread_span(i, thread, begin, observer_->now(),
-                                   queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
+            const std::uint64_t begin = std::exchange(time, observer_->now());
+            observer_->thread_span(i, thread, begin, time, queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
         }
 
         const bool meet = meet_always || bound_->barriers[i] != 0;
@@ -166,9 +168,11 @@ void Executor::loop(int thread, int n_threads) noexcept {
             }
             first = i + 1;
         }
-        if constexpr (Traced)
+        if constexpr (Traced) {
+            if (timed ? meet && n_threads > 1 : leader) time = observer_->now();
             if (leader && !error_)
-                observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop); });
+                observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop, time); });
+        }
         if (next == Next::go_on) continue;
         if (next != Next::alone || !leader) return;
         n_threads = 1;

@@ -28,9 +28,11 @@ public:
     [[nodiscard]] virtual bool immediate() const noexcept = 0;
     /// Before the first step, and where a paused run goes on: what lies in between is no step's time.
     virtual void begin_slice() noexcept = 0;
-    virtual void before_step(std::size_t step, const kernels::KernelCall& call) = 0;
-    virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) = 0;
-    /// Called by every thread for its own slot, level threads only; once per slice of time that the step took part in.
+    /// When the step begins: what goes before it (resolving, callbacks) is not its time.
+    virtual std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) = 0;
+    virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) = 0;
+    /// Called by every thread, which writes to memory of its own; level threads only. Once per slice of time that the
+    /// step took part in. A thread's spans follow each other in time and do not overlap.
     virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                              std::uint32_t work_items) noexcept = 0;
     [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
@@ -47,11 +49,13 @@ public:
 
     [[nodiscard]] bool immediate() const noexcept override { return inner_->immediate(); }
     void begin_slice() noexcept override { inner_->begin_slice(); }
-    void before_step(std::size_t step, const kernels::KernelCall& call) override {
-        guard([&] { inner_->before_step(step, call); });
+    std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) override {
+        std::uint64_t begin = inner_->now();
+        guard([&] { begin = inner_->before_step(step, call); });
+        return begin;
     }
-    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override {
-        guard([&] { inner_->after_step(step, call, cancelled); });
+    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) override {
+        guard([&] { inner_->after_step(step, call, cancelled, end); });
     }
     void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                      std::uint32_t work_items) noexcept override {

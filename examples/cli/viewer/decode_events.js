@@ -12,7 +12,8 @@ function makeColumns(events, ranges, spans) {
             bytes: new Float64Array(events),
             status: new Uint8Array(events),
             flags: new Uint8Array(events),
-            firstRange: new Uint32Array(events + 1),
+            firstRange: new Uint32Array(events),
+            endRange: new Uint32Array(events), // events may share ranges
             firstSpan: new Uint32Array(events + 1)
         },
         ranges: {
@@ -84,6 +85,7 @@ function readEvents(view, blocks, trace) {
             e.step[ei] = u32(at + 12);
             e.run[ei] = run;
             e.firstRange[ei] = ri + Math.min(u32(at + 16), h.ranges);
+            e.endRange[ei] = Math.min(e.firstRange[ei] + view.getUint16(at + 20, true), ri + h.ranges);
             e.status[ei] = view.getUint8(at + 22);
             e.flags[ei] = view.getUint8(at + 23);
             e.bytes[ei] = u64(at + 24);
@@ -108,7 +110,6 @@ function readEvents(view, blocks, trace) {
             s.flags[si] = view.getUint16(at + 14, true);
         }
     }
-    e.firstRange[events] = ri;
     e.firstSpan[events] = si;
     return columns;
 }
@@ -179,6 +180,7 @@ function unpackEvents(bytes, info, trace) {
             e.run[ei] = run;
             e.bytes[ei] = lastBytes[step] ?? 0;
             e.firstRange[ei] = ri;
+            e.endRange[ei] = ri + n;
             e.firstSpan[ei] = si;
             end = begin + duration;
             const old = (lastRanges[step] ??= []);
@@ -214,7 +216,6 @@ function unpackEvents(bytes, info, trace) {
     }
     if (ei !== info.events || ri !== info.ranges || si !== info.spans)
         throw new Error('fewer packed events than the page says');
-    e.firstRange[ei] = ri;
     e.firstSpan[ei] = si;
     return columns;
 }

@@ -160,7 +160,7 @@ details.operands = (step, i) => {
         const tensor = o.ref < VALUE_REF ? trace.tensors[o.ref] : null,
             value = tensor ? null : step.plan?.values[o.ref - VALUE_REF],
             ranges = [];
-        for (let k = e.firstRange[i]; k < e.firstRange[i + 1]; ++k) if (r.operand[k] === which) ranges.push(k);
+        for (let k = e.firstRange[i]; k < e.endRange[i]; ++k) if (r.operand[k] === which) ranges.push(k);
         const mode = ['', 'reads', 'writes', 'reads and writes'][o.mode] ?? '',
             kind = tensor
                 ? tensor.flags & STACKED

@@ -173,6 +173,7 @@ heat.request = (width, height) => {
         begin: e.begin,
         run: e.run,
         firstRange: e.firstRange,
+        endRange: e.endRange,
         rangeOperand: r.operand,
         rangeOffset: r.offset,
         rangeLength: r.length,
