@@ -13,8 +13,8 @@ namespace tinfer::grammar {
 /// A bit for each kind.
 using ByteKinds = std::uint64_t;
 
-/// ASCII: letters in four parts (hexadecimal ones apart), digits, each other sign that can be seen, space, tab, newline,
-/// carriage return, the other controls.
+/// ASCII: letters in four parts (hexadecimal ones apart), digits, each other sign that can be seen, space, tab,
+/// newline, carriage return, the other controls.
 inline constexpr int kCharacterKind = 62;  ///< characters beyond ASCII; the last one may be cut
 inline constexpr int kBrokenKind = 63;     ///< what is no UTF-8, and what follows the begin of a character
 [[nodiscard]] int byte_kind(std::uint8_t ascii) noexcept;

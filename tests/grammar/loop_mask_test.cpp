@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a grammar repeats a set of characters, whole branches of the vocabulary are allowed without a step. Each mask is
-// compared, token by token, with the steps of the machine over the token's bytes.
+// Where a grammar repeats a set of characters, whole branches of the vocabulary are allowed without a step. Each mask
+// is compared, token by token, with the steps of the machine over the token's bytes.
 #include <doctest/doctest.h>
 
 #include <string>

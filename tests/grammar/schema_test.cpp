@@ -130,7 +130,8 @@ TEST_CASE("[S9][N16] schema: other documents come from the caller's loader, once
         return known == documents.end() ? std::nullopt : std::optional(known->second);
     };
     const auto schema = Schema::parse(R"({"$id": "https://example.org/people/", "type": "object", "properties": {
-        "age": {"$ref": "../age"}, "limit": {"allOf": [{"$ref": "../age"}, {"$ref": "https://example.org/age#/$defs/old"}]},
+        "age": {"$ref": "../age"},
+        "limit": {"allOf": [{"$ref": "../age"}, {"$ref": "https://example.org/age#/$defs/old"}]},
         "name": {"$ref": "name.json"}}, "additionalProperties": false})",
                                       options);
     const auto once = asked;
