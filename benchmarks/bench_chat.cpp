@@ -113,7 +113,7 @@ void measure(Options& options) {
         try {
             prompt = ChatTemplate(subject.source).render(inputs);
         } catch (const Error& error) {
-            if (error.code() != ErrorCode::template_error) throw;
+            if (error.code() != ErrorCode::template_error && error.code() != ErrorCode::template_runtime) throw;
             printer.print(record.add("refuses", error.what()));
             continue;
         }

@@ -41,7 +41,8 @@ def says(role, content, **more):
 ASK = says("user", "What is the weather in \u00c5s, it's \"cold\"?")
 CALL = says("assistant", "", tool_calls=[call("get_weather", {"place": "\u00c5s", "days": 2, "list": [1, 2.5]})])
 RESULT = says("tool", '{"t": -3.5}', tool_call_id="call00000", name="get_weather")
-TURNS = [says("user", " Hello \n"), says("assistant", "Hi there <|im_end|> & </s>"), says("user", "And \U0001F600 now?")]
+TURNS = [says("user", " Hello \n"), says("assistant", "Hi there <|im_end|> & </s>"),
+         says("user", "And \U0001F600 now?")]
 SHAPES = {
     "one": {"messages": [says("user", "Hello")]},
     "system": {"messages": [says("system", "Be brief.\n"), *TURNS]},
