@@ -38,7 +38,7 @@ struct ChatArgs {
 
 constexpr std::string_view kHelp =
     R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
-Ctrl-C stops an answer, Ctrl-D leaves.
+Ctrl-C stops an answer, Ctrl-D leaves. A text that begins with / needs a space in front.
   /help             this text
   /regenerate       the last answer anew
   /reset            forgets the conversation
@@ -251,11 +251,16 @@ private:
         const auto begin = std::min(text.find_first_not_of(' ', space), text.size());
         const std::string rest = text.substr(begin);
         try {
-            if (name == "/exit" || name == "/quit") return false;
+            if (name == "/exit" || name == "/quit" || name == "/bye") return false;
             if (name == "/help") note(kHelp);
-            else if (name == "/reset") chat_.reset();
-            else if (name == "/system") chat_.set_system(rest);
-            else if (name == "/stats") statistics();
+            else if (name == "/reset") {
+                chat_.reset();
+                note("the conversation begins anew", Look::dim);
+            } else if (name == "/system") {
+                chat_.set_system(rest);
+                note(rest.empty() ? "no system message from here on" : "this is the system message from here on",
+                     Look::dim);
+            } else if (name == "/stats") statistics();
             else if (name == "/example") show_example();
             else if (name == "/regenerate") regenerate();
             else if (name == "/save") save(rest);
@@ -263,7 +268,8 @@ private:
             else {
                 const std::string meant = closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats",
                                                          "/example", "/regenerate", "/exit"});
-                note("there is no " + name + (meant.empty() ? "; see /help" : ": did you mean " + meant + "?"),
+                note("there is no " + name + (meant.empty() ? "; see /help." : ": did you mean " + meant + "?") +
+                         " A space in front sends it as text.",
                      Look::warning);
             }
         } catch (const tinfer::Error& error) {

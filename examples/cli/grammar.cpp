@@ -34,8 +34,7 @@ Checked compile(const CheckArgs& args) {
     }
     tinfer::SchemaOptions options;
     options.lenient = args.lenient;
-    options.space =
-        args.space == "compact" ? tinfer::SchemaOptions::Space::compact : tinfer::SchemaOptions::Space::flexible;
+    options.space = space_named(args.space);
     const auto schema = read_schema(args.schema, options);
     return {schema.grammar(), schema.warnings()};
 }
@@ -94,8 +93,8 @@ Action add_grammar(CLI::App& app) {
     verb->add_option("-m,--model", args->model.files, "whose tokens items such as <|im_end|> are")
         ->type_name("FILE")
         ->group(group);
-    verb->add_option("--json-space", args->space, "white space between the tokens of JSON: flexible or compact")
-        ->check(one_of({"flexible", "compact"}))
+    verb->add_option("--json-space", args->space, "white space between the tokens of JSON: flexible, compact or spaced")
+        ->check(one_of({"flexible", "compact", "spaced"}))
         ->type_name("NAME")
         ->group(group);
     verb->add_flag("--lenient", args->lenient, "what of a schema cannot be enforced is a warning")->group(group);

@@ -155,6 +155,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(json.loads(saved.read_text()), messages)   # at temperature 0 the same
 
         t.type("/reset\r")
+        t.until("begins anew")
         t.type("an\\\r")
         t.until(r"\. ")
         t.type("on\r")
@@ -168,10 +169,11 @@ class Chat(unittest.TestCase):
         self.assertEqual([m["content"] for m in json.loads(saved.read_text())][::2], ["an\non", "a\nb"])
 
         t.type("/sytem x\r")
-        t.until("did you mean /system")
+        t.until("did you mean /system.*A space in front sends it as text")
         t.type("/help\r")
         t.until("/regenerate")
         t.type("/system on a\r")
+        t.until("this is the system message")
         markdown = FOLDER / "talk.md"
         t.type(f"/save {markdown}\r")
         t.until("saved 5 messages")
