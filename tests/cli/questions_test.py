@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import synthetic_trace as synthetic
 from trace_writer import EVENT, EVENTS, PLAN, RANGE, RUN, SPAN
 
+PAGES = 11
 SMALL = synthetic.Shape("Small", 3, 256, 512, 4, 2, 512, tied=True)
 MIXED = synthetic.Shape("Mixed", 5, 256, 256, 4, 4, 512, experts=32, used=4)
 
@@ -125,6 +126,56 @@ class Reuse(unittest.TestCase):
                 self.assertEqual(missed[policy], self.missed(capacity, policy), (share, policy))
             self.assertLessEqual(missed["opt"], min(missed.values()))
             self.assertGreaterEqual(missed["opt"], total)
+
+
+class Cold(unittest.TestCase):
+    """Every event takes 100 µs; what is added to some is known by cause."""
+
+    def trace(self):
+        session = synthetic.Session(SMALL, threads=1, level=1)
+        extra, pages = {}, []
+        session.duration = lambda plan, step, _: 100_000 + extra.get((session.run_number, step), 0)
+        plans = {n: session.plan(n) for n in (1, 4)}
+
+        def weighs(plan, step):
+            first, count = plan.steps[step][7], plan.steps[step][6]
+            return next((o for o in range(count) if plan.operands[first + o][0] < 1 << 31), None)
+
+        first_event, n_events = 0, len(plans[4].steps)
+        # Run 0: layer 0 waits for the storage, 1 ms each; layer 1 is as large and warm. The embedding is like no other.
+        for step, record in enumerate(plans[4].steps):
+            if record[2] == 0 and weighs(plans[4], step) is not None:
+                extra[0, step] = 1_000_000
+                pages.append((first_event + step, weighs(plans[4], step), 0, 4096, 10, 2, 0, 0))
+        extra[0, 0] = 5_000_000
+        pages.append((first_event, 1, 0, 4096, 10, 0, 0, 3))
+        first_event += n_events
+        # Run 1: four faults on pages that were there, 50 µs each. Run 2 is warm. Run 3: four of both, and 2 ms.
+        step = next(s for s in range(len(plans[1].steps)) if weighs(plans[1], s) is not None)
+        extra[1, step], extra[3, step] = 200_000, 2_000_000
+        one = len(plans[1].steps)
+        pages.append((first_event + step, weighs(plans[1], step), 0, 4096, 10, 10, 4, 0))
+        pages.append((first_event + 2 * one + step, weighs(plans[1], step), 0, 4096, 10, 6, 4, 4))
+        self.n_cold = sum(run == 0 for run, _ in extra) - 1
+        for n in (4, 1, 1, 1):
+            session.run(n)
+        session.trace.block(PAGES, b"".join(struct.pack("<QHHIIIII", *p) for p in sorted(pages)), len(pages), 32)
+        return session.trace.close()
+
+    def test_storage_and_faults_are_told_apart(self):
+        runs = ask("cold", saved("cold.tntrace", self.trace()))["runs"]
+        self.assertEqual(len(runs), 4)
+        storage = [0.0, 0.0, 0.0, 2.0 - 0.2]
+        faults = [0.0, 0.2, 0.0, 0.2]
+        storage[0] = 1.0 * self.n_cold
+        for run, in_storage, in_faults in zip(runs, storage, faults):
+            self.assertAlmostEqual(run["storage"], in_storage, 9)
+            self.assertAlmostEqual(run["page_faults"], in_faults, 9)
+            self.assertAlmostEqual(run["storage"] + run["page_faults"] + run["kernels"], run["wall"], 9)
+        self.assertGreater(self.n_cold, 4)
+        self.assertAlmostEqual(runs[0]["of_them_unknown"], 5.1, 9)   # the embedding: said, and counted as kernels
+        self.assertEqual([run["of_them_unknown"] for run in runs[1:]], [0, 0, 0])
+        self.assertEqual(runs[3]["not_resident"], 4 * 4096)
 
 
 class Sums(unittest.TestCase):
