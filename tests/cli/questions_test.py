@@ -300,5 +300,46 @@ class Sums(unittest.TestCase):
         self.assertLess((FOLDER / "cut-b").stat().st_size, (FOLDER / "cut-a").stat().st_size)
 
 
+class Hostile(unittest.TestCase):
+    """What a file may say that no run does: refused or answered soon, in little memory."""
+
+    def crafted(self, name, change):
+        session = synthetic.Session(SMALL, threads=1, level=1)
+        block = session.trace.block
+        session.trace.block = lambda kind, payload, *rest: block(
+            kind, change(bytes(payload)) if kind == EVENTS else payload, *rest)
+        session.run(1)
+        return saved(name, session.trace.close())
+
+    def test_ranges_without_number(self):
+        def change(payload):
+            run, first, n, n_ranges = struct.unpack_from("<QQII", payload)
+            payload = bytearray(payload)
+            for i in range(n_ranges):
+                struct.pack_into("<QQQI", payload, 40 + 32 * n + 40 * i + 8, 0, 1, 1, 0xFFFFFFFF)
+            return bytes(payload)
+
+        path = self.crafted("pieces.tntrace", change)
+        for verb, *options in (["io"], ["reuse"], ["cold"],
+                               ["stats", "--window", "2"], ["export", "--format", "flat128"]):
+            tinfer("trace", verb, path, *options, code=2)
+            self.assertIn("do not lie in its", tinfer.stderr)
+        self.assertIn(b"FAIL", tinfer("trace", "validate", path, code=1))
+
+    def test_one_long_list_for_all_events(self):
+        def change(payload):
+            run, first, n, n_ranges, threads = struct.unpack_from("<QQIII", payload)
+            events = [list(EVENT.unpack_from(payload, 40 + 32 * i)) for i in range(n)]
+            event = next(e for e in events if e[4])
+            piece = payload[40 + 32 * n + 40 * event[3]:][:40]
+            event[3:5] = 0, 60000
+            return (struct.pack("<QQIII", run, first, 1000, 60000, 0) + payload[28:40] + EVENT.pack(*event) * 1000 +
+                    piece * 60000)
+
+        path = self.crafted("shared-list.tntrace", change)
+        self.assertIn("more shared ranges", tinfer("trace", "validate", path, code=1).decode())
+        self.assertEqual(ask("stats", path)["events"], 0)
+
+
 if __name__ == "__main__":
     unittest.main()
