@@ -20,6 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import synthetic_trace as synthetic
 from trace_writer import EVENT, EVENTS, PLAN, RANGE, RUN, SPAN
 
+PAGES = 11
 SMALL = synthetic.Shape("Small", 3, 256, 512, 4, 2, 512, tied=True)
 MIXED = synthetic.Shape("Mixed", 5, 256, 256, 4, 4, 512, experts=32, used=4)
 
@@ -125,6 +126,56 @@ class Reuse(unittest.TestCase):
                 self.assertEqual(missed[policy], self.missed(capacity, policy), (share, policy))
             self.assertLessEqual(missed["opt"], min(missed.values()))
             self.assertGreaterEqual(missed["opt"], total)
+
+
+class Cold(unittest.TestCase):
+    """Every event takes 100 µs; what is added to some is known by cause."""
+
+    def trace(self):
+        session = synthetic.Session(SMALL, threads=1, level=1)
+        extra, pages = {}, []
+        session.duration = lambda plan, step, _: 100_000 + extra.get((session.run_number, step), 0)
+        plans = {n: session.plan(n) for n in (1, 4)}
+
+        def weighs(plan, step):
+            first, count = plan.steps[step][7], plan.steps[step][6]
+            return next((o for o in range(count) if plan.operands[first + o][0] < 1 << 31), None)
+
+        first_event, n_events = 0, len(plans[4].steps)
+        # Run 0: layer 0 waits for the storage, 1 ms each; layer 1 is as large and warm. The embedding is like no other.
+        for step, record in enumerate(plans[4].steps):
+            if record[2] == 0 and weighs(plans[4], step) is not None:
+                extra[0, step] = 1_000_000
+                pages.append((first_event + step, weighs(plans[4], step), 0, 4096, 10, 2, 0, 0))
+        extra[0, 0] = 5_000_000
+        pages.append((first_event, 1, 0, 4096, 10, 0, 0, 3))
+        first_event += n_events
+        # Run 1: four faults on pages that were there, 50 µs each. Run 2 is warm. Run 3: four of both, and 2 ms.
+        step = next(s for s in range(len(plans[1].steps)) if weighs(plans[1], s) is not None)
+        extra[1, step], extra[3, step] = 200_000, 2_000_000
+        one = len(plans[1].steps)
+        pages.append((first_event + step, weighs(plans[1], step), 0, 4096, 10, 10, 4, 0))
+        pages.append((first_event + 2 * one + step, weighs(plans[1], step), 0, 4096, 10, 6, 4, 4))
+        self.n_cold = sum(run == 0 for run, _ in extra) - 1
+        for n in (4, 1, 1, 1):
+            session.run(n)
+        session.trace.block(PAGES, b"".join(struct.pack("<QHHIIIII", *p) for p in sorted(pages)), len(pages), 32)
+        return session.trace.close()
+
+    def test_storage_and_faults_are_told_apart(self):
+        runs = ask("cold", saved("cold.tntrace", self.trace()))["runs"]
+        self.assertEqual(len(runs), 4)
+        storage = [0.0, 0.0, 0.0, 2.0 - 0.2]
+        faults = [0.0, 0.2, 0.0, 0.2]
+        storage[0] = 1.0 * self.n_cold
+        for run, in_storage, in_faults in zip(runs, storage, faults):
+            self.assertAlmostEqual(run["storage"], in_storage, 9)
+            self.assertAlmostEqual(run["page_faults"], in_faults, 9)
+            self.assertAlmostEqual(run["storage"] + run["page_faults"] + run["kernels"], run["wall"], 9)
+        self.assertGreater(self.n_cold, 4)
+        self.assertAlmostEqual(runs[0]["of_them_unknown"], 5.1, 9)   # the embedding: said, and counted as kernels
+        self.assertEqual([run["of_them_unknown"] for run in runs[1:]], [0, 0, 0])
+        self.assertEqual(runs[3]["not_resident"], 4 * 4096)
 
 
 class Sums(unittest.TestCase):
@@ -247,6 +298,47 @@ class Sums(unittest.TestCase):
             tinfer("trace", "cut", source, "--run", "2-4", "--layer", "0-1", "-o", FOLDER / name)
         self.assertEqual(*(tinfer("trace", "export", FOLDER / name, "--format", "csv") for name in ("cut-a", "cut-b")))
         self.assertLess((FOLDER / "cut-b").stat().st_size, (FOLDER / "cut-a").stat().st_size)
+
+
+class Hostile(unittest.TestCase):
+    """What a file may say that no run does: refused or answered soon, in little memory."""
+
+    def crafted(self, name, change):
+        session = synthetic.Session(SMALL, threads=1, level=1)
+        block = session.trace.block
+        session.trace.block = lambda kind, payload, *rest: block(
+            kind, change(bytes(payload)) if kind == EVENTS else payload, *rest)
+        session.run(1)
+        return saved(name, session.trace.close())
+
+    def test_ranges_without_number(self):
+        def change(payload):
+            run, first, n, n_ranges = struct.unpack_from("<QQII", payload)
+            payload = bytearray(payload)
+            for i in range(n_ranges):
+                struct.pack_into("<QQQI", payload, 40 + 32 * n + 40 * i + 8, 0, 1, 1, 0xFFFFFFFF)
+            return bytes(payload)
+
+        path = self.crafted("pieces.tntrace", change)
+        for verb, *options in (["io"], ["reuse"], ["cold"],
+                               ["stats", "--window", "2"], ["export", "--format", "flat128"]):
+            tinfer("trace", verb, path, *options, code=2)
+            self.assertIn("do not lie in its", tinfer.stderr)
+        self.assertIn(b"FAIL", tinfer("trace", "validate", path, code=1))
+
+    def test_one_long_list_for_all_events(self):
+        def change(payload):
+            run, first, n, n_ranges, threads = struct.unpack_from("<QQIII", payload)
+            events = [list(EVENT.unpack_from(payload, 40 + 32 * i)) for i in range(n)]
+            event = next(e for e in events if e[4])
+            piece = payload[40 + 32 * n + 40 * event[3]:][:40]
+            event[3:5] = 0, 60000
+            return (struct.pack("<QQIII", run, first, 1000, 60000, 0) + payload[28:40] + EVENT.pack(*event) * 1000 +
+                    piece * 60000)
+
+        path = self.crafted("shared-list.tntrace", change)
+        self.assertIn("more shared ranges", tinfer("trace", "validate", path, code=1).decode())
+        self.assertEqual(ask("stats", path)["events"], 0)
 
 
 if __name__ == "__main__":
