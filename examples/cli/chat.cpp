@@ -55,11 +55,6 @@ constexpr std::string_view kRawTurns =
     "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
     "{{ m.content }}{% endif %}{% endfor %}";
 
-std::optional<double> rate(std::uint64_t n, double seconds) {
-    if (n == 0 || seconds <= 0) return std::nullopt;
-    return double(n) / seconds;
-}
-
 class Talk {
 public:
     Talk(const ChatArgs& args, const tinfer::Model& model)
@@ -375,10 +370,10 @@ private:
         out["timings"] = {{"load_s", model_.load_seconds()},
                           {"prompt_n", t.prompt_n},
                           {"prompt_s", t.prompt_s},
-                          {"prompt_tps", number_or_null(rate(t.prompt_n, t.prompt_s))},
+                          {"prompt_tps", number_or_null(tokens_per_second(t.prompt_n, t.prompt_s))},
                           {"generation_n", chat_.answer_n()},
                           {"generation_s", t.generation_s},
-                          {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}};
+                          {"generation_tps", number_or_null(tokens_per_second(t.generation_n, t.generation_s))}};
         return out;
     }
 
@@ -389,8 +384,9 @@ private:
             note(text, Look::dim);
         };
         line("prompt      " + std::to_string(t.prompt_n) + " of " + counted(chat_.prompt_n(), "token"), t.prompt_s,
-             rate(t.prompt_n, t.prompt_s));
-        line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+             tokens_per_second(t.prompt_n, t.prompt_s));
+        line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s,
+             tokens_per_second(t.generation_n, t.generation_s));
         if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
         note("context     " + std::to_string(context_.used()) + " of " +
                  counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),

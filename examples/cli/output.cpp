@@ -126,6 +126,11 @@ void Progress::clear() {
 
 // ---- Numbers --------------------------------------------------------------------------------------------------------
 
+std::optional<double> tokens_per_second(std::uint64_t n, double seconds) {
+    if (n == 0 || seconds <= 0) return std::nullopt;
+    return double(n) / seconds;
+}
+
 std::string fixed(double value, int digits) {
     if (!std::isfinite(value)) return "-";
     std::array<char, 400> text;

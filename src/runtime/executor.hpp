@@ -110,9 +110,6 @@ public:
         return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName));
     }
 
-    /// For tests: fills results that nobody reads any more with NaN patterns after each step.
-    void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
-
 private:
     enum class Next : std::uint8_t { go_on, alone, pause, stop };  ///< alone: all but the leader leave
 
@@ -131,7 +128,6 @@ private:
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
     static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
-    void poison(const graph::Step& step) noexcept;
     template <class Fn>
     void observe(Fn&& fn) noexcept;
 
@@ -143,7 +139,6 @@ private:
     int n_processors_ = 1;
     int n_threads_ = 1;
     int n_sleeps_ = 0;  ///< of the leader in this slice
-    std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
