@@ -7,10 +7,12 @@
 #include <cctype>
 #include <optional>
 
+#include "chat_inputs.hpp"
 #include "grammar_args.hpp"
 #include "line_editor.hpp"
 #include "long_run.hpp"
 #include "model_list.hpp"
+#include "output_file.hpp"
 #include "prompt_cache.hpp"
 #include "transcript.hpp"
 
@@ -57,9 +59,9 @@ constexpr std::string_view kRawTurns =
 
 class Talk {
 public:
-    Talk(const ChatArgs& args, const tinfer::Model& model)
-        : args_(args), model_(model), context_(model, context_options()), chat_(model, chat_options()),
-          sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
+    Talk(const ChatArgs& args, const tinfer::Model& model, std::string tools, const std::string& messages)
+        : args_(args), model_(model), tools_(std::move(tools)), context_(model, context_options()),
+          chat_(model, chat_options()), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
         args.adapters.attach_to(context_, args.model);
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
@@ -67,7 +69,7 @@ public:
         if (const auto grammar = args_.grammar.read(model_.vocab()))
             sampler_.constrain(grammar->constraint(model_.vocab()));
         else constrains_calls_ = !tools_.empty();
-        if (!args_.messages_file.empty()) chat_.set_messages(read_document(args_.messages_file, "--messages"));
+        if (!messages.empty()) chat_.set_messages(messages);
     }
 
     int once(const std::string& text) {
@@ -85,11 +87,13 @@ public:
         const bool is_person = LineEditor::is_interactive();
         if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
         int n_interrupts = 0;
+        bool has_told_of_commands = false;
         while (true) {
             std::string text;
             const auto got = read_turn(editor, text);
             if (got == LineEditor::Got::end) break;
             if (got == LineEditor::Got::interrupt) {
+                if (!is_person) return keep_transcript(), kInterrupted;
                 clear_interrupt();
                 print("\n");
                 if (++n_interrupts > 1) return kInterrupted;
@@ -103,6 +107,8 @@ public:
                 if (!command(text)) break;
                 continue;
             }
+            if (text[0] == '/' && !std::exchange(has_told_of_commands, true))
+                note("note: from a pipe every line is a turn, also one that begins with /", Look::dim);
             turn(text, is_person);
             while (is_person && answer_calls(editor)) turn({}, true);
         }
@@ -136,8 +142,6 @@ private:
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
-        if (!args_.tools_file.empty() && args_.tool_choice != "none")
-            tools_ = read_document(args_.tools_file, "--tools");
         options.tools = tools_;
         options.reasoning_budget = args_.reasoning_budget;
         if (!options.chat_template && !tools_.empty())
@@ -287,7 +291,7 @@ private:
 
     void load(const std::string& path) {
         if (path.empty()) return note("/load needs the name of a file", Look::warning);
-        chat_.set_messages(read_document(path));
+        chat_.set_messages(read_messages(path));
         note("loaded " + counted(chat_.n_messages(), "message"), Look::dim);
     }
 
@@ -415,10 +419,14 @@ int chat(const ChatArgs& args) {
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     args.speculate.check();
     args.long_text.check();
+    const std::string tools = read_tools(args.tools_file, args.tool_choice);
+    const std::string messages = args.messages_file.empty() ? "" : read_messages(args.messages_file, "--messages");
+    check_output(args.transcript_file, "--transcript", args.model.files);
+    args.prompt_cache.check(args.model.files);
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
     const auto model = args.model.load();
-    Talk talk(args, model);
+    Talk talk(args, model, tools, messages);
     return text ? talk.once(*text) : talk.loop();
 }
 

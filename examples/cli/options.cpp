@@ -332,6 +332,11 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
         options.n_ctx = info.n_ctx_train > 0 ? std::min(info.n_ctx_train, 4096) : 4096;
         options.n_ctx = std::max(options.n_ctx, needed);
     }
+    constexpr int kPage = 64;
+    if (n_ctx > 0 && n_ctx % kPage != 0 && n_ctx < (1 << 28))
+        note("note: --ctx " + std::to_string(n_ctx) + " becomes " + std::to_string((n_ctx / kPage + 1) * kPage) +
+                 ": the context holds whole pages of " + std::to_string(kPage) + " tokens",
+             Look::dim);
     options.n_batch = n_batch;
     options.n_ubatch = n_ubatch;
     options.n_threads = n_threads;

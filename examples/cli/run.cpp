@@ -11,7 +11,9 @@
 
 #include "grammar_args.hpp"
 #include "long_run.hpp"
+#include "output_file.hpp"
 #include "prompt_cache.hpp"
+#include "replay.hpp"
 #include "row_hash.hpp"
 
 namespace cli {
@@ -316,7 +318,7 @@ private:
         if (!recorder_) return;
         const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
         auto receipt = recorder_->receipt(decoder_tokens(), sampler_, encoded);
-        receipt.files = args_.model.files;
+        for (const auto& file : args_.model.files) receipt.files.push_back(name_in_receipt(file, args_.receipt));
         receipt.overrides = args_.model.options().overrides;
         receipt.n_predict = args_.n_predict;
         receipt.stops = args_.stop_texts();
@@ -404,6 +406,8 @@ int run(const RunArgs& args, const RunHooks& hooks) {
         throw UsageError(
             "--receipt does not go with --lora, --control-vector, --context-shift, --self-extend or --prompt-cache: a "
             "receipt does not hold them");
+    check_output(args.receipt, "--receipt", args.model.files);
+    args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",

@@ -8,9 +8,6 @@
 #ifdef TINFER_SERVER
 #    include "../server/serve.hpp"
 
-#    include <fcntl.h>
-#    include <unistd.h>
-
 #    include "../server/routes.hpp"
 #endif
 
@@ -169,23 +166,14 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
     return 0;
 }
 
-/// Standard streams that are closed stay unusable: a connection that got one's number would be written to.
-void keep_standard_streams() {
-    int file = -1;
-    do file = ::open("/dev/null", O_RDONLY);
-    while (file >= 0 && file <= STDERR_FILENO);
-    if (file >= 0) ::close(file);
-}
-
 int run_serve(ServeArgs& args) {
-    keep_standard_streams();
     read_keys(args);
     auto& options = args.options;
     options.sampler = args.sampler.get();
     if (!args.template_file.empty()) {
         options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
         if (!options.chat_template)
-            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--template"));
+            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--chat-template-file"));
     }
     if (args.check) return check(args, *make_engine(args));
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
@@ -215,13 +203,13 @@ int run_serve(ServeArgs& args) {
 
 Action add_serve(CLI::App& app) {
     auto args = std::make_shared<ServeArgs>();
-    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP.");
     args->model.add_to(*command);
     add_options(*command, *args);
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
-    command->footer("Examples:\n  tinfer serve model.gguf --port 8080\n"
+    command->footer("\nExamples:\n  tinfer serve model.gguf --port 8080\n"
                     "  tinfer serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16");
     return [args] { return run_serve(*args); };
 }
@@ -229,7 +217,7 @@ Action add_serve(CLI::App& app) {
 #else
 
 Action add_serve(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP (not in this build)");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP (not in this build).");
     command->allow_extras();
     return []() -> int {
         throw tinfer::Error(tinfer::ErrorCode::not_available,
