@@ -54,8 +54,24 @@ json timings() {
                    {"generation_n", whole()},
                    {"generation_s", real()},
                    {"generation_tps", real_or_null()},
+                   {"drafted_n", whole()},
+                   {"accepted_n", whole()},
                    {"seed", whole()}},
                   {"prompt_n", "cached_n", "generation_n", "seed"});
+}
+
+json trace() {
+    json result = object(
+        {{"file", string()}, {"bytes", whole()}, {"events", whole()}, {"dropped_events", whole()}, {"error", string()}},
+        {"file", "bytes", "events", "dropped_events"});
+    result["description"] = "Where the request asked for it: a file in the server's folder for traces.";
+    return result;
+}
+
+json receipt() {
+    json result = string();
+    result["description"] = "Where the request asked for it: the text of a file that tinfer replay reads.";
+    return result;
 }
 
 json chat_completion() {
@@ -74,7 +90,9 @@ json chat_completion() {
     const json choice = object({{"index", whole()},
                                 {"message", message},
                                 {"logprobs", probabilities},
-                                {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}}},
+                                {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}},
+                                {"trace", trace()},
+                                {"receipt", receipt()}},
                                {"index", "message", "logprobs", "finish_reason"});
     return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "chat.completion",
                      {"choices", "usage"});
@@ -90,7 +108,9 @@ json text_completion() {
     const json choice = object({{"index", whole()},
                                 {"text", string()},
                                 {"logprobs", probabilities},
-                                {"finish_reason", {{"enum", {"stop", "length"}}}}},
+                                {"finish_reason", {{"enum", {"stop", "length"}}}},
+                                {"trace", trace()},
+                                {"receipt", receipt()}},
                                {"index", "text", "logprobs", "finish_reason"});
     return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "text_completion",
                      {"choices", "usage"});
@@ -117,6 +137,8 @@ json response() {
                    {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}, {"total_tokens", whole()}},
                                     {"input_tokens", "output_tokens", "total_tokens"})},
                    {"system_fingerprint", string()},
+                   {"trace", trace()},
+                   {"receipt", receipt()},
                    {"warnings", list_of(string())}},
                   {"id", "object", "created_at", "status", "model", "output", "usage"});
 }
@@ -137,6 +159,8 @@ json message() {
          {"stop_sequence", {{"type", {"string", "null"}}}},
          {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}}, {"input_tokens", "output_tokens"})},
          {"system_fingerprint", string()},
+         {"trace", trace()},
+         {"receipt", receipt()},
          {"warnings", list_of(string())}},
         {"id", "type", "role", "model", "content", "stop_reason", "usage"});
 }
@@ -149,6 +173,7 @@ json vectors() {
                                  {"object", "index", "embedding"}))},
          {"model", string()},
          {"usage", object({{"prompt_tokens", whole()}, {"total_tokens", whole()}}, {"prompt_tokens", "total_tokens"})},
+         {"traces", list_of(trace())},
          {"warnings", list_of(string())}},
         {"object", "data", "model", "usage"});
 }
@@ -157,9 +182,12 @@ json ranks() {
     const json one =
         object({{"index", whole()}, {"relevance_score", real()}, {"document", object({{"text", string()}}, {"text"})}},
                {"index", "relevance_score"});
-    return object(
-        {{"object", is("list")}, {"model", string()}, {"results", list_of(one)}, {"usage", {{"type", "object"}}}},
-        {"object", "model", "results", "usage"});
+    return object({{"object", is("list")},
+                   {"model", string()},
+                   {"results", list_of(one)},
+                   {"usage", {{"type", "object"}}},
+                   {"traces", list_of(trace())}},
+                  {"object", "model", "results", "usage"});
 }
 
 json model() {
@@ -174,6 +202,7 @@ json model() {
                                     {"n_vocab", whole()},
                                     {"n_embd", whole()},
                                     {"architecture", string()},
+                                    {"adapters", list_of(string())},
                                     {"system_fingerprint", string()}},
                                    {"n_ctx", "n_params", "size", "n_vocab"})}},
                   {"id", "object", "created", "owned_by", "meta"});
@@ -192,6 +221,13 @@ json slot() {
                    {"prompt", {{"type", "string"}, {"description", "With --expose-text."}}},
                    {"text", {{"type", "string"}, {"description", "With --expose-text."}}}},
                   {"id", "request", "kind", "state", "prompt_tokens", "generated_tokens"});
+}
+
+json activity() {
+    const json layer =
+        object({{"layer", whole()}, {"weight_bytes", whole()}, {"cache_bytes", whole()}, {"experts", list_of(whole())}},
+               {"layer", "weight_bytes", "cache_bytes"});
+    return object({{"runs", whole()}, {"tokens", whole()}, {"layers", list_of(layer)}}, {"runs", "tokens", "layers"});
 }
 
 }  // namespace
@@ -215,6 +251,7 @@ json answers() {
         {"Model", model()},
         {"Models", object({{"object", is("list")}, {"data", list_of(reference("Model"))}}, {"object", "data"})},
         {"Slots", list_of(slot())},
+        {"Activity", activity()},
         {"ChatCompletion", chat_completion()},
         {"Completion", text_completion()},
         {"Response", response()},
