@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the engine can do beyond the interfaces of others, over sockets: adapters, the store of prompts, guesses, traces,
-receipts, and what is being read."""
+"""What the engine can do beyond the interfaces of others, over sockets: adapters, the store of prompts, guesses,
+traces, receipts, and what is being read."""
 import csv
 import json
 import os

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The answer does not depend on the load: mixed requests (chat, tools, schemas, scores, other protocols, vectors, adapters,
-guesses) have the same bytes alone, all at once, in another order, with a cold store of prompts and a warm one, and after
-a restart. Requests: --requests N (default 48)."""
+"""The answer does not depend on the load: mixed requests (chat, tools, schemas, scores, other protocols, vectors,
+adapters, guesses) have the same bytes alone, all at once, in another order, with a cold store of prompts and a warm
+one, and after a restart. Requests: --requests N (default 48)."""
 import concurrent.futures
 import json
 import random
@@ -27,9 +27,9 @@ TOOL = {"type": "function", "function": {"name": "look", "parameters": {
     "type": "object", "properties": {"at": {"enum": ["sky", "sea"]}}, "required": ["at"],
     "additionalProperties": False}}}
 WORDS = ["once", "the", "other", "one", "and", "then", "inner", "hero", "on", "a", "tree"]
-# What is of one request alone, or of the moment, in all protocols.
-OF_THE_MOMENT = {"id", "created", "created_at", "timings", "cached_tokens", "input_tokens", "cache_read_input_tokens",
-                 "call_id", "prompt_tokens_details", "input_tokens_details"}
+# What is of one request alone, of the moment, or of the server's options (its fingerprint), in all protocols.
+OF_THE_MOMENT = {"id", "call_id", "created", "created_at", "system_fingerprint", "timings", "cached_tokens",
+                 "input_tokens", "cache_read_input_tokens", "prompt_tokens_details", "input_tokens_details"}
 
 
 def bytes_of(document):
@@ -86,6 +86,10 @@ class Promise(unittest.TestCase):
             got = list(pool.map(lambda i: self.ask(servers, i), order))
         return {i: json.dumps(answer, sort_keys=True) for i, answer in zip(order, got)}
 
+    def counter(self, server, name):
+        lines = server.ask("GET", "/metrics")[2].decode().splitlines()
+        return float(next(line for line in lines if line.startswith(name + "{")).rsplit(" ", 1)[1])
+
     def same(self, expected, got, where):
         for i, answer in expected.items():
             self.assertEqual(got[i], answer, f"{where}: request {i}: {request(i)}")
@@ -102,8 +106,8 @@ class Promise(unittest.TestCase):
         random.Random(7).shuffle(shuffled)
         vectors = (*loras, "--pooling", "mean", "--parallel", 6, "-c", 4096)
 
-        def serve(*args):
-            return Server(*loras, "-c", 8192, "--max-queue", 2 * N + 8, *args, model=MODEL)
+        def serve(*args, n_ctx=8192):
+            return Server(*loras, "-c", n_ctx, "--max-queue", 2 * N + 8, *args, model=MODEL)
         with serve("--parallel", 1, "--no-share") as text, Server(*vectors, model=MODEL) as other:
             expected = self.all_of((text, other), order, 1)
         kinds = {i % 8 for i in order}
@@ -116,13 +120,21 @@ class Promise(unittest.TestCase):
                 self.same(expected, self.all_of((text, other), shuffled, N), "in another order")
             with serve("--parallel", 5, *args, "--max-batch-tokens", 40) as text:
                 self.same(expected, self.all_of((text, other), shuffled[::-1], N), "after a restart")
-                known = text.ask("GET", "/metrics")[2].decode()
-                line = next(x for x in known.splitlines() if x.startswith("tinfer_store_restored_tokens_total"))
-                self.assertGreater(float(line.rsplit(" ", 1)[1]), 0)
-            # Pages run out: some requests go back into the queue with what they have.
-            with serve("--parallel", 12, "-c", 512, "--keep-sequences", 0) as text:
+                self.assertGreater(self.counter(text, "tinfer_store_restored_tokens_total"), 0)
+            with serve("--parallel", 12, "--keep-sequences", 0, n_ctx=1536) as text:
                 got = self.all_of((text, other), order, N)
                 self.same(expected, got, "in a narrow cache")
+
+    def test_pages_run_out(self):
+        """Answers that outgrow the cache go back into the queue and on from there; no client notices"""
+        bodies = [{"prompt": f"{i} once", "max_tokens": 700, "seed": i, "temperature": 0.9, **NO_EOG} for i in range(6)]
+        ask = lambda server, body: server.post("/v1/completions", body)["choices"][0]["text"]
+        with Server("-c", 4096, "--parallel", 1) as server:
+            expected = [ask(server, body) for body in bodies]
+        with Server("-c", 1536, "--parallel", 6) as server:
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                self.assertEqual(list(pool.map(lambda body: ask(server, body), bodies)), expected)
+            self.assertGreater(self.counter(server, "tinfer_pushed_back_total"), 0)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def fits(body):
     names = [lora.get("name") if isinstance(lora, dict) else lora for lora in loras]
     if len(set(map(str, names))) < len(names):
         return False
-    if body.get("receipt") and body.get("lora") not in (None, []):
+    if body.get("receipt") and (body.get("lora") not in (None, []) or body.get("max_tokens") == 0):
         return False
     prompts = body.get("prompt", body.get("input"))
     answers = (body.get("n") or 1) * (len(prompts) if isinstance(prompts, list) else 1)

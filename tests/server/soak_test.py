@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A server under mixed load for a long time: memory, latency and the number of pages stay flat. --seconds N (default 12,
-half an hour in the slow form). Clients come, ask, leave in the middle, send nonsense; one asks the same all the time."""
+"""A server under mixed load for a long time: memory, latency and the number of pages stay flat. --seconds N (default
+12, half an hour in the slow form). Clients come, ask, leave in the middle, send nonsense; one asks the same all the
+time."""
+import json
+import pathlib
 import random
 import statistics
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -15,17 +19,12 @@ if "--seconds" in sys.argv:
     SECONDS = float(sys.argv[at + 1])
     del sys.argv[at:at + 2]
 
-import json  # noqa: E402
-import tempfile  # noqa: E402
-
 from server_support import NO_EOG, Server, chat  # noqa: E402  takes the program's path out of the arguments
 
 
 def resident(server):
-    for line in open(f"/proc/{server.process.pid}/status"):
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) << 10
-    raise AssertionError("no VmRSS")
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) << 10
 
 
 def gauge(server, name):
