@@ -14,7 +14,7 @@ namespace {
 
 using server::json;
 
-/// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in; beside it red.gguf, an adapter.
+/// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in, and an adapter, red.gguf.
 std::filesystem::path save_model(const std::filesystem::path& folder) {
     std::vector<std::string> texts{"<unk>", "<s>", "</s>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
     std::vector<std::int32_t> types{2, 3, 3, 3, 3, 3};
