@@ -142,7 +142,8 @@ class Numbers(unittest.TestCase):
                 base_nll.append(-stored[token])
                 same += codes[max(range(n_vocab), key=lambda i: q[i])] == max(codes)
         mean = lambda values: sum(values) / len(values)
-        spread = lambda values: math.sqrt(sum((x - mean(values)) ** 2 for x in values) / (len(values) - 1) / len(values))
+        square = lambda values: sum((x - mean(values)) ** 2 for x in values) / (len(values) - 1)
+        spread = lambda values: math.sqrt(square(values) / len(values))
         got = measured["kl"]
         close = lambda a, b: self.assertAlmostEqual(a, b, delta=1e-6 * max(1, abs(b)))
         close(got["mean_kl"], mean(kl))

@@ -64,7 +64,8 @@ class Replay(unittest.TestCase):
         (FOLDER / "elsewhere").mkdir()
         shutil.copy(MODEL, home / "models/m.gguf")
         receipt = home / "notes/r.json"
-        for cwd, model, name in ((home, "models/m.gguf", "notes/r.json"), (home / "models", "m.gguf", "../notes/r.json"),
+        for cwd, model, name in ((home, "models/m.gguf", "notes/r.json"),
+                                 (home / "models", "m.gguf", "../notes/r.json"),
                                  (home, str(home / "models/m.gguf"), "notes/r.json")):
             tinfer("run", model, "-p", PROMPT, "-n", 3, "--receipt", name, cwd=cwd)
             named = json.loads(receipt.read_text())["model"]["files"]

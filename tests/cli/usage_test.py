@@ -205,7 +205,8 @@ class Usage(unittest.TestCase):
                             ["template", MODEL, "--messages", file, *template]),
                            (deep, ["chat", MODEL, *template, "-p", "a", "--messages", file]), (deep, tools),
                            ('[{"name": "f", "parameters": %s}]' % deep, tools),
-                           (deep, ["score", MODEL, "-f", file]), ('{"text": [%s]}' % deep, ["score", MODEL, "-f", file]),
+                           (deep, ["score", MODEL, "-f", file]),
+                           ('{"text": [%s]}' % deep, ["score", MODEL, "-f", file]),
                            (deep, ["tokenize", MODEL, "--jsonl", "-f", file]), (deep, ["replay", file]),
                            (deep, ["grammar", "check", "--json-schema", "{}", "--match-file", file]),
                            (deep, ["run", MODEL, "-p", "a", "--json-schema", file])):
@@ -219,7 +220,8 @@ class Usage(unittest.TestCase):
     def test_an_error_is_one_line_that_a_terminal_does_not_obey(self):
         for args in (["--\x1b[31m"], ["\x1b[31m\n"], ["run", MODEL, "-p", "a", "\x1b]0;x\x07"],
                      ["run", "a\x1b\nb.gguf", "-p", "a"], ["run", MODEL, "-f", "a\x1b\nb"],
-                     ["run", MODEL, "-p", "a", "--receipt", "no/\x1b\nb"], ["run", MODEL, "-p", "a", "--temp", "\x1b\n"]):
+                     ["run", MODEL, "-p", "a", "--receipt", "no/\x1b\nb"],
+                     ["run", MODEL, "-p", "a", "--temp", "\x1b\n"]):
             tinfer(*args, code=None)
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\x00-\x1f\x7f]*\\x1b[^\x00-\x1f\x7f]*\n\Z", args)
 
