@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What caches of codes lose against a cache of f16, with and without rotated heads: mean KL of the logits of every
-// so-many-th token of a long text. And what rotation costs: processor time of generated tokens, in pairs that take
-// turns, behind few tokens and behind the whole text.
+// so-many-th token of a long text. And what rotation costs: time of generated tokens, in pairs that take turns,
+// behind few tokens and behind the whole text.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <fstream>
@@ -46,20 +47,26 @@ double divergence(std::span<const float> p, std::span<const float> q) {
     return sum;
 }
 
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+/// Processor time of one thread, which a busy machine disturbs least; of more, whose waiting is processor time, the
+/// time on the wall.
+double seconds_of(int n_threads) {
+    if (n_threads == 1) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 double median_of(std::vector<double> list) {
     std::ranges::sort(list);
     return list[list.size() / 2];
 }
 
-/// Processor seconds of `n` generated tokens, which are then removed again.
+/// Seconds of `n` generated tokens, which are then removed again.
 double generation_seconds(Context& context, int n) {
     const auto end = static_cast<std::int32_t>(context.used());
-    const double begin = processor_seconds();
+    const int n_threads = context.options().n_threads;
+    const double begin = seconds_of(n_threads);
     for (int i = 0; i < n; ++i)
         if (context.decode({Token{100 + i}}) != DecodeStatus::ok) throw std::runtime_error("a decode failed");
-    const double seconds = processor_seconds() - begin;
+    const double seconds = seconds_of(n_threads) - begin;
     if (context.seq_rm(SeqId{0}, {Pos{end}}) != RemoveStatus::ok) throw std::runtime_error("tokens cannot be removed");
     return seconds;
 }
@@ -94,6 +101,7 @@ void measure_cost(Printer& printer, Context& off, Context& on, std::string_view 
     printer.print(Record("kv_rotation_cost")
                       .add("cache", name)
                       .add("behind", off.used())
+                      .add("threads", off.options().n_threads)
                       .add("ms_off", 1e3 * median_of(of_off) / steps, 3)
                       .add("ms_on", 1e3 * median_of(of_on) / steps, 3)
                       .add("least_off", 1e3 * *std::ranges::min_element(of_off) / steps, 3)

@@ -13,9 +13,10 @@ namespace tinfer::bench {
 namespace {
 
 constexpr std::string_view kUsage =
-    "usage: bench_speculation --model FILE [--draft FILE] [--tokens 256] [--prompt 256] [--rounds 3] [--threads 1]\n"
-    "                         [--max 15] [--only repeats,echo,fresh,traps] [--smoke] [--json]\n"
-    "Generation with guesses from the text, or with --draft by a smaller model, against generation without.\n";
+    "usage: bench_speculation --model FILE [--draft FILE [--right 0.8]] [--tokens 256] [--prompt 256] [--rounds 3]\n"
+    "                         [--threads 1] [--max 15] [--only repeats,echo,fresh,traps] [--smoke] [--json]\n"
+    "Generation with guesses from the text, or with --draft by a smaller model, against generation without. With\n"
+    "--right the smaller model computes its guesses and that share of them is made right, whatever it has guessed.\n";
 
 /// Draws the tokens of a list.
 class Script final : public SamplerLink {
@@ -37,6 +38,34 @@ private:
 struct Text {
     std::string name;
     std::vector<Token> prompt, rest;
+};
+
+/// What a draft model costs whose guesses are as often right as they are told to be: the model proposes, and its tokens
+/// are then replaced.
+class ScriptedDrafter final : public Drafter {
+public:
+    ScriptedDrafter(std::unique_ptr<Drafter> model, const Text& text, double right)
+        : model_(std::move(model)), text_(&text), right_(right) {}
+    Draft draft(std::span<const Token> text, std::span<Token> out) override {
+        Draft draft = model_->draft(text, out);
+        std::size_t at = text.size() - text_->prompt.size();
+        for (std::size_t i = 0; i < draft.n; ++i, ++at) {
+            const Token next = text_->rest[at % text_->rest.size()];
+            const bool is_right = static_cast<double>(random_() % 1000) < 1000 * right_;
+            out[i] = is_right ? next : Token{static_cast<std::int32_t>(next) == 3 ? 4 : 3};
+        }
+        draft.confidence = 4;
+        return draft;
+    }
+    [[nodiscard]] std::unique_ptr<Drafter> clone() const override {
+        return std::make_unique<ScriptedDrafter>(model_->clone(), *text_, right_);
+    }
+
+private:
+    std::unique_ptr<Drafter> model_;
+    const Text* text_;
+    double right_;
+    std::mt19937 random_{11};
 };
 
 Text make_text(const std::string& name, const Vocab& vocab, int n_prompt, int n_tokens) {
@@ -95,6 +124,7 @@ void measure(Options& options) {
     const int n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 3));
     const int n_threads = static_cast<int>(options.number("threads", 1));
     const int n_max = static_cast<int>(options.number("max", 15));
+    const double right = options.number("right", -1);
     const auto names = options.list("only", "repeats,echo,fresh,traps");
     Printer printer(options.flag("json"));
     options.finish();
@@ -110,7 +140,12 @@ void measure(Options& options) {
             SpeculationOptions speculation;
             speculation.n_max = n_max;
             if (draft_path.empty()) speculation.drafter = ngram_drafter();
-            else speculation.drafter = model_drafter(model, Model::load(draft_path), {.context = sizes});
+            else {
+                auto by_model = model_drafter(model, Model::load(draft_path),
+                                              {.context = sizes, .p_min = right < 0 ? 0.75F : 0.0F});
+                if (right < 0) speculation.drafter = std::move(by_model);
+                else speculation.drafter = std::make_shared<ScriptedDrafter>(std::move(by_model), text, right);
+            }
             const Took first = generate(model, text, context, {});
             const Took second = generate(model, text, context, std::move(speculation));
             if (round == 0 || first.seconds < plain.seconds) plain = first;
@@ -118,6 +153,7 @@ void measure(Options& options) {
         }
         Record record("speculation");
         record.add("text", name).add("drafter", draft_path.empty() ? "ngram" : "model").add("threads", n_threads);
+        if (right >= 0) record.percent("right", right, 1);
         record.add("plain_tps", n_tokens / plain.seconds).add("tps", n_tokens / guessed.seconds);
         record.add("times", plain.seconds / guessed.seconds).add("estimated", guessed.timings.gain());
         record.add("drafted", guessed.timings.drafted_n).add("accepted", guessed.timings.accepted_n);

@@ -11,10 +11,11 @@ namespace tinfer::bench {
 
 namespace {
 
-constexpr std::string_view kUsage = "usage: generate_model --out FILE [--shape 1.1b|135m|moe|moe-dense|tiny|tiny-moe] "
-                                    "[--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
-                                    "Writes a llama model of seeded random weights and a toy vocabulary, and decodes "
-                                    "sixteen tokens to see that it lives.\n";
+constexpr std::string_view kUsage =
+    "usage: generate_model --out FILE [--shape 1.1b|110m|135m|moe|moe-dense|tiny|tiny-moe] "
+    "[--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
+    "Writes a llama model of seeded random weights and a toy vocabulary, and decodes "
+    "sixteen tokens to see that it lives.\n";
 
 void generate(Options& options) {
     const bool smoke = options.flag("smoke");

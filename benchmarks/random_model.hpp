@@ -21,8 +21,8 @@ struct ModelShape {
     bool tied = false;                    ///< the head is the embedding
 };
 
-/// "1.1b", "135m", "moe" (8 experts, 2 used) and "moe-dense" of the same active size, "tiny",
-/// "tiny-moe". Throws for other names.
+/// "1.1b", "110m" with the same vocabulary, "135m", "moe" (8 experts, 2 used) and "moe-dense" of the same active size,
+/// "tiny", "tiny-moe". Throws for other names.
 [[nodiscard]] const ModelShape& shape_named(std::string_view name);
 
 /// Writes the file. `mix` is "q4_k_m" (Q6_K for the head, and for attn_v and ffn_down in half of the layers; else Q4_K)

@@ -31,8 +31,11 @@ endfunction()
 # left out, so that one list can serve several machines.
 set(tinfer_x86_tables avx2 avxvnni avx512 avx512vnni amx)
 set(tinfer_arm_tables neon neon_dot)
-set(TINFER_ISAS all CACHE STRING
-    "Kernel tables to build: all, or a list out of reference avx2 avxvnni avx512 avx512vnni amx neon neon_dot")
+list(JOIN tinfer_x86_tables " " tinfer_table_names)
+list(JOIN tinfer_arm_tables " " tinfer_arm_names)
+string(PREPEND tinfer_table_names "reference ")
+string(APPEND tinfer_table_names " ${tinfer_arm_names}")
+set(TINFER_ISAS all CACHE STRING "Kernel tables to build: all, or a list out of ${tinfer_table_names}")
 
 set(tinfer_tables)
 if(TINFER_X86)
@@ -46,8 +49,7 @@ if(NOT TINFER_ISAS STREQUAL "all")
         if(NOT table IN_LIST tinfer_x86_tables AND NOT table IN_LIST tinfer_arm_tables AND NOT table STREQUAL
             "reference")
             message(FATAL_ERROR
-                "TINFER_ISAS: there is no kernel table '${table}'; it is 'all' or a list out of reference, "
-                "avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot")
+                "TINFER_ISAS: there is no kernel table '${table}'; it is 'all' or a list out of ${tinfer_table_names}")
         endif()
     endforeach()
     foreach(table IN LISTS tinfer_tables)

@@ -7,7 +7,7 @@
 #include <iostream>
 
 int main(int argc, char** argv) try {
-    if (argc != 2) return 2;
+    if (argc != 2) return std::cerr << "usage: chat_loop MODEL.gguf\n", 2;
     const auto model = tinfer::Model::load(argv[1]);
     const auto& vocab = model.vocab();
     const auto chat = tinfer::ChatTemplate::of(model.file()).value_or(*tinfer::ChatTemplate::built_in("chatml"));

@@ -6,14 +6,15 @@
 #include <iostream>
 
 int main(int argc, char** argv) try {
-    if (argc != 3) return 2;
+    if (argc != 3) return std::cerr << "usage: eight_sequences MODEL.gguf PROMPT\n", 2;
     constexpr int kSequences = 8;
     const auto model = tinfer::Model::load(argv[1]);
     const auto& vocab = model.vocab();
     tinfer::Context context(model, {.n_ctx = 2048, .n_seq_max = kSequences});
 
     const auto prompt = vocab.encode(argv[2]);
-    if (context.decode(prompt) != tinfer::DecodeStatus::ok) return 1;
+    if (context.decode(prompt) != tinfer::DecodeStatus::ok)
+        throw tinfer::Error(tinfer::ErrorCode::no_room, "the prompt is longer than the context");
     for (int s = 1; s < kSequences; ++s) context.seq_cp(tinfer::SeqId{0}, tinfer::SeqId{s});  // shares, copies nothing
 
     std::vector<tinfer::Sampler> samplers;  // a generator and a history for each

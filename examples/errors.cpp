@@ -6,7 +6,7 @@
 #include <iostream>
 
 int main(int argc, char** argv) {
-    if (argc != 2) return 2;
+    if (argc != 2) return std::cerr << "usage: errors MODEL.gguf\n", 2;
     try {
         (void)tinfer::Model::load("no-such-file.gguf");
     } catch (const tinfer::Error& error) {

@@ -35,7 +35,7 @@ std::size_t number(const char* text) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    if (argc != 5) return 2;
+    if (argc != 5) return std::cerr << "usage: masked MODEL.gguf PROMPT PLACES PASSES\n", 2;
     const auto model = tinfer::Model::load(argv[1]);
     const auto& vocab = model.vocab();
     const auto mask = vocab.special(tinfer::Special::mask);
@@ -60,7 +60,8 @@ int main(int argc, char** argv) try {
     for (std::size_t pass = 0; pass < n_pass; ++pass) {
         tinfer::Batch batch;  // nothing of it stays: every pass begins anew
         for (const auto token : tokens) batch.add(token, std::nullopt, tinfer::SeqId{0}, true);
-        if (context.decode(batch) != tinfer::DecodeStatus::ok) return 1;
+        if (context.decode(batch) != tinfer::DecodeStatus::ok)
+            throw tinfer::Error(tinfer::ErrorCode::no_room, "the sequence is longer than the context");
         std::vector<Guess> open;
         for (std::size_t place = n_prompt; place < tokens.size(); ++place)
             if (tokens[place] == *mask)

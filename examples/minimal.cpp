@@ -15,7 +15,7 @@ struct BytesPerLayer : tinfer::Observer {  // sees every kernel call; steers not
 };
 
 int main(int argc, char** argv) try {
-    if (argc != 3) return 2;
+    if (argc != 3) return std::cerr << "usage: minimal MODEL.gguf PROMPT\n", 2;
     const auto model = tinfer::Model::load(argv[1]);  // maps the file: nothing is copied
     const auto& vocab = model.vocab();
     tinfer::Context context(model, {.n_ctx = 2048});  // cache and scratch, allocated once, here
@@ -25,7 +25,7 @@ int main(int argc, char** argv) try {
     const auto attached = context.attach(traffic);  // until `attached` leaves its scope
 
     auto tokens = vocab.encode(argv[2]);  // first the whole prompt, then one token at a time
-    while (context.decode(tokens) == tinfer::DecodeStatus::ok) {
+    for (int n = 0; n < 256 && context.decode(tokens) == tinfer::DecodeStatus::ok; ++n) {
         const auto token = sampler.sample(context.logits(-1));  // -1: the last output of this decode
         if (vocab.is_eog(token)) break;
         std::cout << vocab.piece(token) << std::flush;

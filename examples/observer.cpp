@@ -18,14 +18,15 @@ struct BytesPerTensor : tinfer::Observer {
 };
 
 int main(int argc, char** argv) try {
-    if (argc != 3) return 2;
+    if (argc != 3) return std::cerr << "usage: observer MODEL.gguf TEXT\n", 2;
     const auto model = tinfer::Model::load(argv[1]);
     tinfer::Context context(model);
 
     const auto traffic = std::make_shared<BytesPerTensor>();
     {
         const auto attached = context.attach(traffic);  // until the end of this block
-        if (context.decode(model.vocab().encode(argv[2])) != tinfer::DecodeStatus::ok) return 1;
+        if (context.decode(model.vocab().encode(argv[2])) != tinfer::DecodeStatus::ok)
+            throw tinfer::Error(tinfer::ErrorCode::no_room, "the text is longer than the context");
     }
     for (const auto& tensor : model.file().tensors()) {
         const auto read = traffic->bytes.find(tensor.name);

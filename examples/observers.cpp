@@ -75,7 +75,7 @@ void check_values(tinfer::Context& context, const std::vector<tinfer::Token>& to
 }  // namespace
 
 int main(int argc, char** argv) try {
-    if (argc != 3) return 2;
+    if (argc != 3) return std::cerr << "usage: observers MODEL.gguf TEXT\n", 2;
     const auto model = tinfer::Model::load(argv[1]);
     tinfer::Context context(model);
     const auto tokens = model.vocab().encode(argv[2]);

@@ -7,7 +7,7 @@
 #include <numeric>
 
 int main(int argc, char** argv) try {
-    if (argc != 3) return 2;
+    if (argc != 3) return std::cerr << "usage: search MODEL.gguf QUESTION < LINES\n", 2;
     const auto model = tinfer::Model::load(argv[1]);  // an embedding model, or any other: its mean is taken then
     const auto pooling =
         model.info().pooling == tinfer::Pooling::none ? tinfer::Pooling::mean : tinfer::Pooling::from_model;

@@ -8,7 +8,7 @@
 #include <thread>
 
 int main(int argc, char** argv) try {
-    if (argc != 4) return 2;
+    if (argc != 4) return std::cerr << "usage: two_threads MODEL.gguf PROMPT PROMPT\n", 2;
     const auto model = tinfer::Model::load(argv[1]);  // a cheap handle: any thread may use it
     std::atomic<bool> stop = false;
     std::string texts[2];

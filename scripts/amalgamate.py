@@ -72,6 +72,8 @@ BITS = """
 #elif defined(__GNUC__)
 #  pragma GCC push_options
 #  pragma GCC optimize("fp-contract=off")
+#  pragma GCC diagnostic push
+#  pragma GCC diagnostic ignored "-Wsubobject-linkage"   // one unit alone has the implementation
 #elif defined(_MSC_VER)
 #  pragma fp_contract(off)
 #endif
@@ -98,6 +100,7 @@ BITS = """
 
 TAIL = """
 #if defined(__GNUC__) && !defined(__clang__)
+#  pragma GCC diagnostic pop
 #  pragma GCC pop_options
 #endif
 #endif  // TINFER_IMPLEMENTATION_INCLUDED

@@ -220,20 +220,25 @@ void print_roofline(const json& test, const tinfer::Roofline& roofline, bool as_
 
 int bench(const BenchArgs& args) {
     args.model.require();
-    const auto model = args.model.load();
     std::vector<Test> tests;
-    int longest = 0;
+    std::int64_t longest = 0;
     for (const int depth : args.depths) {
         for (const int n : args.prompts) tests.push_back({Test::Kind::prompt, n, depth});
         for (const int n : args.generations) tests.push_back({Test::Kind::generation, n, depth});
         for (const int n : args.batches) tests.push_back({Test::Kind::batch, n, depth});
     }
     std::erase_if(tests, [](const Test& test) { return test.n <= 0; });
-    for (const auto& test : tests) longest = std::max(longest, test.depth + test.n);
+    if (tests.empty()) throw UsageError("nothing is measured: --prompt, --predict and --batches are all 0");
+    for (const auto& test : tests) longest = std::max(longest, std::int64_t{test.depth} + test.n);
+    constexpr std::int64_t kLongest = std::numeric_limits<int>::max();
+    if (longest > kLongest)
+        throw UsageError("--depth and the test behind it: " + std::to_string(longest) + " tokens, the limit is " +
+                         std::to_string(kLongest));
+    const auto model = args.model.load();
 
     if (!args.as_json) print("test          thr    median       min       max     GB/s     roof    GMAC/s     peak\n");
     for (const int threads : args.threads) {
-        auto options = args.context.options(args.model, model.info(), longest);
+        auto options = args.context.options(args.model, model.info(), static_cast<int>(longest));
         options.n_threads = options.n_threads_batch = threads;
         for (const auto& test : tests)
             if (test.kind == Test::Kind::batch) options.n_outputs = std::max(options.n_outputs, test.n);
@@ -249,10 +254,10 @@ int bench(const BenchArgs& args) {
         }
         const auto& peaks = roofs.best();
         const auto giga = [](double rate) { return fixed(rate / 1e9, 1); };
-        note(std::to_string(context.options().n_threads) + " threads, " + std::string(context.isa()) +
-             ": stream read " + giga(peaks.bytes) + " GB/s, the mapped file " + giga(roofs.file_bytes()) +
-             " GB/s, dot product peaks " + giga(peaks.int8_macs) + " (int8) and " + giga(peaks.f32_macs) +
-             " (f32) GMAC/s");
+        note(counted(static_cast<std::uint64_t>(context.options().n_threads), "thread") + ", " +
+             std::string(context.isa()) + ": stream read " + giga(peaks.bytes) + " GB/s, the mapped file " +
+             giga(roofs.file_bytes()) + " GB/s, dot product peaks " + giga(peaks.int8_macs) + " (int8) and " +
+             giga(peaks.f32_macs) + " (f32) GMAC/s");
     }
     return 0;
 }

@@ -7,10 +7,12 @@
 #include <cctype>
 #include <optional>
 
+#include "chat_inputs.hpp"
 #include "grammar_args.hpp"
 #include "line_editor.hpp"
 #include "long_run.hpp"
 #include "model_list.hpp"
+#include "output_file.hpp"
 #include "prompt_cache.hpp"
 #include "transcript.hpp"
 
@@ -38,7 +40,7 @@ struct ChatArgs {
 
 constexpr std::string_view kHelp =
     R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
-Ctrl-C stops an answer, Ctrl-D leaves.
+Ctrl-C stops an answer, Ctrl-D leaves. A text that begins with / needs a space in front.
   /help             this text
   /regenerate       the last answer anew
   /reset            forgets the conversation
@@ -55,16 +57,11 @@ constexpr std::string_view kRawTurns =
     "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
     "{{ m.content }}{% endif %}{% endfor %}";
 
-std::optional<double> rate(std::uint64_t n, double seconds) {
-    if (n == 0 || seconds <= 0) return std::nullopt;
-    return double(n) / seconds;
-}
-
 class Talk {
 public:
-    Talk(const ChatArgs& args, const tinfer::Model& model)
-        : args_(args), model_(model), context_(model, context_options()), chat_(model, chat_options()),
-          sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
+    Talk(const ChatArgs& args, const tinfer::Model& model, std::string tools, const std::string& messages)
+        : args_(args), model_(model), tools_(std::move(tools)), context_(model, context_options()),
+          chat_(model, chat_options()), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
         args.adapters.attach_to(context_, args.model);
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
@@ -72,7 +69,7 @@ public:
         if (const auto grammar = args_.grammar.read(model_.vocab()))
             sampler_.constrain(grammar->constraint(model_.vocab()));
         else constrains_calls_ = !tools_.empty();
-        if (!args_.messages_file.empty()) chat_.set_messages(read_document(args_.messages_file, "--messages"));
+        if (!messages.empty()) chat_.set_messages(messages);
     }
 
     int once(const std::string& text) {
@@ -90,11 +87,13 @@ public:
         const bool is_person = LineEditor::is_interactive();
         if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
         int n_interrupts = 0;
+        bool has_told_of_commands = false;
         while (true) {
             std::string text;
             const auto got = read_turn(editor, text);
             if (got == LineEditor::Got::end) break;
             if (got == LineEditor::Got::interrupt) {
+                if (!is_person) return keep_transcript(), kInterrupted;
                 clear_interrupt();
                 print("\n");
                 if (++n_interrupts > 1) return kInterrupted;
@@ -108,6 +107,8 @@ public:
                 if (!command(text)) break;
                 continue;
             }
+            if (text[0] == '/' && !std::exchange(has_told_of_commands, true))
+                note("note: from a pipe every line is a turn, also one that begins with /", Look::dim);
             turn(text, is_person);
             while (is_person && answer_calls(editor)) turn({}, true);
         }
@@ -141,8 +142,6 @@ private:
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
-        if (!args_.tools_file.empty() && args_.tool_choice != "none")
-            tools_ = read_document(args_.tools_file, "--tools");
         options.tools = tools_;
         options.reasoning_budget = args_.reasoning_budget;
         if (!options.chat_template && !tools_.empty())
@@ -251,11 +250,16 @@ private:
         const auto begin = std::min(text.find_first_not_of(' ', space), text.size());
         const std::string rest = text.substr(begin);
         try {
-            if (name == "/exit" || name == "/quit") return false;
+            if (name == "/exit" || name == "/quit" || name == "/bye") return false;
             if (name == "/help") note(kHelp);
-            else if (name == "/reset") chat_.reset();
-            else if (name == "/system") chat_.set_system(rest);
-            else if (name == "/stats") statistics();
+            else if (name == "/reset") {
+                chat_.reset();
+                note("the conversation begins anew", Look::dim);
+            } else if (name == "/system") {
+                chat_.set_system(rest);
+                note(rest.empty() ? "no system message from here on" : "this is the system message from here on",
+                     Look::dim);
+            } else if (name == "/stats") statistics();
             else if (name == "/example") show_example();
             else if (name == "/regenerate") regenerate();
             else if (name == "/save") save(rest);
@@ -263,7 +267,8 @@ private:
             else {
                 const std::string meant = closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats",
                                                          "/example", "/regenerate", "/exit"});
-                note("there is no " + name + (meant.empty() ? "; see /help" : ": did you mean " + meant + "?"),
+                note("there is no " + name + (meant.empty() ? "; see /help." : ": did you mean " + meant + "?") +
+                         " A space in front sends it as text.",
                      Look::warning);
             }
         } catch (const tinfer::Error& error) {
@@ -286,7 +291,7 @@ private:
 
     void load(const std::string& path) {
         if (path.empty()) return note("/load needs the name of a file", Look::warning);
-        chat_.set_messages(read_document(path));
+        chat_.set_messages(read_messages(path));
         note("loaded " + counted(chat_.n_messages(), "message"), Look::dim);
     }
 
@@ -369,10 +374,10 @@ private:
         out["timings"] = {{"load_s", model_.load_seconds()},
                           {"prompt_n", t.prompt_n},
                           {"prompt_s", t.prompt_s},
-                          {"prompt_tps", number_or_null(rate(t.prompt_n, t.prompt_s))},
+                          {"prompt_tps", number_or_null(tokens_per_second(t.prompt_n, t.prompt_s))},
                           {"generation_n", chat_.answer_n()},
                           {"generation_s", t.generation_s},
-                          {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}};
+                          {"generation_tps", number_or_null(tokens_per_second(t.generation_n, t.generation_s))}};
         return out;
     }
 
@@ -383,8 +388,9 @@ private:
             note(text, Look::dim);
         };
         line("prompt      " + std::to_string(t.prompt_n) + " of " + counted(chat_.prompt_n(), "token"), t.prompt_s,
-             rate(t.prompt_n, t.prompt_s));
-        line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+             tokens_per_second(t.prompt_n, t.prompt_s));
+        line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s,
+             tokens_per_second(t.generation_n, t.generation_s));
         if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
         note("context     " + std::to_string(context_.used()) + " of " +
                  counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),
@@ -413,10 +419,14 @@ int chat(const ChatArgs& args) {
     (void)args.sampler.get();  // what is wrong there is said before a model is loaded
     args.speculate.check();
     args.long_text.check();
+    const std::string tools = read_tools(args.tools_file, args.tool_choice);
+    const std::string messages = args.messages_file.empty() ? "" : read_messages(args.messages_file, "--messages");
+    check_output(args.transcript_file, "--transcript", args.model.files);
+    args.prompt_cache.check(args.model.files);
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
     const auto model = args.model.load();
-    Talk talk(args, model);
+    Talk talk(args, model, tools, messages);
     return text ? talk.once(*text) : talk.loop();
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -17,11 +18,45 @@ namespace cli {
 
 namespace {
 
-volatile std::sig_atomic_t g_interrupts = 0;
+volatile std::sig_atomic_t g_interrupts = 0, g_is_heard = 0;
+
+#if defined(__linux__)
+/// Counts the processor time of the main thread after an interrupt: work that never asks whether it was interrupted
+/// ends there, and so nobody has to wait for it. A process that is stopped or waits loses nothing.
+constexpr std::time_t kResponseSeconds = 1;
+timer_t g_response_timer;
+volatile std::sig_atomic_t g_has_response_timer = 0;
+
+extern "C" void end_unresponsive_work(int) {
+    if (g_interrupts != 0 && g_is_heard == 0) std::_Exit(kInterrupted);
+}
+
+void make_response_timer() {
+    struct sigaction action {};
+    action.sa_handler = end_unresponsive_work;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGVTALRM, &action, nullptr);
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGVTALRM;
+    g_has_response_timer = timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &g_response_timer) == 0 ? 1 : 0;
+}
+
+void start_response_timer() {
+    itimerspec when{};
+    when.it_value.tv_sec = kResponseSeconds;
+    if (g_has_response_timer != 0) timer_settime(g_response_timer, 0, &when, nullptr);
+}
+#else
+void make_response_timer() {}
+void start_response_timer() {}
+#endif
 
 extern "C" void count_interrupt(int) {
     if (g_interrupts > 0) std::_Exit(kInterrupted);  // asked twice: do not wait for anything
+    g_is_heard = 0;
     g_interrupts = 1;
+    start_response_timer();
 }
 
 [[noreturn]] void refuse_io(const std::string& path, std::string_view what) {
@@ -30,9 +65,14 @@ extern "C" void count_interrupt(int) {
 
 }  // namespace
 
-bool interrupted() noexcept { return g_interrupts != 0; }
+bool interrupted() noexcept {
+    if (g_interrupts == 0) return false;
+    g_is_heard = 1;
+    return true;
+}
 void clear_interrupt() noexcept { g_interrupts = 0; }
 void watch_interrupts(bool and_terminate) {
+    make_response_timer();
 #if defined(_WIN32)
     std::signal(SIGINT, count_interrupt);
     if (and_terminate) std::signal(SIGTERM, count_interrupt);
@@ -58,14 +98,18 @@ std::string read_file(const std::string& path, std::string_view option, std::siz
         if (file != nullptr && file != stdin) std::fclose(file);
     };
     const std::unique_ptr<std::FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
-    if (file == nullptr) refuse_io(path, std::string("cannot be opened: ") + std::strerror(errno));
+    const auto refuse_read = [&](std::string_view what) {
+        if (errno == EINTR && interrupted()) throw tinfer::Error(tinfer::ErrorCode::cancelled, path + ": interrupted");
+        refuse_io(path, std::string(what) + std::strerror(errno));
+    };
+    if (file == nullptr) refuse_read("cannot be opened: ");
     std::string bytes;
     std::vector<char> block(1 << 16);
     while (const auto n = std::fread(block.data(), 1, block.size(), file.get())) {
         if (n > most - bytes.size()) refuse_length(path, option, most);
         bytes.append(block.data(), n);
     }
-    if (std::ferror(file.get()) != 0) refuse_io(path, std::string("cannot be read: ") + std::strerror(errno));
+    if (std::ferror(file.get()) != 0) refuse_read("cannot be read: ");
     return bytes;
 }
 

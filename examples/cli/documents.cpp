@@ -172,7 +172,12 @@ std::string man(CLI::App& app, CLI::App* command) {
             out += ".TP\n\\fBtinfer\\-" + roff(one->get_name()) + "\\fR(1)\n" + roff(one->get_description()) + "\n";
         out += ".SH OPTIONS\n" + man_options(options_of(app, app));
     } else {
-        out += "\\fBtinfer " + roff(command->get_name()) + "\\fR [options]\n.SH DESCRIPTION\n" + roff(about) + "\n";
+        out += "\\fBtinfer " + roff(command->get_name()) + "\\fR";
+        if (!commands_in(*command).empty()) out += " \\fICOMMAND\\fR";
+        for (const CLI::Option* option : command->get_options())
+            if (option->get_positional())
+                out += " \\fI" + roff(option->check_lname("model") ? "MODEL" : option->get_type_name()) + "\\fR";
+        out += " [options]\n.SH DESCRIPTION\n" + roff(about) + "\n";
         if (const auto parts = commands_in(*command); !parts.empty()) {
             out += ".SH COMMANDS\n";
             for (CLI::App* part : parts)

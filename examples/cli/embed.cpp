@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer embed: one vector per line of text, many lines in one decode; each equals that of the line alone, bit for bit.
 #include "common.hpp"
+#include "output_file.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -148,6 +149,7 @@ private:
 int embed(const EmbedArgs& args) {
     args.model.require();
     args.text.require();
+    check_output(args.out, "--output", args.model.files);
     const auto model = args.model.load();
     auto lines = read_lines(args, model.vocab());
     Embedder embedder(args, model);

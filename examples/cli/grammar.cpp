@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer grammar check: compiles a grammar or a schema, and says which texts it allows.
 #include "common.hpp"
+#include "json_input.hpp"
 
 #include <optional>
 
@@ -34,8 +35,7 @@ Checked compile(const CheckArgs& args) {
     }
     tinfer::SchemaOptions options;
     options.lenient = args.lenient;
-    options.space =
-        args.space == "compact" ? tinfer::SchemaOptions::Space::compact : tinfer::SchemaOptions::Space::flexible;
+    options.space = space_named(args.space);
     const auto schema = read_schema(args.schema, options);
     return {schema.grammar(), schema.warnings()};
 }
@@ -49,7 +49,7 @@ void match_lines(const tinfer::Grammar& grammar, const std::string& path) {
         at = end + 1;
         ++number;
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        const json text = json::parse(line, nullptr, false);
+        const json text = parse_json(line, path + ": line " + std::to_string(number));
         if (!text.is_string())
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
                                 path + ": line " + std::to_string(number) + ": a JSON string is expected");
@@ -82,7 +82,7 @@ int check(const CheckArgs& args) {
 }  // namespace
 
 Action add_grammar(CLI::App& app) {
-    auto* command = app.add_subcommand("grammar", "Grammars and JSON schemas for generated text.");
+    auto* command = app.add_subcommand("grammar", "Checks grammars and JSON schemas for generated text.");
     command->require_subcommand(1);
     auto* verb = command->add_subcommand("check", "Compiles a grammar or a schema, and says which texts it allows.");
     auto args = std::make_shared<CheckArgs>();
@@ -94,8 +94,8 @@ Action add_grammar(CLI::App& app) {
     verb->add_option("-m,--model", args->model.files, "whose tokens items such as <|im_end|> are")
         ->type_name("FILE")
         ->group(group);
-    verb->add_option("--json-space", args->space, "white space between the tokens of JSON: flexible or compact")
-        ->check(one_of({"flexible", "compact"}))
+    verb->add_option("--json-space", args->space, "white space between the tokens of JSON: flexible, compact or spaced")
+        ->check(one_of({"flexible", "compact", "spaced"}))
         ->type_name("NAME")
         ->group(group);
     verb->add_flag("--lenient", args->lenient, "what of a schema cannot be enforced is a warning")->group(group);

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: MIT
 #include "grammar_args.hpp"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "common.hpp"
 
 namespace cli {
 
-tinfer::Schema read_schema(const std::string& given, const tinfer::SchemaOptions& options) {
+tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options) {
     const auto begin = std::min(given.find_first_not_of(" \t\r\n"), given.size());
     const bool is_json = given.substr(begin).starts_with('{') || given == "true" || given == "false";
     if (is_json) return tinfer::Schema::parse(given, options);
-    return tinfer::Schema::parse(read_document(given.starts_with('@') ? given.substr(1) : given, "--json-schema"),
-                                 options);
+    const std::filesystem::path file = given.starts_with('@') ? given.substr(1) : given;
+    // Relative references name files of its folder and below, and nothing else.
+    options.load = [folder = file.parent_path()](std::string_view uri) -> std::optional<std::string> {
+        const std::filesystem::path name = std::string(uri);
+        const bool is_inside =
+            name.is_relative() && uri.find(':') == uri.npos && std::ranges::find(name, "..") == name.end();
+        std::error_code ignored;
+        if (!is_inside || !std::filesystem::is_regular_file(folder / name, ignored)) return std::nullopt;
+        return read_document((folder / name).string(), "$ref of --json-schema");
+    };
+    return tinfer::Schema::parse(read_document(file.string(), "--json-schema"), options);
+}
+
+tinfer::SchemaOptions::Space space_named(std::string_view name) {
+    using Space = tinfer::SchemaOptions::Space;
+    for (const Space space : {Space::compact, Space::spaced})
+        if (name == to_string(space)) return space;
+    return Space::flexible;
 }
 
 void GrammarArgs::add_to(CLI::App& command) {
@@ -23,8 +42,8 @@ void GrammarArgs::add_to(CLI::App& command) {
         .add_option("--json-schema", schema, "what is generated is JSON that this schema allows: a file, or the JSON")
         ->type_name("FILE")
         ->group(group);
-    command.add_option("--json-space", space, "white space between the tokens of JSON: flexible or compact")
-        ->check(one_of({"flexible", "compact"}))
+    command.add_option("--json-space", space, "white space between the tokens of JSON: flexible, compact or spaced")
+        ->check(one_of({"flexible", "compact", "spaced"}))
         ->type_name("NAME")
         ->group(more);
 }
@@ -38,7 +57,7 @@ void GrammarArgs::read_early() const {
     check();
     if (schema.empty() || early_) return;
     tinfer::SchemaOptions options;
-    options.space = space == "compact" ? tinfer::SchemaOptions::Space::compact : tinfer::SchemaOptions::Space::flexible;
+    options.space = space_named(space);
     early_ = read_schema(schema, options).grammar();
 }
 

@@ -13,7 +13,9 @@
 namespace cli {
 
 /// A schema as an option gives it: the JSON itself, or the name of a file, with or without @ in front.
-[[nodiscard]] tinfer::Schema read_schema(const std::string& given, const tinfer::SchemaOptions& options = {});
+[[nodiscard]] tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options = {});
+
+[[nodiscard]] tinfer::SchemaOptions::Space space_named(std::string_view name);
 
 struct GrammarArgs {
     std::string grammar, grammar_file, schema, space = "flexible";

@@ -2,6 +2,7 @@
 // tinfer graph: the graph or the plan of one decode as Graphviz or text, without running it and without touching
 // weights.
 #include "common.hpp"
+#include "output_file.hpp"
 
 namespace cli {
 
@@ -20,6 +21,7 @@ int graph(GraphArgs args) {
         args.view = "plan";
         args.format = "text";
     }
+    check_output(args.out, "--output", args.model.files);
     const auto model = args.model.load();
     args.request.format = args.format == "dot" ? tinfer::GraphRequest::Format::dot : tinfer::GraphRequest::Format::text;
     args.request.view = args.view == "graph" ? tinfer::GraphRequest::View::graph : tinfer::GraphRequest::View::plan;

@@ -41,6 +41,7 @@ LineEditor::Got read_plain(std::string& line) {
         if (c == EOF) {
             if (errno == EINTR) {
                 std::clearerr(stdin);
+                if (!interrupted()) continue;
                 return LineEditor::Got::interrupt;
             }
             return line.empty() ? LineEditor::Got::end : LineEditor::Got::line;
@@ -49,6 +50,7 @@ LineEditor::Got read_plain(std::string& line) {
             if (line.ends_with('\r')) line.pop_back();
             return LineEditor::Got::line;
         }
+        if (line.size() == kMaxTextBytes) refuse_length("-", "", kMaxTextBytes);
         line += static_cast<char>(c);
     }
 }

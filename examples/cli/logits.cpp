@@ -3,6 +3,7 @@
 // comparisons with other programs and between two builds.
 #include "adapters.hpp"
 #include "common.hpp"
+#include "output_file.hpp"
 
 #include <bit>
 
@@ -51,6 +52,7 @@ int logits(const LogitsArgs& args) {
         throw UsageError("--pooled goes without --embeddings and --last");
     if ((args.tokens_option->count() > 0) == args.text.given())
         throw UsageError("what to run is needed: --tokens, --prompt or --file, one of them");
+    check_output(args.out, "--output", args.model.files);
     const auto model = args.model.load();
     const auto tokens = tokens_of(args, model);
     if (tokens.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "there are no tokens to run");

@@ -6,10 +6,17 @@
 #include <tinfer/numa.hpp>
 
 #include <algorithm>
+#include <iostream>
 #include <new>
 #include <optional>
 
+#if !defined(_WIN32)
+#    include <fcntl.h>
+#    include <unistd.h>
+#endif
+
 #include "model_list.hpp"
+#include "name_source.hpp"
 #include "replay.hpp"
 #include "score.hpp"
 
@@ -20,9 +27,26 @@ int fail(std::string_view message, int code) {
     return code;
 }
 
+/// Standard streams that are closed stay unusable: a file or a connection that got one's number would be written to.
+void keep_standard_streams() {
+#if !defined(_WIN32)
+    int file = -1;
+    do file = ::open("/dev/null", O_RDONLY);
+    while (file >= 0 && file <= STDERR_FILENO);
+    if (file >= 0) ::close(file);
+#endif
+}
+
+/// Help, or the version.
+int show(const CLI::App& app, const CLI::ParseError& text) {
+    const int code = app.exit(text);
+    return std::cout.flush() ? code : fail("stdout cannot be written", 1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    keep_standard_streams();
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
     for (const auto add : {cli::add_run, cli::add_chat, cli::add_serve, cli::add_tokenize, cli::add_detokenize,
@@ -61,9 +85,9 @@ int main(int argc, char** argv) {
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // the library takes the last first
         cli::set_output_style(style);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+        if (error.get_exit_code() == 0) return show(app, error);  // --help, --version
         cli::set_output_style(style);
-        return fail(cli::explain(app, error), 2);
+        return fail(cli::name_source(app, args, cli::explain(app, error)), 2);
     }
 
     try {
@@ -74,10 +98,10 @@ int main(int argc, char** argv) {
             if (command->parsed()) return action();
         return 2;
     } catch (const cli::UsageError& error) {
-        return fail(std::string(error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
+        return fail(cli::name_source(app, args, error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::cancelled && cli::interrupted()) return cli::kInterrupted;
-        return fail(error.what(), 1);
+        return fail(cli::name_source(app, args, error.what()), 1);
     } catch (const std::bad_alloc&) {
         return fail("out of memory", 1);
     } catch (const std::exception& error) {

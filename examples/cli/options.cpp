@@ -58,18 +58,30 @@ tinfer::KvRotation parse_kv_rotation(const std::string& name) {
     throw UsageError("--kv-rotation: '" + name + "' is none of auto, off, on");
 }
 
+/// All kernel tables but the choice by itself, with those of other machines.
+std::vector<tinfer::Isa> all_isas() {
+    std::vector<tinfer::Isa> isas;
+    for (auto isa = tinfer::Isa::reference; tinfer::to_string(isa) != "unknown"; isa = tinfer::Isa(int(isa) + 1))
+        isas.push_back(isa);
+    return isas;
+}
+
+std::string isa_names() {
+    std::string names = "auto";
+    for (const auto isa : all_isas()) names.append(", ").append(tinfer::to_string(isa));
+    return names;
+}
+
 tinfer::Isa parse_isa(const std::string& name) {
     if (name == "auto") return tinfer::Isa::automatic;
-    for (const auto isa : {tinfer::Isa::reference, tinfer::Isa::avx2, tinfer::Isa::avxvnni, tinfer::Isa::avx512,
-                           tinfer::Isa::avx512vnni, tinfer::Isa::amx, tinfer::Isa::neon, tinfer::Isa::neon_dot})
+    for (const auto isa : all_isas())
         if (tinfer::to_string(isa) == name) return isa;
     for (const std::string_view device :
          {"cuda", "rocm", "hip", "metal", "vulkan", "sycl", "opencl", "rpc", "gpu", "cann"})
         if (name == device || name.starts_with(std::string(device) + ":"))
             throw tinfer::Error(tinfer::ErrorCode::not_available,
                                 "--isa '" + name + "': not available: tinfer computes on the CPU alone");
-    throw UsageError("--isa: '" + name +
-                     "' is none of auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot");
+    throw UsageError("--isa: '" + name + "' is none of " + isa_names());
 }
 
 template <class T>
@@ -283,10 +295,7 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
         ->check(whole())
         ->type_name("N")
         ->group(more);
-    command
-        .add_option("--isa", isa, "kernels: auto, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon or neon_dot")
-        ->type_name("NAME")
-        ->group(more);
+    command.add_option("--isa", isa, "kernels: " + isa_names())->type_name("NAME")->group(more);
     const auto is_kv_type = one_of({"f32", "f16", "bf16", "q8_0", "q4_0"});
     command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")
         ->check(is_kv_type)
@@ -323,6 +332,11 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
         options.n_ctx = info.n_ctx_train > 0 ? std::min(info.n_ctx_train, 4096) : 4096;
         options.n_ctx = std::max(options.n_ctx, needed);
     }
+    constexpr int kPage = 64;
+    if (n_ctx > 0 && n_ctx % kPage != 0 && n_ctx < (1 << 28))
+        note("note: --ctx " + std::to_string(n_ctx) + " becomes " + std::to_string((n_ctx / kPage + 1) * kPage) +
+                 ": the context holds whole pages of " + std::to_string(kPage) + " tokens",
+             Look::dim);
     options.n_batch = n_batch;
     options.n_ubatch = n_ubatch;
     options.n_threads = n_threads;

@@ -87,7 +87,19 @@ bool show_aside(std::string_view text) {
 }
 
 void note_error(std::string_view message) {
-    to_stderr(colored("tinfer:", Look::error) + " " + std::string(message) + "\n");
+    std::string line;  // one line, and nothing that a terminal would obey, whatever stood in a file or an argument
+    for (const char c : message) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte >= 0x20 && byte != 0x7F) {
+            line += c;
+            continue;
+        }
+        constexpr std::string_view kDigits = "0123456789abcdef";
+        line += "\\x";
+        line += kDigits[byte >> 4];
+        line += kDigits[byte & 15];
+    }
+    to_stderr(colored("tinfer:", Look::error) + " " + line + "\n");
 }
 
 void end_text(std::string_view text, bool more_follows) {
@@ -125,6 +137,11 @@ void Progress::clear() {
 }
 
 // ---- Numbers --------------------------------------------------------------------------------------------------------
+
+std::optional<double> tokens_per_second(std::uint64_t n, double seconds) {
+    if (n == 0 || seconds <= 0) return std::nullopt;
+    return double(n) / seconds;
+}
 
 std::string fixed(double value, int digits) {
     if (!std::isfinite(value)) return "-";

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,6 +59,8 @@ private:
 };
 
 /// "%.*f" without locale surprises; "-" for what is not finite.
+/// Absent where nothing was computed.
+[[nodiscard]] std::optional<double> tokens_per_second(std::uint64_t n, double seconds);
 [[nodiscard]] std::string fixed(double value, int digits);
 /// "1 token", "2 tokens"
 [[nodiscard]] std::string counted(std::uint64_t n, std::string_view noun);

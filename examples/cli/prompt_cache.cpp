@@ -6,6 +6,8 @@
 
 #include <tinfer/state.hpp>
 
+#include "output_file.hpp"
+
 namespace cli {
 
 void PromptCacheArgs::add_to(CLI::App& command) {
@@ -20,6 +22,10 @@ void PromptCacheArgs::add_to(CLI::App& command) {
         ->needs(named)
         ->excludes(everything)
         ->group(rare(group));
+}
+
+void PromptCacheArgs::check(std::span<const std::string> models) const {
+    if (!read_only) check_output(file, "--prompt-cache", models);
 }
 
 std::vector<tinfer::Token> PromptCache::load(tinfer::Context& context) {

@@ -11,6 +11,8 @@ struct PromptCacheArgs {
     bool all = false, read_only = false;
 
     void add_to(CLI::App& command);
+    /// Throws io_error where the file could not be written, before a model is loaded.
+    void check(std::span<const std::string> models) const;
     [[nodiscard]] bool given() const { return !file.empty(); }
 };
 

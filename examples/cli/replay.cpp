@@ -4,6 +4,9 @@
 #include "replay.hpp"
 
 #include <algorithm>
+#include <filesystem>
+
+#include "output_file.hpp"
 
 namespace cli {
 
@@ -169,6 +172,8 @@ int replay(const ReplayArgs& args) {
     if (!branches && args.given("--token")) throw UsageError("--token says what stands at a token: --at N is needed");
     if (!args.compare && (!args.html.empty() || !args.base.empty()))
         throw UsageError("--html and --base are for --compare");
+    check_output(args.html, "--html", std::span(&args.file, 1));
+    check_output(args.html, "--html", args.model.files);
     const auto receipt = tinfer::Receipt::parse(read_file(args.file), args.file);
     if (args.compare) return compare_receipt(args, receipt);
     return branches ? Branch(args, receipt)() : replay_whole(args, receipt);
@@ -176,9 +181,39 @@ int replay(const ReplayArgs& args) {
 
 }  // namespace
 
+std::string name_in_receipt(const std::string& model, const std::string& receipt) {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    if (fs::path(model).is_absolute() || (fs::exists(receipt, error) && !fs::is_regular_file(receipt, error)))
+        return model;
+    const auto folder_of = [&](const fs::path& path) {  // without links, so that .. means the folder above
+        return fs::canonical(path.has_parent_path() ? path.parent_path() : fs::path("."), error);
+    };
+    const fs::path from = folder_of(receipt), to = folder_of(model) / fs::path(model).filename();
+    const fs::path name = to.lexically_relative(from);
+    return from.empty() || name.empty() ? model : name.generic_string();
+}
+
+std::string find_model_of(const std::string& name, const std::string& receipt, std::string_view option) {
+    namespace fs = std::filesystem;
+    const fs::path folder = receipt == "-" ? fs::path() : fs::path(receipt).parent_path();
+    std::vector<std::string> places;
+    for (const fs::path& path : {folder / name, fs::path(name), folder / fs::path(name).filename()}) {
+        std::error_code ignored;
+        const std::string place = path.string();
+        if (fs::exists(path, ignored)) return place;
+        if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+    }
+    std::string tried;
+    for (const auto& place : places) tried += (tried.empty() ? "" : ", ") + place;
+    throw tinfer::Error(tinfer::ErrorCode::io_error, receipt + ": its model " + name + " is not there (looked for " +
+                                                         tried + "); " + std::string(option) + " names another file");
+}
+
 tinfer::Model ReplayArgs::load(const tinfer::Receipt& receipt) const {
     ModelArgs args = model;
-    if (args.files.empty()) args.files = receipt.files;
+    if (args.files.empty())
+        for (const auto& name : receipt.files) args.files.push_back(find_model_of(name, file, "--model"));
     auto options = args.options();
     if (options.overrides.empty()) options.overrides = receipt.overrides;
     return tinfer::Model::load(args.paths(), options);

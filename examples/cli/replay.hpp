@@ -12,6 +12,13 @@ namespace cli {
 
 Action add_replay(CLI::App& app);
 
+/// How a receipt names a model file: relative paths as seen from the folder of the receipt, so that it finds the file
+/// from wherever it is replayed. A receipt that goes to a pipe or a device has no folder.
+[[nodiscard]] std::string name_in_receipt(const std::string& model, const std::string& receipt);
+/// Where that file is now: seen from the receipt's folder, from the current one, or beside the receipt. Throws io_error
+/// naming all of them and the option that names another file.
+[[nodiscard]] std::string find_model_of(const std::string& name, const std::string& receipt, std::string_view option);
+
 struct ReplayArgs {
     std::string file, base, html;
     ModelArgs model;

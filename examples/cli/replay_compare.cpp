@@ -144,7 +144,10 @@ void write_page(const std::string& path, const json& document) {
 
 int compare_receipt(const ReplayArgs& args, const tinfer::Receipt& receipt) {
     ReplayArgs base = args;
-    base.model.files = args.base.empty() ? receipt.files : std::vector<std::string>{args.base};
+    base.model.files.clear();
+    if (!args.base.empty()) base.model.files = {args.base};
+    else
+        for (const auto& name : receipt.files) base.model.files.push_back(find_model_of(name, args.file, "--base"));
     base.model.overrides.clear();
     const auto model_a = base.load(receipt);
     const bool same_model = args.model.files.empty() && args.model.overrides.empty() && args.base.empty();

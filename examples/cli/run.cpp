@@ -11,7 +11,9 @@
 
 #include "grammar_args.hpp"
 #include "long_run.hpp"
+#include "output_file.hpp"
 #include "prompt_cache.hpp"
+#include "replay.hpp"
 #include "row_hash.hpp"
 
 namespace cli {
@@ -56,12 +58,6 @@ struct Report {
     std::string hash;
 };
 
-/// Tokens per second; absent where nothing was computed.
-std::optional<double> rate(std::uint64_t n, double seconds) {
-    if (n == 0 || seconds <= 0) return std::nullopt;
-    return double(n) / seconds;
-}
-
 void print_statistics(const Report& report) {
     const auto line = [](std::string text, double seconds, std::optional<double> per_second) {
         if (per_second) text += ", " + fixed(seconds, 3) + " s, " + fixed(*per_second, 1) + " t/s";
@@ -71,8 +67,10 @@ void print_statistics(const Report& report) {
     note("load        " + fixed(t.load_s, 3) + " s", Look::dim);
     const std::string part = t.prompt_n < report.n_prompt ? std::to_string(t.prompt_n) + " of " : "";
     if (report.n_reused > 0) note("reused      " + counted(report.n_reused, "token"), Look::dim);
-    line("prompt      " + part + counted(report.n_prompt, "token"), t.prompt_s, rate(t.prompt_n, t.prompt_s));
-    line("generation  " + counted(report.tokens.size(), "token"), t.generation_s, rate(t.generation_n, t.generation_s));
+    line("prompt      " + part + counted(report.n_prompt, "token"), t.prompt_s,
+         tokens_per_second(t.prompt_n, t.prompt_s));
+    line("generation  " + counted(report.tokens.size(), "token"), t.generation_s,
+         tokens_per_second(t.generation_n, t.generation_s));
     if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
     if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
@@ -98,10 +96,10 @@ json to_json(const Report& report) {
          {{"load_s", t.load_s},
           {"prompt_n", t.prompt_n},
           {"prompt_s", t.prompt_s},
-          {"prompt_tps", number_or_null(rate(t.prompt_n, t.prompt_s))},
+          {"prompt_tps", number_or_null(tokens_per_second(t.prompt_n, t.prompt_s))},
           {"generation_n", report.tokens.size()},
           {"generation_s", t.generation_s},
-          {"generation_tps", number_or_null(rate(t.generation_n, t.generation_s))}}},
+          {"generation_tps", number_or_null(tokens_per_second(t.generation_n, t.generation_s))}}},
         {"drafted_n", t.drafted_n},
         {"accepted_n", t.accepted_n},
         {"gain", t.gain()},
@@ -320,7 +318,7 @@ private:
         if (!recorder_) return;
         const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
         auto receipt = recorder_->receipt(decoder_tokens(), sampler_, encoded);
-        receipt.files = args_.model.files;
+        for (const auto& file : args_.model.files) receipt.files.push_back(name_in_receipt(file, args_.receipt));
         receipt.overrides = args_.model.options().overrides;
         receipt.n_predict = args_.n_predict;
         receipt.stops = args_.stop_texts();
@@ -408,6 +406,8 @@ int run(const RunArgs& args, const RunHooks& hooks) {
         throw UsageError(
             "--receipt does not go with --lora, --control-vector, --context-shift, --self-extend or --prompt-cache: a "
             "receipt does not hold them");
+    check_output(args.receipt, "--receipt", args.model.files);
+    args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",

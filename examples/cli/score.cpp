@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // tinfer score: how probable a model finds given texts, many in one call.
 #include "score.hpp"
+#include "adapters.hpp"
+#include "json_input.hpp"
 
 #include <tinfer/score.hpp>
 
@@ -14,6 +16,7 @@ namespace {
 struct ScoreArgs {
     ModelArgs model;
     ContextArgs context;
+    AdapterArgs adapters;
     std::string file;
     int n_parallel = 8, n_top = 0;
 };
@@ -85,7 +88,7 @@ std::vector<ScoreLine> read_lines(const ScoreArgs& args, const tinfer::Vocab& vo
         at = end + 1;
         ++number;
         if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const json parsed = json::parse(line, nullptr, false);
+        const json parsed = parse_json(line, args.file + ": line " + std::to_string(number));
         if (!parsed.is_object() || !parsed.contains("text"))
             refuse_line(args.file, number, "an object with \"text\", and \"prompt\" if there is one, is needed");
         const Part prompt = read_part(parsed, "prompt", args.file, number, vocab.size());
@@ -131,6 +134,7 @@ int score(const ScoreArgs& args) {
     options.n_seq_max = static_cast<int>(n_parallel);
     options.n_outputs = 64;
     tinfer::Context context(model, options);
+    args.adapters.attach_to(context, args.model);
     tinfer::ScoreOptions how;
     how.n_top = args.n_top;
     const auto scores = tinfer::score(context, texts, how);
@@ -144,7 +148,7 @@ Action add_score(CLI::App& app) {
     auto args = std::make_shared<ScoreArgs>();
     auto* command = app.add_subcommand(
         "score",
-        "Log-probabilities of given texts, one JSON line for each: {\"logprobs\":[...],\"sum\":...,\"tokens\":[...]}.");
+        "Tells how probable given texts are: a JSON line for each, {\"logprobs\":[...],\"sum\":...,\"tokens\":[...]}.");
     command
         ->add_option("-f,--file", args->file,
                      "JSON lines {\"prompt\":..., \"text\":...}, each a text or an array of token ids; - is stdin")
@@ -160,6 +164,7 @@ Action add_score(CLI::App& app) {
         ->type_name("N")
         ->group("Output");
     args->context.add_to(*command, "what the texts need");
+    args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer score model.gguf -f texts.jsonl --top 3\n  echo '{\"prompt\":\"The capital "
                     "of France is\",\"text\":\" Paris\"}' | tinfer score "

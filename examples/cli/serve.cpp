@@ -2,34 +2,17 @@
 // tinfer serve: one model, many clients, over HTTP.
 #include "common.hpp"
 
-#include <algorithm>
 #include <sstream>
 
 #ifdef TINFER_SERVER
-#    include "../server/serve.hpp"
-
-#    include <fcntl.h>
-#    include <unistd.h>
-
 #    include "../server/routes.hpp"
+#    include "serve_args.hpp"
 #endif
 
 namespace cli {
 
 #ifdef TINFER_SERVER
-
 namespace {
-
-struct ServeArgs {
-    ModelArgs model;
-    ContextArgs context;
-    SamplerArgs sampler;
-    server::ServeOptions options;
-    std::vector<std::string> key_files;
-    std::string template_file, pooling = "auto";
-    int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8;
-    bool no_auth = false, check = false, no_share = false;
-};
 
 void add_options(CLI::App& command, ServeArgs& args) {
     auto& options = args.options;
@@ -119,44 +102,18 @@ void read_keys(ServeArgs& args) {
     if (!server::is_loopback_address(options.host) && options.api_keys.empty() && !args.no_auth)
         throw UsageError("--host " + options.host +
                          ": others can reach this address; --api-key KEY asks them for a key, --no-auth lets all in");
-    if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
-std::unique_ptr<tinfer::Engine> make_engine(const ServeArgs& args) {
-    const auto model = args.model.load();
-    tinfer::EngineOptions options;
-    options.context = args.context.options(args.model, model.info(), 0);
-    if (args.context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
-        options.context.n_ctx *= std::max(1, args.n_parallel / 2);
-    options.context.n_seq_max = args.n_parallel;
-    options.context.n_batch = 0;
-    options.context.cancel = {};
-    if (args.pooling == "auto") options.context.pooling = model.info().pooling;
-    else if (args.pooling != "none") options.context.pooling = parse_pooling(args.pooling);
-    else options.context.pooling = tinfer::Pooling::none;
-    options.max_batch_tokens = std::max(args.max_batch_tokens, args.n_parallel);
-    options.max_queue = args.max_queue;
-    options.n_kept = args.n_kept;
-    options.share_prefixes = !args.no_share;
-    return std::make_unique<tinfer::Engine>(model, options);
-}
-
-json memory_of(const tinfer::Engine& engine, const server::ServeOptions& options) {
-    const auto memory = engine.memory();
-    const std::uint64_t connections = server::connection_bytes(options), bodies = server::body_bytes(options);
-    return {{"weights_mapped", memory.weights_mapped},
-            {"weights_copied", memory.weights_copied},
-            {"cache", memory.cache + memory.recurrent},
-            {"compute", memory.compute + memory.outputs + memory.fixed},
-            {"connections", connections},
-            {"bodies", bodies},
-            {"total", memory.total() + connections + bodies}};
+json names_of(const tinfer::Engine& engine) {
+    json names = json::array();
+    for (const auto& adapter : engine.options().adapters) names.push_back(adapter.name);
+    return names;
 }
 
 int check(const ServeArgs& args, const tinfer::Engine& engine) {
     const auto& options = args.options;
     print_line({{"address", options.host + ":" + std::to_string(options.port)},
-                {"memory", memory_of(engine, options)},
+                {"memory", memory_of(engine, args)},
                 {"limits",
                  {{"tokens_of_a_request", engine.max_tokens()},
                   {"answers_at_once", args.n_parallel},
@@ -164,39 +121,43 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
                   {"connections", options.max_connections},
                   {"body_bytes", options.max_body},
                   {"request_timeout_s", options.request_timeout_s},
-                  {"read_timeout_s", options.read_timeout_s}}},
+                  {"read_timeout_s", options.read_timeout_s},
+                  {"traces_bytes", options.trace_dir.empty() ? 0 : options.trace_limit}}},
+                {"adapters", names_of(engine)},
+                {"speculate", args.speculate},
                 {"system_fingerprint", engine.fingerprint()}});
     return 0;
 }
 
-/// Standard streams that are closed stay unusable: a connection that got one's number would be written to.
-void keep_standard_streams() {
-    int file = -1;
-    do file = ::open("/dev/null", O_RDONLY);
-    while (file >= 0 && file <= STDERR_FILENO);
-    if (file >= 0) ::close(file);
-}
-
 int run_serve(ServeArgs& args) {
-    keep_standard_streams();
     read_keys(args);
     auto& options = args.options;
+    args.check_together();
     options.sampler = args.sampler.get();
+    options.guess = args.speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
+                    : args.speculate == "draft" ? tinfer::EngineRequest::Guess::draft
+                                                : tinfer::EngineRequest::Guess::none;
+    options.trace_limit = static_cast<std::uint64_t>(args.trace_limit);
+    options.overrides = args.model.options().overrides;
+    if (!args.no_counts) options.activity = std::make_shared<server::Activity>();
     if (!args.template_file.empty()) {
         options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
         if (!options.chat_template)
-            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--template"));
+            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--chat-template-file"));
     }
-    if (args.check) return check(args, *make_engine(args));
+    if (args.check) return check(args, *args.make_engine());
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
     watch_interrupts(true);
     const auto load = [&] {
-        auto engine = make_engine(args);
-        const json numbers = memory_of(*engine, options);
+        auto engine = args.make_engine();
+        const json numbers = memory_of(*engine, args);
         const auto size = [&](const char* name) { return size_text(numbers[name].get<std::uint64_t>()); };
+        std::string others;
+        for (const char* name : {"adapters", "draft", "prompt_store"})
+            if (numbers[name] != 0) others += size(name) + " " + name + ", ";
         note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
-             size("cache") + " cache, " + size("compute") + " buffers, " + size("connections") + " for " +
+             size("cache") + " cache, " + size("compute") + " buffers, " + others + size("connections") + " for " +
              counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ", " + size("bodies") +
              " for what they send: " + size("total") + " at most");
         return engine;
@@ -215,13 +176,14 @@ int run_serve(ServeArgs& args) {
 
 Action add_serve(CLI::App& app) {
     auto args = std::make_shared<ServeArgs>();
-    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP.");
     args->model.add_to(*command);
     add_options(*command, *args);
+    args->add_engine_options(*command);
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
-    command->footer("Examples:\n  tinfer serve model.gguf --port 8080\n"
+    command->footer("\nExamples:\n  tinfer serve model.gguf --port 8080\n"
                     "  tinfer serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --parallel 16");
     return [args] { return run_serve(*args); };
 }
@@ -229,7 +191,7 @@ Action add_serve(CLI::App& app) {
 #else
 
 Action add_serve(CLI::App& app) {
-    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP (not in this build)");
+    CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP (not in this build).");
     command->allow_extras();
     return []() -> int {
         throw tinfer::Error(tinfer::ErrorCode::not_available,

@@ -93,12 +93,13 @@ double read_rate(const DirectFile& file, std::uint64_t size, int readers, double
             const std::uint64_t at = (std::uint64_t{random()} * 2147483647u + random()) % places * kAlign;
             if (!file.read(buffer.get(), size, at)) failed = true;
             bytes += size;
-        } while (!failed && elapsed() < seconds);
+        } while (!failed && !interrupted() && elapsed() < seconds);
     };
     std::vector<std::thread> threads;
     for (int i = 1; i < readers; ++i) threads.emplace_back(serve, static_cast<unsigned>(i));
     serve(0);
     for (auto& thread : threads) thread.join();
+    if (interrupted()) refuse(tinfer::ErrorCode::cancelled, "storage: interrupted");
     if (failed) refuse(tinfer::ErrorCode::io_error, "storage: a read failed while measuring");
     return static_cast<double>(bytes.load()) / elapsed();
 }

@@ -2,6 +2,7 @@
 // tinfer template: renders messages through the chat template of a file, or another one, and shows where each token of
 // the prompt came from.
 #include "common.hpp"
+#include "json_input.hpp"
 
 #include <cstdio>
 #include <optional>
@@ -43,7 +44,7 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
 /// The inputs as they stand in the file; a list of messages alone stands for an object with them. Where a model is at
 /// hand, its BOS and EOS are the inputs of that name, unless the file has its own.
 json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
-    json inputs = json::parse(read_document(args.messages, "--messages"), nullptr, false);
+    json inputs = parse_json(read_document(args.messages, "--messages"), "--messages " + args.messages);
     if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
     if (!inputs.is_object() || !inputs.contains("messages"))
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, args.messages + " is no JSON object with messages");

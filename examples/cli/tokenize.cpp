@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer tokenize and tinfer detokenize: text to ids and back, with files that hold only a vocabulary too.
 #include "common.hpp"
+#include "json_input.hpp"
 
 #include <sstream>
 
@@ -56,7 +57,7 @@ int tokenize(const TokenizeArgs& args) {
     for (std::string line; std::getline(lines, line);) {
         ++number;
         if (line.empty() || line == "\r") continue;
-        const auto value = json::parse(line, nullptr, false);
+        const auto value = parse_json(line, "line " + std::to_string(number));
         if (!value.is_string())
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
                                 "line " + std::to_string(number) + " is no JSON string");

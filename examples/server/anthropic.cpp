@@ -117,10 +117,10 @@ public:
     std::string end_choice(std::size_t, const Choice&) override { return close(); }
 
     std::string end(const std::vector<Choice>& choices) override {
-        return event("message_delta",
-                     {{"delta", {{"stop_reason", stop_reason(choices[0])}, {"stop_sequence", nullptr}}},
-                      {"usage", usage(choices)}}) +
-               event("message_stop", json::object());
+        json last{{"delta", {{"stop_reason", stop_reason(choices[0])}, {"stop_sequence", nullptr}}},
+                  {"usage", usage(choices)}};
+        add_evidence(last, choices[0]);
+        return event("message_delta", std::move(last)) + event("message_stop", json::object());
     }
 
     std::string failed(const ApiError& error) override {
@@ -141,6 +141,7 @@ public:
         document["stop_sequence"] = nullptr;
         document["usage"] = usage(choices);
         document["system_fingerprint"] = service_.engine.fingerprint();
+        add_evidence(document, choice);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
         return document;
     }

@@ -33,6 +33,7 @@ struct Job {
     bool stream = false, include_usage = false, prompt_progress = false;
     bool echo = false;
     bool is_score = false;  ///< no token is generated
+    bool trace = false;     ///< a file for each answer
     std::string suffix;
     std::vector<std::string> warnings;  ///< what was not done as asked
 };

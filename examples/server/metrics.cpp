@@ -26,6 +26,23 @@ void sample(std::string& out, std::string_view name, std::string_view labels, co
     out.append(name).append("{").append(labels).append("} ").append(value).append("\n");
 }
 
+/// Bytes that the model's steps have read and written, by what lies there.
+void add_bytes(std::string& out, const tinfer::TouchedBytes& bytes, const std::string& labels) {
+    const auto add = [&](std::string_view name, std::string_view help, const auto& sums) {
+        header(out, name, "counter", help);
+        for (std::size_t c = 0; c < sums.size(); ++c) {
+            const auto kind = static_cast<tinfer::TensorClass>(c);
+            if (kind == tinfer::TensorClass::scratch) continue;
+            sample(out, name, labels + ",class=\"" + std::string(tinfer::to_string(kind)) + "\"",
+                   std::to_string(sums[c]));
+        }
+    };
+    add("tinfer_read_bytes_total", "Bytes read by the steps of the model, by class of tensor.", bytes.read);
+    add("tinfer_written_bytes_total", "Bytes written by them.", bytes.written);
+    header(out, "tinfer_computed_tokens_total", "counter", "Tokens that went through the model.");
+    sample(out, "tinfer_computed_tokens_total", labels, std::to_string(bytes.tokens));
+}
+
 }  // namespace
 
 void Histogram::add(double seconds) noexcept {
@@ -101,6 +118,22 @@ std::string Metrics::text(const tinfer::Engine& engine, const std::string& model
     one("tinfer_recomputed_tokens_total", "counter", "Tokens computed once more after a push back.",
         stats.recomputed_tokens);
     one("tinfer_pushed_back_total", "counter", "Requests that went back into the queue.", stats.pushed_back);
+    one("tinfer_drafted_tokens_total", "counter", "Guesses that were checked.", stats.drafted_tokens);
+    one("tinfer_accepted_tokens_total", "counter", "Guesses that were right.", stats.accepted_tokens);
+    if (engine.options().store) {
+        one("tinfer_store_pages", "gauge", "Pages of prompts kept in memory.", stats.store.pages);
+        one("tinfer_store_bytes", "gauge", "Bytes of these pages.", stats.store.bytes);
+        one("tinfer_store_restored_tokens_total", "counter", "Tokens of prompts that the store had.",
+            stats.store.restored_tokens);
+        one("tinfer_store_read_pages_total", "counter", "Pages read from the folder.", stats.store.read_pages);
+        one("tinfer_store_written_pages_total", "counter", "Pages written to the folder.", stats.store.written_pages);
+        one("tinfer_store_refused_files_total", "counter", "Files that were damaged, and computed anew.",
+            stats.store.refused_files);
+        one("tinfer_store_dropped_pages_total", "counter", "Pages dropped for the limit of memory.",
+            stats.store.dropped_pages);
+        one("tinfer_store_errors_total", "counter", "Times that the store could not do its work.", stats.store_errors);
+    }
+    if (engine.options().count_bytes) add_bytes(out, stats.bytes, labels);
     one("tinfer_rounds_total", "counter", "Batches that were decoded.", stats.rounds);
     one("tinfer_busy_seconds_total", "counter", "Time inside of batches.", stats.busy_s);
     header(out, "tinfer_batch_tokens", "histogram", "Tokens of a batch.");

@@ -63,15 +63,11 @@ public:
     }
 
     std::string end_choice(std::size_t index, const Choice& choice) override {
-        if (job_.is_chat)
-            return event(chunk({{"index", index},
-                                {"delta", json::object()},
-                                {"logprobs", nullptr},
-                                {"finish_reason", choice.finish_reason}}));
-        std::string text;
-        if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text;
-        return event(
-            chunk({{"index", index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}}));
+        json last{{"index", index}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
+        if (job_.is_chat) last["delta"] = json::object();
+        else last["text"] = job_.echo && !echoed(index) ? job_.prompts[choice.prompt].text : "";
+        add_evidence(last, choice);
+        return event(chunk(std::move(last)));
     }
 
     std::string end(const std::vector<Choice>& choices) override {
@@ -196,6 +192,7 @@ private:
             {"index", index}, {"message", message}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
         if (job_.request.n_top >= 0)
             result["logprobs"] = {{"content", chat_logprobs(choice.tokens)}, {"refusal", nullptr}};
+        add_evidence(result, choice);
         return result;
     }
 
@@ -209,6 +206,7 @@ private:
             tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
             result["logprobs"] = text_logprobs(tokens, 0);
         }
+        add_evidence(result, choice);
         return result;
     }
 

@@ -77,6 +77,7 @@ constexpr Operation kOperations[] = {
     {"/models", "get", "modelsShort", "The same.", "", "Models"},
     {"/v1/models/{id}", "get", "model", "The model, by its name.", "", "Model"},
     {"/slots", "get", "slots", "What runs and waits.", "", "Slots"},
+    {"/activity", "get", "activity", "What layers and experts have read, while somebody asks.", "", "Activity"},
     {"/metrics", "get", "metrics", "Counters for Prometheus.", "", "text/plain"},
     {"/openapi.json", "get", "openapi", "This document.", "", "application/json"},
     {"/", "get", "page", "A page for people.", "", "text/html"},
@@ -130,6 +131,8 @@ json operation_of(const Operation& operation, const Service& service) {
         add("408", "The body has not come in time.");
         add("413", "The body is too large.");
     }
+    const bool may_write = !operation.request.empty() && service.traces != nullptr;
+    if (may_write) add("500", "The folder for traces takes no file.");
     if (!service.options.api_keys.empty() && !is_open) add("401", "A key is needed.");
     add("403", "The host is not served here.");
     if (!operation.request.empty() || operation.path.ends_with("{id}")) add("404", "There is no such model.");
@@ -150,6 +153,7 @@ json openapi(const Service& service) {
     json paths = json::object();
     for (const auto& operation : kOperations) {
         if (operation.id == "page" && service.options.no_page) continue;
+        if (operation.id == "activity" && service.engine.options().observers.empty()) continue;
         if (!operation.request.empty() && !requests.contains(std::string(operation.request))) continue;
         paths[std::string(operation.path)] = {{std::string(operation.method), operation_of(operation, service)}};
     }

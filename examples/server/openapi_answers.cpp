@@ -6,7 +6,7 @@ namespace server::schema {
 
 namespace {
 
-json whole() { return {{"type", "integer"}, {"minimum", 0}}; }
+json count() { return {{"type", "integer"}, {"minimum", 0}}; }
 json real() { return {{"type", "number"}}; }
 json real_or_null() { return {{"type", {"number", "null"}}}; }
 json string() { return {{"type", "string"}}; }
@@ -14,7 +14,7 @@ json string() { return {{"type", "string"}}; }
 json with_head(json fields, std::string_view object_name, std::vector<std::string> required) {
     json all{{"id", string()},
              {"object", is(object_name)},
-             {"created", whole()},
+             {"created", count()},
              {"model", string()},
              {"system_fingerprint", {{"type", "string"}, {"pattern", "^[0-9a-f]{32}$"}}}};
     for (const auto& [name, value] : fields.items()) all[name] = value;
@@ -36,26 +36,42 @@ json token_probability(bool with_top) {
 }
 
 json usage() {
-    return object({{"prompt_tokens", whole()},
-                   {"completion_tokens", whole()},
-                   {"total_tokens", whole()},
+    return object({{"prompt_tokens", count()},
+                   {"completion_tokens", count()},
+                   {"total_tokens", count()},
                    {"prompt_tokens_details",
-                    object({{"cached_tokens", whole()}, {"truncated_tokens", whole()}}, {"cached_tokens"})}},
+                    object({{"cached_tokens", count()}, {"truncated_tokens", count()}}, {"cached_tokens"})}},
                   {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"});
 }
 
 json timings() {
     return object({{"queued_s", real()},
                    {"first_token_s", real()},
-                   {"prompt_n", whole()},
-                   {"cached_n", whole()},
+                   {"prompt_n", count()},
+                   {"cached_n", count()},
                    {"prompt_s", real()},
                    {"prompt_tps", real_or_null()},
-                   {"generation_n", whole()},
+                   {"generation_n", count()},
                    {"generation_s", real()},
                    {"generation_tps", real_or_null()},
-                   {"seed", whole()}},
+                   {"drafted_n", count()},
+                   {"accepted_n", count()},
+                   {"seed", count()}},
                   {"prompt_n", "cached_n", "generation_n", "seed"});
+}
+
+json trace() {
+    json result = object(
+        {{"file", string()}, {"bytes", count()}, {"events", count()}, {"dropped_events", count()}, {"error", string()}},
+        {"file", "bytes", "events", "dropped_events"});
+    result["description"] = "Where the request asked for it: a file in the server's folder for traces.";
+    return result;
+}
+
+json receipt() {
+    json result = string();
+    result["description"] = "Where the request asked for it: the text of a file that tinfer replay reads.";
+    return result;
 }
 
 json chat_completion() {
@@ -71,10 +87,12 @@ json chat_completion() {
                                  {"tool_calls", list_of(call)}},
                                 {"role", "content"});
     const json probabilities = or_null(object({{"content", list_of(token_probability(true))}}, {"content"}));
-    const json choice = object({{"index", whole()},
+    const json choice = object({{"index", count()},
                                 {"message", message},
                                 {"logprobs", probabilities},
-                                {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}}},
+                                {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}},
+                                {"trace", trace()},
+                                {"receipt", receipt()}},
                                {"index", "message", "logprobs", "finish_reason"});
     return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "chat.completion",
                      {"choices", "usage"});
@@ -85,12 +103,14 @@ json text_completion() {
     const json probabilities = or_null(object({{"tokens", list_of(string())},
                                                {"token_logprobs", list_of(real_or_null())},
                                                {"top_logprobs", list_of(top)},
-                                               {"text_offset", list_of(whole())}},
+                                               {"text_offset", list_of(count())}},
                                               {"tokens", "token_logprobs", "top_logprobs", "text_offset"}));
-    const json choice = object({{"index", whole()},
+    const json choice = object({{"index", count()},
                                 {"text", string()},
                                 {"logprobs", probabilities},
-                                {"finish_reason", {{"enum", {"stop", "length"}}}}},
+                                {"finish_reason", {{"enum", {"stop", "length"}}}},
+                                {"trace", trace()},
+                                {"receipt", receipt()}},
                                {"index", "text", "logprobs", "finish_reason"});
     return with_head({{"choices", list_of(choice)}, {"usage", usage()}, {"timings", timings()}}, "text_completion",
                      {"choices", "usage"});
@@ -110,13 +130,15 @@ json response() {
                 {"id", "type", "call_id", "name", "arguments"})});
     return object({{"id", string()},
                    {"object", is("response")},
-                   {"created_at", whole()},
+                   {"created_at", count()},
                    {"status", {{"enum", {"completed", "incomplete"}}}},
                    {"model", string()},
                    {"output", list_of(item)},
-                   {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}, {"total_tokens", whole()}},
+                   {"usage", object({{"input_tokens", count()}, {"output_tokens", count()}, {"total_tokens", count()}},
                                     {"input_tokens", "output_tokens", "total_tokens"})},
                    {"system_fingerprint", string()},
+                   {"trace", trace()},
+                   {"receipt", receipt()},
                    {"warnings", list_of(string())}},
                   {"id", "object", "created_at", "status", "model", "output", "usage"});
 }
@@ -135,8 +157,10 @@ json message() {
          {"content", list_of(block)},
          {"stop_reason", {{"enum", {"end_turn", "max_tokens", "stop_sequence", "tool_use"}}}},
          {"stop_sequence", {{"type", {"string", "null"}}}},
-         {"usage", object({{"input_tokens", whole()}, {"output_tokens", whole()}}, {"input_tokens", "output_tokens"})},
+         {"usage", object({{"input_tokens", count()}, {"output_tokens", count()}}, {"input_tokens", "output_tokens"})},
          {"system_fingerprint", string()},
+         {"trace", trace()},
+         {"receipt", receipt()},
          {"warnings", list_of(string())}},
         {"id", "type", "role", "model", "content", "stop_reason", "usage"});
 }
@@ -145,35 +169,40 @@ json vectors() {
     const json embedding = any_of({list_of(real()), {{"type", "string"}, {"contentEncoding", "base64"}}});
     return object(
         {{"object", is("list")},
-         {"data", list_of(object({{"object", is("embedding")}, {"index", whole()}, {"embedding", embedding}},
+         {"data", list_of(object({{"object", is("embedding")}, {"index", count()}, {"embedding", embedding}},
                                  {"object", "index", "embedding"}))},
          {"model", string()},
-         {"usage", object({{"prompt_tokens", whole()}, {"total_tokens", whole()}}, {"prompt_tokens", "total_tokens"})},
+         {"usage", object({{"prompt_tokens", count()}, {"total_tokens", count()}}, {"prompt_tokens", "total_tokens"})},
+         {"traces", list_of(trace())},
          {"warnings", list_of(string())}},
         {"object", "data", "model", "usage"});
 }
 
 json ranks() {
     const json one =
-        object({{"index", whole()}, {"relevance_score", real()}, {"document", object({{"text", string()}}, {"text"})}},
+        object({{"index", count()}, {"relevance_score", real()}, {"document", object({{"text", string()}}, {"text"})}},
                {"index", "relevance_score"});
-    return object(
-        {{"object", is("list")}, {"model", string()}, {"results", list_of(one)}, {"usage", {{"type", "object"}}}},
-        {"object", "model", "results", "usage"});
+    return object({{"object", is("list")},
+                   {"model", string()},
+                   {"results", list_of(one)},
+                   {"usage", {{"type", "object"}}},
+                   {"traces", list_of(trace())}},
+                  {"object", "model", "results", "usage"});
 }
 
 json model() {
     return object({{"id", string()},
                    {"object", is("model")},
-                   {"created", whole()},
+                   {"created", count()},
                    {"owned_by", string()},
-                   {"meta", object({{"n_ctx", whole()},
-                                    {"n_ctx_train", whole()},
-                                    {"n_params", whole()},
-                                    {"size", whole()},
-                                    {"n_vocab", whole()},
-                                    {"n_embd", whole()},
+                   {"meta", object({{"n_ctx", count()},
+                                    {"n_ctx_train", count()},
+                                    {"n_params", count()},
+                                    {"size", count()},
+                                    {"n_vocab", count()},
+                                    {"n_embd", count()},
                                     {"architecture", string()},
+                                    {"adapters", list_of(string())},
                                     {"system_fingerprint", string()}},
                                    {"n_ctx", "n_params", "size", "n_vocab"})}},
                   {"id", "object", "created", "owned_by", "meta"});
@@ -181,17 +210,24 @@ json model() {
 
 json slot() {
     return object({{"id", {{"type", {"integer", "null"}}, {"description", "Sequence, while it runs."}}},
-                   {"request", whole()},
+                   {"request", count()},
                    {"kind", string()},
                    {"state", {{"enum", {"queued", "reading", "generating"}}}},
-                   {"prompt_tokens", whole()},
-                   {"prompt_tokens_done", whole()},
-                   {"cached_tokens", whole()},
-                   {"generated_tokens", whole()},
+                   {"prompt_tokens", count()},
+                   {"prompt_tokens_done", count()},
+                   {"cached_tokens", count()},
+                   {"generated_tokens", count()},
                    {"seconds", real()},
                    {"prompt", {{"type", "string"}, {"description", "With --expose-text."}}},
                    {"text", {{"type", "string"}, {"description", "With --expose-text."}}}},
                   {"id", "request", "kind", "state", "prompt_tokens", "generated_tokens"});
+}
+
+json activity() {
+    const json layer =
+        object({{"layer", count()}, {"weight_bytes", count()}, {"cache_bytes", count()}, {"experts", list_of(count())}},
+               {"layer", "weight_bytes", "cache_bytes"});
+    return object({{"runs", count()}, {"tokens", count()}, {"layers", list_of(layer)}}, {"runs", "tokens", "layers"});
 }
 
 }  // namespace
@@ -215,14 +251,15 @@ json answers() {
         {"Model", model()},
         {"Models", object({{"object", is("list")}, {"data", list_of(reference("Model"))}}, {"object", "data"})},
         {"Slots", list_of(slot())},
+        {"Activity", activity()},
         {"ChatCompletion", chat_completion()},
         {"Completion", text_completion()},
         {"Response", response()},
         {"Message", message()},
         {"Embeddings", vectors()},
         {"Ranks", ranks()},
-        {"Count", object({{"input_tokens", whole()}}, {"input_tokens"})},
-        {"Tokens", object({{"tokens", list_of(whole())}}, {"tokens"})},
+        {"Count", object({{"input_tokens", count()}}, {"input_tokens"})},
+        {"Tokens", object({{"tokens", list_of(count())}}, {"tokens"})},
         {"Text", object({{"text", string()}}, {"text"})},
         {"Prompt", object({{"prompt", string()}}, {"prompt"})}};
 }

@@ -74,6 +74,34 @@ json parameters() {
     return {{"type", {"object", "null"}}, {"format", "json-schema"}, {"description", "JSON schema of the arguments."}};
 }
 
+/// What features.cpp reads.
+void add_features(json& fields, const Service& service, bool gives_text = true) {
+    std::vector<std::string> names;
+    for (const auto& adapter : service.engine.options().adapters) names.push_back(adapter.name);
+    if (names.empty()) {
+        fields["lora"] = {
+            {"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server has no adapters."}};
+    } else {
+        const json name{{"type", "string"}, {"enum", names}};
+        const json use = object({{"name", name}, {"scale", number("1 without it.", -1e6, 1e6)}}, {"name"});
+        const json one = any_of({name, use});
+        fields["lora"] =
+            described(any_of({{{"type", "null"}}, name, use, {{"type", "array"}, {"items", one}, {"maxItems", 16}}}),
+                      "Adapters of this answer, each at most once.");
+    }
+    const auto never = [&](const char* field, const char* why) {
+        fields[field] = {{"enum", {false, nullptr}}, {"description", why}};
+    };
+    if (service.traces == nullptr) never("trace", "This server writes no traces: --trace-dir allows them.");
+    else fields["trace"] = flag("Everything that is computed for this answer, as a file; at most 16 answers at once.");
+    if (!gives_text) return;
+    std::vector<std::string> guesses{"off", "ngram"};
+    if (service.engine.options().draft) guesses.emplace_back("draft");
+    fields["speculate"] = word("Where guesses come from; they change no byte.", guesses);
+    if (!service.options.receipts) never("receipt", "This server gives no receipts: --receipts allows them.");
+    else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
+}
+
 void add_sampling(json& fields, const Service& service) {
     const double any = 1e9;
     fields["temperature"] = number("0: the most probable token, always.", 0, 100);
@@ -108,6 +136,7 @@ void add_sampling(json& fields, const Service& service) {
     fields["stop"] = texts("Texts that end the answer.", 16, 1);
     fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
     fields["grammar"] = grammar();
+    add_features(fields, service);
 }
 
 void add_model(json& fields, const Service& service) {
@@ -330,6 +359,7 @@ json embeddings(const Service& service) {
         {string, ids, {{"type", "array"}, {"items", any_of({string, ids})}, {"minItems", 1}, {"maxItems", 2048}}});
     fields["encoding_format"] = word("base64: of little-endian floats.", {"float", "base64"});
     fields["dimensions"] = whole("The first so many, normalized again.", 1, service.model.info().n_embd);
+    add_features(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"input"});
 }
@@ -342,6 +372,7 @@ json rerank(const Service& service) {
     fields["documents"] = any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", 2048}}});
     fields["top_n"] = whole("At most so many results.", 1, kMostTokens);
     fields["return_documents"] = flag("Results with their texts.");
+    add_features(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"query", "documents"});
 }

@@ -39,6 +39,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
                                                             .n_calls_before = job_.n_calls_before});
         }
     token_at_.resize(choices_.size());
+    traces_.emplace(service_, job_, requests);
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
@@ -102,6 +103,8 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     choice.last = std::move(event);
     if (ended) {
         choice.finish_reason = finish_of(choice);
+        choice.trace = traces_->close(index);
+        if (choice.last.receipt) choice.receipt = receipt_text(*choice.last.receipt, service_, job_);
         if (is_streaming_) out += protocol_->end_choice(index, choice);
         if (exchange_->done()) service_.metrics.whole(seconds_since(start_));
     }
@@ -171,7 +174,14 @@ json timings_of(const std::vector<Choice>& choices) {
             {"generation_n", times.generation_n},
             {"generation_s", times.generation_s},
             {"generation_tps", rate(times.generation_n, times.generation_s)},
+            {"drafted_n", times.drafted_n},
+            {"accepted_n", times.accepted_n},
             {"seed", event.seed}};
+}
+
+void add_evidence(json& document, const Choice& choice) {
+    if (!choice.trace.is_null()) document["trace"] = choice.trace;
+    if (!choice.receipt.is_null()) document["receipt"] = choice.receipt;
 }
 
 }  // namespace server

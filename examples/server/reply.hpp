@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exchange.hpp"
+#include "features.hpp"
 #include "job.hpp"
 
 namespace server {
@@ -25,6 +26,8 @@ struct Choice {
     tinfer::EngineEvent last{};
     /// "stop", "length", "tool_calls"; empty while it goes on.
     std::string finish_reason{};
+    /// With the end, where they were asked for: what TraceFolder::File::close() tells; a receipt as text.
+    json trace{}, receipt{};
 };
 
 struct Usage {
@@ -57,6 +60,8 @@ public:
 
 [[nodiscard]] Usage usage_of(const Job& job, const std::vector<Choice>& choices);
 [[nodiscard]] json timings_of(const std::vector<Choice>& choices);
+/// `trace` and `receipt` of a choice, put into the document that tells of its end.
+void add_evidence(json& document, const Choice& choice);
 
 /// One job on the engine. Made before the head of the response is written, so that what submit() refuses has a status.
 class Reply {
@@ -83,6 +88,7 @@ private:
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     bool is_streaming_ = false;  ///< protocols write events, and no whole document
+    std::optional<Traces> traces_;
     std::optional<Exchange> exchange_;
 };
 

@@ -165,6 +165,7 @@ private:
                              {"input_tokens_details", {{"cached_tokens", sums.cached}}},
                              {"output_tokens", sums.generated},
                              {"total_tokens", sums.prompt + sums.generated}};
+        add_evidence(response, choices[0]);
         return response;
     }
 

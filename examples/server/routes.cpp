@@ -10,7 +10,7 @@ namespace server {
 
 namespace {
 
-constexpr std::array<Route, 22> kRoutes{{
+constexpr std::array<Route, 23> kRoutes{{
     {"/", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
@@ -18,6 +18,7 @@ constexpr std::array<Route, 22> kRoutes{{
     {"/models", "GET"},
     {"/metrics", "GET"},
     {"/slots", "GET"},
+    {"/activity", "GET"},
     {"/openapi.json", "GET"},
     {"/v1/chat/completions", "POST"},
     {"/chat/completions", "POST"},

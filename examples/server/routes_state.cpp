@@ -49,6 +49,12 @@ void add_state_routes(httplib::Server& http, Hub& hub) {
         for (const auto& slot : service.engine.slots()) list.push_back(slot_of(service, slot));
         set_json(response, list);
     });
+    get("/activity", [](Service& service, const auto&, auto& response) {
+        if (service.options.activity == nullptr || service.engine.options().observers.empty())
+            throw ApiError(501, "this program was built without observers, which see what is read", "not_supported");
+        response.set_header("Cache-Control", "no-store");
+        set_json(response, service.options.activity->look());
+    });
     // The page waits for the model by itself.
     http.Get("/", [&hub](const auto& request, auto& response) {
         if (hub.options.no_page)

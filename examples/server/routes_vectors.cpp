@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "exchange.hpp"
-#include "job.hpp"
+#include "features.hpp"
 #include "listener.hpp"
 #include "routes.hpp"
 
@@ -16,10 +16,17 @@ namespace {
 constexpr std::size_t kMostTexts = 2048;
 constexpr std::chrono::milliseconds kVectorPoll{20};
 
+struct VectorResults {
+    std::vector<tinfer::EngineEvent> events;
+    json traces = json::array();  ///< of each, where they were asked for
+};
+
 /// Runs them all, a few at a time so that the queue has room for others. nullopt: the client has left.
-std::optional<std::vector<tinfer::EngineEvent>> run(Service& service, std::vector<tinfer::EngineRequest> requests) {
+std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests) {
+    Traces traces(service, job, requests);
     const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
-    std::vector<tinfer::EngineEvent> results(requests.size());
+    VectorResults results;
+    results.events.resize(requests.size());
     ClientWatch watch(write_interim);
     for (std::size_t first = 0; first < requests.size(); first += at_once) {
         const std::size_t last = std::min(requests.size(), first + at_once);
@@ -31,9 +38,11 @@ std::optional<std::vector<tinfer::EngineEvent>> run(Service& service, std::vecto
             if (watch.gone()) return std::nullopt;
             if (!event) continue;
             if (event->second.error) throw translate(*event->second.error, "input");
-            if (event->second.ended()) results[first + event->first] = std::move(event->second);
+            if (event->second.ended()) results.events[first + event->first] = std::move(event->second);
         }
     }
+    if (job.trace)
+        for (std::size_t i = 0; i < requests.size(); ++i) results.traces.push_back(traces.close(i));
     return results;
 }
 
@@ -83,8 +92,8 @@ void check_length(const std::vector<tinfer::Token>& tokens, const std::string& p
 }
 
 struct VectorJob {
+    Job job;  ///< what all of them have in common
     std::vector<tinfer::EngineRequest> requests;
-    std::vector<std::string> warnings;
     std::optional<std::int64_t> dimensions{};
     bool as_base64 = false;
 };
@@ -101,17 +110,16 @@ VectorJob read_embeddings(Service& service, const std::string& text) {
     const json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
+    read_features(fields, service, job.job, false);
     job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
     if (is_list && input->size() > kMostTexts)
         fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
-    Job unknown;
-    check_unknown(fields, service, unknown);
-    job.warnings = std::move(unknown.warnings);
+    check_unknown(fields, service, job.job);
     for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
         const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
-        auto& one = job.requests.emplace_back();
+        auto& one = job.requests.emplace_back(job.job.request);
         one.kind = tinfer::EngineRequest::Kind::embed;
         one.prompt = input_tokens(is_list ? (*input)[i] : *input, path, service);
         check_length(one.prompt, path, service);
@@ -121,16 +129,16 @@ VectorJob read_embeddings(Service& service, const std::string& text) {
 
 void embeddings(Service& service, const std::string& body, httplib::Response& response) {
     auto job = read_embeddings(service, body);
-    const auto results = run(service, std::move(job.requests));
+    const auto results = run(service, job.job, std::move(job.requests));
     if (!results) {
         response.status = 499;
         return;
     }
     json data = json::array();
     std::size_t n_tokens = 0;
-    for (std::size_t i = 0; i < results->size(); ++i) {
-        auto vector = (*results)[i].vector;
-        n_tokens += (*results)[i].n_prompt;
+    for (std::size_t i = 0; i < results->events.size(); ++i) {
+        auto vector = results->events[i].vector;
+        n_tokens += results->events[i].n_prompt;
         if (job.dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*job.dimensions)));
         normalize(vector);
         data.push_back({{"object", "embedding"},
@@ -141,7 +149,8 @@ void embeddings(Service& service, const std::string& body, httplib::Response& re
                   {"data", data},
                   {"model", service.id},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
-    if (!job.warnings.empty()) document["warnings"] = job.warnings;
+    if (job.job.trace) document["traces"] = results->traces;
+    if (!job.job.warnings.empty()) document["warnings"] = job.job.warnings;
     set_json(response, document);
 }
 
@@ -163,7 +172,8 @@ std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::st
 
 void rerank(Service& service, const std::string& text, httplib::Response& response) {
     std::vector<tinfer::EngineRequest> requests;
-    std::vector<std::string> documents, warnings;
+    std::vector<std::string> documents;
+    Job job;
     bool gives_texts = false;
     std::size_t most = 0;
     {
@@ -180,11 +190,10 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
         gives_texts = fields.boolean("return_documents").value_or(false);
         most = static_cast<std::size_t>(
             fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
-        Job unknown;
-        check_unknown(fields, service, unknown);
-        warnings = std::move(unknown.warnings);
+        read_features(fields, service, job, false);
+        check_unknown(fields, service, job);
         for (std::size_t i = 0; i < documents.size(); ++i) {
-            auto& one = requests.emplace_back();
+            auto& one = requests.emplace_back(job.request);
             one.kind = tinfer::EngineRequest::Kind::rank;
             const std::string path = "documents[" + std::to_string(i) + "]";
             const std::size_t longest = most_tokens(service);
@@ -194,16 +203,16 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
             check_length(one.prompt, path, service);
         }
     }
-    const auto results = run(service, std::move(requests));
+    const auto results = run(service, job, std::move(requests));
     if (!results) {
         response.status = 499;
         return;
     }
     std::vector<std::pair<float, std::size_t>> order;
     std::size_t n_tokens = 0;
-    for (std::size_t i = 0; i < results->size(); ++i) {
-        order.emplace_back((*results)[i].vector.at(0), i);
-        n_tokens += (*results)[i].n_prompt;
+    for (std::size_t i = 0; i < results->events.size(); ++i) {
+        order.emplace_back(results->events[i].vector.at(0), i);
+        n_tokens += results->events[i].n_prompt;
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     json list = json::array();
@@ -217,7 +226,8 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
                   {"model", service.id},
                   {"results", list},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
-    if (!warnings.empty()) document["warnings"] = warnings;
+    if (job.trace) document["traces"] = results->traces;
+    if (!job.warnings.empty()) document["warnings"] = job.warnings;
     set_json(response, document);
 }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "job.hpp"
+#include "features.hpp"
 
 namespace server {
 
@@ -118,6 +118,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
         }
     }
     job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
+    read_features(fields, service, job);
 }
 
 void read_stream(Fields& fields, Job& job) {

@@ -3,6 +3,8 @@
 
 #include <random>
 
+#include "trace_folder.hpp"
+
 namespace server {
 
 namespace {
@@ -59,11 +61,15 @@ ReadingRoom::Place::~Place() {
 Service::Service(tinfer::Engine& given, Hub& hub)
     : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), id(id_of(model, options)),
       created(unix_time()), reading(static_cast<std::size_t>(options.max_body)),
+      traces(options.trace_dir.empty() ? nullptr
+                                       : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
       gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
                      (given.options().context.pooling != tinfer::Pooling::from_model ||
                       model.info().pooling != tinfer::Pooling::none)),
       plain_(template_of(model, options, false)), with_tools_(template_of(model, options, true)),
       plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
+
+Service::~Service() = default;
 
 const tinfer::ChatTemplate& Service::chat_template(bool with_tools) const { return with_tools ? with_tools_ : plain_; }
 
@@ -79,6 +85,8 @@ bool Service::ranks() const noexcept {
 
 json Service::model_card() const {
     const auto& info = model.info();
+    json adapters = json::array();
+    for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
     return {{"id", id},
             {"object", "model"},
             {"created", created},
@@ -91,6 +99,7 @@ json Service::model_card() const {
               {"n_vocab", info.n_vocab},
               {"n_embd", info.n_embd},
               {"architecture", info.architecture},
+              {"adapters", adapters},
               {"system_fingerprint", engine.fingerprint()}}}};
 }
 

@@ -8,12 +8,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "activity.hpp"
 #include "api_error.hpp"
 #include "metrics.hpp"
 
@@ -38,7 +40,14 @@ struct ServeOptions {
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;
     std::optional<tinfer::ChatTemplate> chat_template{};
-    tinfer::SamplerOptions sampler{};  ///< of requests that say nothing else
+    tinfer::SamplerOptions sampler{};                                         ///< of requests that say nothing else
+    tinfer::EngineRequest::Guess guess = tinfer::EngineRequest::Guess::none;  ///< the same
+    int draft_max = 15;                                                       ///< most tokens guessed at once
+    bool receipts = false;                                                    ///< requests may ask for one
+    std::string trace_dir;                               ///< of traces that requests ask for; empty: they may not
+    std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< bytes of all traces in it
+    std::vector<tinfer::MetadataOverride> overrides{};   ///< the model was loaded with; receipts tell them
+    std::shared_ptr<Activity> activity{};                ///< an observer of the engine; null: no strip of layers
 };
 
 class Service;
@@ -103,10 +112,13 @@ private:
     std::size_t room_, taken_ = 0;
 };
 
+class TraceFolder;
+
 class Service {
 public:
-    /// `hub` and `engine` outlive it.
+    /// `hub` and `engine` outlive it. Throws tinfer::Error: io_error where the folder for traces cannot be had.
     Service(tinfer::Engine& engine, Hub& hub);
+    ~Service();
 
     tinfer::Engine& engine;
     const tinfer::Model& model;
@@ -116,6 +128,7 @@ public:
     const std::int64_t created;
     RunningTexts texts;
     ReadingRoom reading;
+    const std::unique_ptr<TraceFolder> traces;  ///< null: requests may not ask for traces
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;

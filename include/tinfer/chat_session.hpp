@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -180,6 +181,9 @@ public:
     [[nodiscard]] std::size_t prompt_n() const noexcept;
     [[nodiscard]] std::size_t reused_n() const noexcept;
     [[nodiscard]] std::size_t answer_n() const noexcept;  ///< tokens drawn for the last answer
+    /// These tokens, valid until the next call that begins an answer.
+    [[nodiscard]] std::span<const Token> answer_tokens() const& noexcept;
+    [[nodiscard]] Shifts shifts() const noexcept;  ///< of the last answer, as Generation::shifts
     /// Tokens that the context holds of this conversation.
     [[nodiscard]] std::vector<Token> cached() const;
     /// The context holds these tokens already, from a state: what a prompt shares with them is not decoded again.
@@ -190,7 +194,9 @@ public:
     [[nodiscard]] bool has_own_template() const noexcept;  ///< of the file or the options, not the fallback
     [[nodiscard]] std::string_view family() const noexcept;
 
+    // Of a conversation that is about to go, views would dangle.
     const ChatAnswer& answer() const&& = delete;
+    std::span<const Token> answer_tokens() const&& = delete;
 
 private:
     struct Impl;

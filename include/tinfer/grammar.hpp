@@ -14,7 +14,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -73,15 +75,19 @@ public:
     [[nodiscard]] static Grammar parse(std::string_view gbnf, const GrammarOptions& options = {});
     [[nodiscard]] static Grammar parse(std::string_view gbnf, const Vocab& vocab, const GrammarOptions& options = {});
 
-    /// Whether the whole text, as bytes, is one of the grammar; token items never match here.
+    /// Whether the whole text, as bytes, is one of the grammar; token items never match here. Of a schema: whether it
+    /// is a JSON text that the schema allows, with white space as its options say, its members in any order and its
+    /// numbers in any spelling (1.0 is an integer from draft 6 on). Constraints keep to the order of the schema.
     [[nodiscard]] bool matches(std::string_view text) const;
     /// The constraint for a generation with this vocabulary, which is indexed at the first call. Throws bad_parameter
     /// for a trigger that is no regular expression.
     [[nodiscard]] std::unique_ptr<TokenConstraint> constraint(const Vocab& vocab, GrammarTriggers triggers = {}) const;
 
     [[nodiscard]] std::size_t n_rules() const noexcept;
-    [[nodiscard]] std::size_t n_nodes() const noexcept;                        ///< of the compiled form
-    [[nodiscard]] const std::string& text() const& noexcept;                   ///< as given, or made of a schema
+    [[nodiscard]] std::size_t n_nodes() const noexcept;  ///< of the compiled form
+    /// As given. Of a schema: in GBNF what constraints admit, with lines of comment that say where the text is narrower
+    /// (characters that need no escape have none); empty where that takes more than a megabyte.
+    [[nodiscard]] const std::string& text() const& noexcept;
     [[nodiscard]] const std::vector<std::string>& warnings() const& noexcept;  ///< rules that were defined twice
     const std::string& text() const&& = delete;
     const std::vector<std::string>& warnings() const&& = delete;
@@ -95,12 +101,16 @@ private:
 
 /// How a schema is taken.
 struct SchemaOptions {
-    /// White space between the tokens of JSON: none, or any.
-    enum class Space : std::uint8_t { flexible, compact } space = Space::flexible;
+    /// White space between the tokens of JSON: any, none, or one space behind each colon and comma.
+    enum class Space : std::uint8_t { flexible, compact, spaced } space = Space::flexible;
     int max_space = 64;    ///< characters of white space in a row; a stop for models that write nothing else
     bool lenient = false;  ///< what cannot be enforced becomes a warning in place of bad_schema
     std::size_t max_alternatives = 2'000;  ///< of one value, once its anyOf, oneOf and allOf are multiplied out
     GrammarOptions grammar{};
+    /// The text of another document that a reference names, by its URI without the fragment; nullopt where it is not
+    /// known. Only parse() calls it, once for each document, on its own thread; what it throws leaves parse(). Without
+    /// it a reference out of the document is bad_schema.
+    std::function<std::optional<std::string>(std::string_view uri)> load{};
 };
 
 /// A JSON schema, enforced or refused: what a keyword asks is kept exactly, or parse() throws.

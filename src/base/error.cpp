@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/hex.hpp"
 #include "base/utf8.hpp"
 
 namespace tinfer {
@@ -98,7 +99,6 @@ void invariant_broken(const char* condition, const char* file, int line) {
 }
 
 std::string escaped(std::string_view text, std::size_t limit) {
-    constexpr std::string_view digits = "0123456789abcdef";
     std::string out;
     while (!text.empty()) {
         if (out.size() >= limit) return out + "…";
@@ -106,8 +106,7 @@ std::string escaped(std::string_view text, std::size_t limit) {
         const auto byte = static_cast<unsigned char>(text[0]);
         if (length == 0 || byte < 0x20 || byte == 0x7F) {
             out += "\\x";
-            out += digits[byte >> 4];
-            out += digits[byte & 15];
+            append_hex(out, byte);
             text.remove_prefix(1);
         } else {
             if (byte == '\'' || byte == '\\') out += '\\';

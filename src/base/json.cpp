@@ -5,17 +5,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/hex.hpp"
 #include "base/utf8.hpp"
 
 namespace tinfer {
 
 namespace {
-
-void append_hex(std::string& out, unsigned char byte) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    out += digits[byte >> 4];
-    out += digits[byte & 15];
-}
 
 template <class T>
 void append_shortest(std::string& out, T value) {

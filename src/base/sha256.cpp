@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/mapped_file.hpp"
 
 namespace tinfer {
@@ -84,13 +85,9 @@ Sha256::Digest Sha256::finish() noexcept {
 }
 
 std::string to_hex(std::span<const std::uint8_t> bytes) {
-    constexpr std::string_view digits = "0123456789abcdef";
     return reporting_memory("to_hex: an allocation failed", [&] {
         std::string text;
-        for (const std::uint8_t byte : bytes) {
-            text += digits[byte >> 4];
-            text += digits[byte & 15];
-        }
+        for (const std::uint8_t byte : bytes) append_hex(text, byte);
         return text;
     });
 }

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/hex.hpp"
 #include "base/json.hpp"
 
 namespace tinfer::chat {
@@ -100,9 +101,9 @@ std::string LiteralReader::name() {
 unsigned LiteralReader::hex_digits(int most) noexcept {
     unsigned code = 0;
     for (; most > 0 && at + 1 < text.size(); --most) {
-        const char c = text[at + 1];
-        if (std::isxdigit(static_cast<unsigned char>(c)) == 0) break;
-        code = code * 16 + static_cast<unsigned>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+        const int digit = hex_digit(text[at + 1]);
+        if (digit < 0) break;
+        code = code * 16 + static_cast<unsigned>(digit);
         ++at;
     }
     return code;

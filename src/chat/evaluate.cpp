@@ -173,6 +173,19 @@ namespace {
                        : std::string("the value is undefined"));
 }
 
+/// Whether it is `dict` of the language itself, and no macro of that name.
+bool is_dict_type(const Value& value) {
+    const auto* function = value.get<FunctionRef>();
+    using Native = Value (*)(Interpreter&, Arguments&);
+    return function != nullptr && (*function)->name == "dict" && (*function)->body.target<Native>() != nullptr;
+}
+
+bool is_method_of_dict(std::string_view name) {
+    constexpr std::string_view kNames[] = {"clear", "copy",    "fromkeys",   "get",    "items", "keys",
+                                           "pop",   "popitem", "setdefault", "update", "values"};
+    return std::ranges::find(kNames, name) != std::end(kNames) || name.starts_with("__");
+}
+
 Value bound_method(Heap& heap, const Value& self, std::string_view name, Method method) {
     return make_container<FunctionObject>(heap, name, [self, method](Interpreter& interpreter, Arguments& given) {
         return method(interpreter, self, given);
@@ -215,6 +228,8 @@ Value Interpreter::attribute(const Value& subject, std::string_view name) {
         if (auto found = (*native)->attribute(*this, name)) return *std::move(found);
     if (const auto* function = subject.get<FunctionRef>(); function != nullptr && name == "name")
         return string((*function)->name);
+    // In Python a type takes any subscript: dict.from_keys is dict['from_keys'], which is called as dict is.
+    if (is_dict_type(subject) && !is_method_of_dict(name)) return subject;
     return Undefined{string(name).as<StringRef>()};
 }
 

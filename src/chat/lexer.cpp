@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace tinfer::chat {
@@ -27,13 +28,6 @@ bool is_name_start(char c) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 bool is_name(char c) noexcept { return is_name_start(c) || is_ascii_digit(c); }
-
-int hex_digit(char c) noexcept {
-    if (is_ascii_digit(c)) return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 class Lexer {
 public:

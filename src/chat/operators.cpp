@@ -16,9 +16,9 @@ using Int = std::int64_t;
 [[noreturn]] void overflow() { runtime_error("an integer beyond 64 bits"); }
 
 constexpr std::string_view symbol(BinaryOp op) {
-    constexpr std::string_view kSymbols[] = {
+    constexpr std::string_view kSpellings[] = {
         "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "in", "not in"};
-    return kSymbols[static_cast<std::size_t>(op)];
+    return kSpellings[static_cast<std::size_t>(op)];
 }
 
 Int floor_div(Int a, Int b) {

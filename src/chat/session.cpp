@@ -432,6 +432,10 @@ RenderedPrompt Chat::render(bool answer_follows) const {
 std::size_t Chat::prompt_n() const noexcept { return impl_->prompt.size(); }
 std::size_t Chat::reused_n() const noexcept { return impl_->n_reused; }
 std::size_t Chat::answer_n() const noexcept { return impl_->generation ? impl_->generation->tokens().size() : 0; }
+std::span<const Token> Chat::answer_tokens() const& noexcept {
+    return impl_->generation ? impl_->generation->tokens() : std::span<const Token>();
+}
+Shifts Chat::shifts() const noexcept { return impl_->generation ? impl_->generation->shifts() : Shifts{}; }
 std::vector<Token> Chat::cached() const {
     return reporting_memory(kTalking, [&] { return impl_->cached(); });
 }

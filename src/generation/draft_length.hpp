@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How long a draft may be: as long as pays, by what checks have cost and how often guesses were right. What is lost on
-// wrong guesses is kept account of, and bounded, so that no text becomes slow by them.
+// How long a draft may be: as long as it pays, by the measured cost of checks and the share of guesses that were right.
+// The time lost on wrong guesses is summed and bounded, so that no text becomes slow by them.
 #pragma once
 
 #include <array>

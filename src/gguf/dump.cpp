@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/json.hpp"
 #include "base/utf8.hpp"
 #include "gguf/contents.hpp"
@@ -13,12 +14,6 @@
 namespace tinfer::gguf {
 
 namespace {
-
-void append_hex(std::string& out, unsigned char byte) {
-    constexpr std::string_view digits = "0123456789abcdef";
-    out += digits[byte >> 4];
-    out += digits[byte & 15];
-}
 
 template <class T>
 void append_float(std::string& out, T value) {

@@ -46,9 +46,15 @@ Checker::Checker(std::string_view json, SchemaOptions options)
       document_(JsonDocument::parse(json, "schema", {.max_depth = 200, .code = ErrorCode::bad_schema})),
       normalizer_(document_.root(), options_, warnings_) {}
 
-/// White space as it is asked for: none, or so much in a row; none behind the value.
+void Checker::close() noexcept {
+    normalizer_.close();
+    options_.load = nullptr;
+}
+
+/// White space as it is asked for: none, behind marks, or so much in a row; none behind the value.
 bool Checker::spaces_fit(std::string_view text) const noexcept {
-    const int most = options_.space == SchemaOptions::Space::compact ? 0 : options_.max_space;
+    const bool is_spaced = options_.space == SchemaOptions::Space::spaced;
+    const int most = options_.space == SchemaOptions::Space::flexible ? options_.max_space : 0;
     bool in_string = false;
     int n = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -56,6 +62,10 @@ bool Checker::spaces_fit(std::string_view text) const noexcept {
         if (in_string) {
             if (c == '\\') ++i;
             in_string = c != '"';
+            continue;
+        }
+        if (is_spaced && (c == ',' || c == ':')) {
+            if (++i == text.size() || text[i] != ' ') return false;
             continue;
         }
         in_string = c == '"';
@@ -88,8 +98,16 @@ bool Checker::holds(const Term& term, JsonValue value) {
     if (term.kind == Term::Kind::nothing) return false;
     const std::pair key(term, value.offset());
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    const Shapes& shapes = normalizer_.alternatives(term);
-    const bool any = std::ranges::any_of(shapes, [&](const Shape& shape) { return fits(shape, value); });
+    const Shapes* shapes = nullptr;
+    try {
+        shapes = &normalizer_.alternatives(term);
+    } catch (const Error& error) {
+        // Compiling looked at every value that a text can have. What it passed over stands where no text fits, and may
+        // refer to documents that were never loaded.
+        if (error.code() != ErrorCode::bad_schema) throw;
+    }
+    const bool any =
+        shapes != nullptr && std::ranges::any_of(*shapes, [&](const Shape& shape) { return fits(shape, value); });
     known_.emplace(key, any);
     return any;
 }

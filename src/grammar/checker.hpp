@@ -24,6 +24,8 @@ public:
     [[nodiscard]] Normalizer& normalizer() noexcept { return normalizer_; }
     [[nodiscard]] const SchemaOptions& options() const noexcept { return options_; }
     [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+    /// Ends compiling: the loader of documents is let go.
+    void close() noexcept;
     [[nodiscard]] bool matches(std::string_view text);
 
 private:

@@ -11,7 +11,8 @@ namespace tinfer::grammar {
 namespace {
 
 constexpr std::size_t kMaxArrayStates = 4096;  // of contains and uniqueItems, which are unrolled
-constexpr std::size_t kMaxUnique = 8;
+constexpr int kMostIntegers = 4096;            // of which few are left by multipleOf
+constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems, which grammars in GBNF can say too
 
 Dfa any_text() {
     Dfa out;
@@ -27,7 +28,7 @@ Emitter::Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shar
       program_(program != nullptr ? std::move(program) : std::make_shared<Program>()) {
     ret_ = program_->add({NodeKind::ret});
     Dfa dfa;
-    const auto n = options.space == SchemaOptions::Space::compact ? 0u : static_cast<std::uint32_t>(options.max_space);
+    const auto n = options.space == SchemaOptions::Space::flexible ? static_cast<std::uint32_t>(options.max_space) : 0u;
     dfa.set_classes({'\t', '\v', '\r', '\r' + 1, ' ', ' ' + 1});
     for (std::uint32_t s = 0; s <= n; ++s) {
         dfa.labels.push_back(1);
@@ -55,10 +56,15 @@ void Emitter::set_placeholder(std::uint32_t node, const std::vector<std::uint32_
 }
 
 std::uint32_t Emitter::space(std::uint32_t next) {
-    if (options_.space == SchemaOptions::Space::compact) return next;
+    if (options_.space != SchemaOptions::Space::flexible) return next;
     Node node{NodeKind::lexeme, next};
     node.arg = space_dfa_;
     return program_->add(node);
+}
+
+/// Behind a comma or a colon.
+std::uint32_t Emitter::gap(std::uint32_t next) {
+    return options_.space == SchemaOptions::Space::spaced ? program_->add_text(" ", next) : space(next);
 }
 
 std::uint32_t Emitter::rule(const Conjunction& terms) {
@@ -177,7 +183,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     const auto element = [&](std::size_t i, std::uint32_t next) {
         return program_->add_call(rule(Normalizer::element(spec, i)), space(next));
     };
-    const auto comma = [&](std::uint32_t next) { return program_->add_text(",", space(next)); };
+    const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
     // Behind those: as many more as the bounds leave.
     const std::uint32_t single = static_cast<std::uint32_t>(n_single);
     std::uint32_t tail = close;
@@ -262,18 +268,18 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             }
             if (!is_possible || normalizer_.is_empty(terms)) continue;
             const std::uint32_t entry = program_->add_call(rule(terms), space(state(std::move(next))));
-            to.push_back(key[0] == 0 ? entry : program_->add_text(",", space(entry)));
+            to.push_back(key[0] == 0 ? entry : program_->add_text(",", gap(entry)));
         }
         set_placeholder(known.at(key), to);
     }
     return program_->add_text("[", space(start));
 }
 
-/// `uniqueItems` of few possible values: the states are those that were given.
+/// `uniqueItems` of few possible values: what was given is a state, or the bits of a frame.
 std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
     const auto refuse = [&] {
         normalizer_.refuse(where(from), "uniqueItems",
-                           cat("is supported for elements out of at most ", kMaxUnique, " values"));
+                           cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values"));
         ArraySpec without = spec;
         without.is_unique = false;
         return without.contains.empty() ? array(without, from) : counted_array(without, from);
@@ -297,17 +303,16 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             const auto& n = shape.number;
             if (*n.min == *n.max) {
                 values.push_back(one);
-            } else if (n.is_integer && n.min->whole.size() < 4 && n.max->whole.size() < 4) {
+            } else if (n.is_integer && n.min->whole.size() < 10 && n.max->whole.size() < 10) {
                 const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
                 const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
+                if (hi - lo > kMostIntegers) return refuse();
                 for (int v = lo; v <= hi; ++v) {
                     const Decimal decimal = *Decimal::parse(std::to_string(v));
-                    one.number = n;
-                    if (compare(decimal, *n.min) < 0 || compare(decimal, *n.max) > 0) continue;
-                    one.number.raise_min(decimal, false);
-                    one.number.lower_max(decimal, false);
-                    if (!normalizer_.is_empty(one)) values.push_back(one);
-                    if (values.size() > kMaxUnique) return refuse();
+                    if (!contains(n, std::to_string(v))) continue;
+                    one.number = {.min = decimal, .max = decimal, .is_integer = true, .is_plain = n.is_plain};
+                    values.push_back(one);
+                    if (values.size() > ChoiceTerminal::kMost) return refuse();
                 }
             } else {
                 return refuse();
@@ -315,11 +320,13 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
         } else {
             return refuse();
         }
-        if (values.size() > kMaxUnique) return refuse();
+        if (values.size() > ChoiceTerminal::kMost) return refuse();
     }
-    const auto is_same = [&](const Shape& a, const Shape& b) {
-        const auto shared = intersect(a, b);
-        return shared && !normalizer_.is_empty(*shared);
+    const auto is_same = [](const Shape& a, const Shape& b) {
+        if (a.kind != b.kind) return false;
+        if (a.kind == JsonKind::boolean) return a.can_be_true == b.can_be_true;
+        if (a.kind == JsonKind::string) return *a.string.texts == *b.string.texts;
+        return a.kind == JsonKind::null || compare(*a.number.min, *b.number.min) == 0;
     };
     for (std::size_t i = 0; i < values.size(); ++i)
         for (std::size_t k = i + 1; k < values.size();)
@@ -328,6 +335,21 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
     const std::uint32_t close = program_->add_text("]", ret_);
     std::vector<std::uint32_t> entries;
     for (const Shape& value : values) entries.push_back(shape(value, from));
+    if (values.size() > kMaxUnrolled) {
+        std::erase(entries, kNone);
+        if (entries.size() < spec.min) return kNone;
+        ChoiceTerminal choice;
+        for (const std::uint32_t entry : entries) {
+            choice.first.push_back(program_->add_call(entry, space(ret_)));
+            choice.rest.push_back(program_->add_text(",", gap(choice.first.back())));
+        }
+        Node node{NodeKind::choice, close};
+        node.arg = static_cast<std::uint32_t>(program_->choices.size());
+        node.min = spec.min;
+        node.max = spec.max;
+        program_->choices.push_back(std::move(choice));
+        return program_->add_text("[", space(program_->add(node)));
+    }
     std::vector<std::uint32_t> nodes(std::size_t{1} << values.size());
     for (auto& node : nodes) node = placeholder();
     for (std::uint32_t given = 0; given < nodes.size(); ++given) {
@@ -337,7 +359,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
         for (std::uint32_t i = 0; i < values.size() && n < spec.max; ++i) {
             if ((given >> i & 1) != 0 || entries[i] == kNone) continue;
             const std::uint32_t entry = program_->add_call(entries[i], space(nodes[given | 1u << i]));
-            to.push_back(n == 0 ? entry : program_->add_text(",", space(entry)));
+            to.push_back(n == 0 ? entry : program_->add_text(",", gap(entry)));
         }
         set_placeholder(nodes[given], to);
     }
@@ -349,7 +371,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
 /// The rule ": value" behind a key.
 std::uint32_t Emitter::member_value(const Conjunction& terms) {
     const auto [at, is_new] = members_.try_emplace(terms, 0);
-    if (is_new) at->second = space(program_->add_text(":", space(program_->add_call(rule(terms), space(ret_)))));
+    if (is_new) at->second = space(program_->add_text(":", gap(program_->add_call(rule(terms), space(ret_)))));
     return at->second;
 }
 
@@ -408,7 +430,7 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     Node key{NodeKind::key};
     key.arg = number;
     out.first_entry = program_->add_text("\"", program_->add(key));
-    out.rest_entry = program_->add_text(",", space(out.first_entry));
+    out.rest_entry = program_->add_text(",", gap(out.first_entry));
     program_->objects[number] = std::move(out);
     Node node{NodeKind::object, close};
     node.arg = number;

@@ -46,6 +46,7 @@ private:
     [[nodiscard]] std::uint32_t witness(const ObjectSpec& spec, const ObjectSpec::Some& some, std::uint32_t next);
     void other_members(const ObjectSpec& spec, ObjectTerminal& out);
     [[nodiscard]] std::uint32_t space(std::uint32_t next);
+    [[nodiscard]] std::uint32_t gap(std::uint32_t next);
     [[nodiscard]] std::uint32_t member_value(const Conjunction& terms);
     [[nodiscard]] std::uint32_t placeholder();
     void set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to);

@@ -33,6 +33,7 @@ bool GivenNames::read(std::string_view bytes) {
             }
             in_string_ = false;
             if (is_name_ && !end_name()) return false;
+            name_ = {};  // a long one would be copied with every token
             continue;
         }
         switch (c) {

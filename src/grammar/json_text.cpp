@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/hex.hpp"
+
 namespace tinfer::grammar {
 namespace {
 
@@ -57,12 +59,6 @@ CharStep tails_to_come(std::uint32_t value, std::uint32_t tails, std::uint32_t l
     if (hi > 0xDFFF) add_range(step, std::max(lo, 0xE000u), hi);
     if (step.n_ranges == 0) step.kind = CharStep::Kind::fail;
     return step;
-}
-
-int hex_digit(std::uint8_t byte) noexcept {
-    if (byte >= '0' && byte <= '9') return byte - '0';
-    const int letter = byte | 0x20;
-    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
 }
 
 /// Characters of \u with `n` digits read.
@@ -159,7 +155,7 @@ CharStep step_char(CharPlace place, std::uint8_t byte) noexcept {
         case kHex1:
         case kHex2:
         case kHex3: {
-            const int digit = hex_digit(byte);
+            const int digit = hex_digit(static_cast<char>(byte));
             return digit < 0 ? CharStep{} : after_hex(value << 4 | static_cast<std::uint32_t>(digit), kind - kHex0 + 1);
         }
         case kPairBackslash:
@@ -171,7 +167,7 @@ CharStep step_char(CharPlace place, std::uint8_t byte) noexcept {
             return step;
         }
         default: {
-            const int digit = hex_digit(byte);
+            const int digit = hex_digit(static_cast<char>(byte));
             return digit < 0 ? CharStep{}
                              : after_pair(value << 4 | static_cast<std::uint32_t>(digit), kind - kPair0 + 1);
         }

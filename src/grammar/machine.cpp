@@ -169,7 +169,8 @@ void Machine::leave(std::uint32_t parent) {
     if (node.kind == NodeKind::call) return visit({below.parent, node.next, 0, 0});
     if (node.kind == NodeKind::repeat) {
         const std::uint32_t enough = node.max == kNone ? node.min : node.max;
-        return visit({below.parent, below.frame.node, std::min(below.frame.a + 1, enough), 0});
+        const std::uint32_t times = is_far(below.frame.a) ? below.frame.a : std::min(below.frame.a + 1, enough);
+        return visit({below.parent, below.frame.node, times, 0});
     }
     visit({below.parent, below.frame.node, below.frame.a, below.frame.b});
 }
@@ -188,10 +189,12 @@ void Machine::expand(const Item& item) {
             break;
         case NodeKind::ret: leave(item.parent); break;
         case NodeKind::repeat:
-            if (item.a >= node.min) visit({item.parent, node.next, 0, 0});
-            if (node.max == kNone || item.a < node.max) visit({push(item.parent, {item.node, item.a}), node.arg, 0, 0});
+            if (item.a != kFarBelow && item.a >= node.min) visit({item.parent, node.next, 0, 0});
+            if (node.max == kNone || is_far(item.a) || item.a < node.max)
+                visit({push(item.parent, {item.node, item.a}), node.arg, 0, 0});
             break;
         case NodeKind::object: enter_object(item.parent, item.node, item.a, item.b); break;
+        case NodeKind::choice: enter_choice(item); break;
         case NodeKind::lexeme:
             settle(item.parent, {item.node});
             if (program_->dfas[node.arg].labels[0] != 0) visit({item.parent, node.next, 0, 0});
@@ -200,6 +203,22 @@ void Machine::expand(const Item& item) {
         case NodeKind::token:
         case NodeKind::string:
         case NodeKind::key: settle(item.parent, {item.node}); break;
+    }
+}
+
+void Machine::enter_choice(const Item& item) {
+    const Node& node = program_->nodes[item.node];
+    const ChoiceTerminal& choice = program_->choices[node.arg];
+    const std::uint64_t given = std::uint64_t{item.b} << 32 | item.a;
+    const auto n = static_cast<std::uint32_t>(std::popcount(given));
+    if (n >= node.min) visit({item.parent, node.next, 0, 0});
+    if (n >= node.max) return;
+    const auto& entries = n == 0 ? choice.first : choice.rest;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if ((given >> i & 1) != 0 || entries[i] == kNone) continue;
+        const std::uint64_t with = given | std::uint64_t{1} << i;
+        visit({push(item.parent, {item.node, static_cast<std::uint32_t>(with), static_cast<std::uint32_t>(with >> 32)}),
+               entries[i], 0, 0});
     }
 }
 

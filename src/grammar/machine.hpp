@@ -18,8 +18,9 @@ namespace tinfer::grammar {
 /// One entry of a stack: a node and how far inside it the match is.
 struct Frame {
     std::uint32_t node = 0;
-    std::uint32_t a = 0;  ///< repeat: times; string: characters; object: next property; key: node of the trie
-    std::uint32_t b = 0;  ///< lexeme, string, key: state of the automaton; object: members so far
+    std::uint32_t a = 0;  ///< repeat: times; string: characters; object: next property; key: node of the trie;
+                          ///< choice: bits of the values given
+    std::uint32_t b = 0;  ///< lexeme, string, key: state of the automaton; object: members so far; choice: upper bits
     std::uint32_t c = 0;  ///< string, key: place in a character
     bool operator==(const Frame&) const = default;
 };
@@ -75,6 +76,9 @@ public:
     // The rules of strings and keys, by the state of their automaton, the number of characters or the node of the
     // names (kNone: left them), and the frame of the object.
     static constexpr std::uint32_t kFarBelow = 0xFFFFFFFD, kFarInside = 0xFFFFFFFE;  // counters that no token moves
+    [[nodiscard]] static constexpr bool is_far(std::uint32_t count) noexcept {
+        return count == kFarBelow || count == kFarInside;
+    }
     static constexpr std::uint32_t kLeftNames = 0xFFFFFFFE;  // of Frame::a of a key: no declared name begins so
     /// Whether a string can still end.
     [[nodiscard]] static bool string_lives(const StringTerminal& string, std::uint32_t state,
@@ -147,6 +151,7 @@ private:
     void settle(std::uint32_t parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
     void leave(std::uint32_t parent);
     void expand(const Item& item);
+    void enter_choice(const Item& item);
     void enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
     std::uint32_t push(std::uint32_t parent, const Frame& frame);
     State intern();

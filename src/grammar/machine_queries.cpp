@@ -24,6 +24,16 @@ Machine::State Machine::abstract(State state) {
                 count = kFarBelow;
             else if (count >= string.min && is_below_max && string.max != StringTerminal::kNoLimit) count = kFarInside;
             out_.push_back(push(stack.parent, stack.frame));
+        } else if (top != kEmptyStack && stack.parent != kEmptyStack &&
+                   program_->nodes[stacks_[stack.parent].frame.node].kind == NodeKind::repeat) {
+            // How often a part was repeated, each time by a byte at least.
+            Stack below = stacks_[stack.parent];
+            const Node& repeat = program_->nodes[below.frame.node];
+            std::uint32_t& count = below.frame.a;
+            const bool is_below_max = repeat.max == kNone || repeat.max - count > max_piece_ + 1;
+            if (count < repeat.min && repeat.min - count > max_piece_ + 1 && is_below_max) count = kFarBelow;
+            else if (count >= repeat.min && is_below_max && repeat.max != kNone) count = kFarInside;
+            out_.push_back(push(push(below.parent, below.frame), stack.frame));
         } else {
             out_.push_back(top);
         }

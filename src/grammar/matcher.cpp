@@ -4,6 +4,11 @@
 #include <algorithm>
 
 namespace tinfer::grammar {
+namespace {
+
+constexpr std::uint32_t kLargeBranch = 16;  // tokens; fewer are walked
+
+}  // namespace
 
 Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie)
     : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)), in_strings_(*trie_) {
@@ -26,7 +31,8 @@ Matcher::State Matcher::step(State state, std::uint32_t token) {
     return to;
 }
 
-/// Steps the machine along the trie in depth-first order; where it is dead, all below is passed over.
+/// Steps the machine along the trie in depth-first order. Where it is dead, all below is passed over; where all below
+/// leads back to where it is, all below is allowed.
 void Matcher::walk(State state, std::span<std::uint64_t> bits) {
     const auto nodes = trie_->all();
     const std::uint32_t* const tokens = trie_->tokens().data();
@@ -36,14 +42,19 @@ void Matcher::walk(State state, std::span<std::uint64_t> bits) {
     for (std::uint32_t i = 0; i < nodes.size();) {
         const TokenTrie::Node& node = nodes[i];
         while (i >= ends_[depth]) --depth;
+        ++n_walked_;
         const State to = machine_.step(path_[depth], node.byte);
         if (to == Machine::kDead) {
             i = node.end;
             continue;
         }
-        for (std::uint32_t k = 0; k < node.count; ++k) {
-            const std::uint32_t token = tokens[node.first + k];
-            bits[token / 64] |= 1ull << (token % 64);
+        const std::uint32_t behind = trie_->behind(node);
+        const bool are_all = behind - node.first >= kLargeBranch && loops_.all(machine_, to, node.kinds);
+        for (std::uint32_t k = node.first, last = are_all ? behind : k + node.count; k < last; ++k)
+            bits[tokens[k] / 64] |= 1ull << (tokens[k] % 64);
+        if (are_all) {
+            i = node.end;
+            continue;
         }
         ++i;
         ++depth;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "grammar/byte_kinds.hpp"
 #include "grammar/machine.hpp"
 #include "grammar/string_mask.hpp"
 #include "grammar/token_trie.hpp"
@@ -28,6 +29,8 @@ public:
     /// The tokens that may follow, into `out` of n_words().
     void mask(State state, std::span<std::uint64_t> out);
 
+    /// How many nodes of the vocabulary's trie the masks so far stepped over.
+    [[nodiscard]] std::uint64_t n_walked() const noexcept { return n_walked_; }
     [[nodiscard]] Machine& machine() noexcept { return machine_; }
     [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
     [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const noexcept { return trie_; }
@@ -47,9 +50,10 @@ private:
     Machine machine_;
     std::shared_ptr<const TokenTrie> trie_;
     StringMask in_strings_;
+    Loops loops_;
     std::vector<Machine::InString> strings_;
     std::array<Mask, kMasks> masks_;
-    std::uint64_t n_uses_ = 0;
+    std::uint64_t n_uses_ = 0, n_walked_ = 0;
     std::vector<State> path_;
     std::vector<std::uint32_t> ends_;
     std::vector<std::pair<std::uint32_t, bool>> items_;

@@ -8,9 +8,8 @@
 #include "grammar/basic_shapes.hpp"
 
 namespace tinfer::grammar {
-Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
-                       SchemaLoader load)
-    : root_(root), options_(options), warnings_(warnings), references_(root, std::move(load)) {
+Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings)
+    : root_(root), options_(options), warnings_(warnings), references_(root, options.load) {
     has_unevaluated_ = references_.has_keyword("unevaluatedProperties") || references_.has_keyword("unevaluatedItems");
 }
 

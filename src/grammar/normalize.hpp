@@ -16,8 +16,8 @@ namespace tinfer::grammar {
 
 class Normalizer {
 public:
-    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
-               SchemaLoader load = {});
+    /// `options` have to outlive it.
+    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings);
 
     [[nodiscard]] Term root() const;
     /// What values that meet all terms look like. Throws bad_schema, limit_exceeded.
@@ -36,6 +36,9 @@ public:
     [[nodiscard]] static Conjunction member(const ObjectSpec& object, std::string_view name);
     [[nodiscard]] static Conjunction element(const ArraySpec& array, std::size_t place);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
+
+    /// Other documents are not loaded any more.
+    void close() noexcept { references_.close(); }
 
     /// Throws bad_schema with the place, or warns where that is asked for.
     void refuse(std::string_view pointer, std::string_view keyword, std::string_view reason);

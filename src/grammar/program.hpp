@@ -30,6 +30,7 @@ enum class NodeKind : std::uint8_t {
     string,  ///< the rest of a JSON string behind its opening quote, strings[arg]
     object,  ///< members of an object, objects[arg]; `next` is the closing brace
     key,     ///< the rest of a key of objects[arg]; its frame lies on that of the object
+    choice,  ///< min to max of the rules of choices[arg], each once at most, in any order; then `next`
 };
 
 struct ByteEdge {
@@ -78,6 +79,12 @@ struct ObjectTerminal {
     }
 };
 
+/// Values that come once each, with the rule of each; a frame has a bit for those that were given.
+struct ChoiceTerminal {
+    static constexpr std::size_t kMost = 64;
+    std::vector<std::uint32_t> first, rest;  ///< as the first one, and behind another; kNone: never
+};
+
 struct Program {
     std::vector<Node> nodes;
     std::vector<ByteEdge> edges;
@@ -85,6 +92,7 @@ struct Program {
     std::vector<Dfa> dfas;
     std::vector<StringTerminal> strings;
     std::vector<ObjectTerminal> objects;
+    std::vector<ChoiceTerminal> choices;
     std::uint32_t start = 0;
     std::size_t n_rules = 0;
     std::vector<std::pair<std::uint32_t, std::string>>

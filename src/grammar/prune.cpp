@@ -29,6 +29,10 @@ bool can_end(const Program& program, const Node& node, const std::vector<char>& 
             if (object.is_required.size() < object.min && object.other_names == nullptr) return false;
             return next_ends();
         }
+        case NodeKind::choice: {
+            const auto n = std::ranges::count_if(program.choices[node.arg].first, [&](auto e) { return ends[e] != 0; });
+            return n >= static_cast<std::ptrdiff_t>(node.min) && next_ends();
+        }
         case NodeKind::token:
         case NodeKind::string:
         case NodeKind::key: return node.next == kNone || next_ends();
@@ -59,6 +63,9 @@ bool prune(Program& program) {
             node.max = 0;
         }
     }
+    for (ChoiceTerminal& choice : program.choices)
+        for (std::size_t i = 0; i < choice.first.size(); ++i)
+            if (!ends[choice.first[i]]) choice.first[i] = choice.rest[i] = kNone;
     for (ObjectTerminal& object : program.objects) {
         bool changes = false;
         for (std::uint32_t& entry : object.value_entries)

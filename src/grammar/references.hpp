@@ -41,6 +41,9 @@ public:
     [[nodiscard]] std::optional<std::uint32_t> resolve_dynamic(std::string_view reference, const SchemaPlace& from);
     [[nodiscard]] std::optional<std::uint32_t> resolve_recursive(const SchemaPlace& from);
 
+    /// From now on no document is loaded: references to others than those known by now are bad_schema.
+    void close() noexcept { load_ = nullptr; }
+
 private:
     struct Resource {
         std::string uri;

@@ -13,6 +13,7 @@ Schema Schema::parse(std::string_view json, const SchemaOptions& options) {
         auto checker = std::make_shared<grammar::Checker>(json, options);
         auto& normalizer = checker->normalizer();
         auto program = grammar::Emitter(normalizer, checker->options()).run({normalizer.root()});
+        checker->close();
         auto warnings = checker->warnings();
         return Schema(
             Grammar(std::make_shared<const Grammar::Impl>(std::move(program), options.grammar, std::move(checker))),
@@ -21,7 +22,12 @@ Schema Schema::parse(std::string_view json, const SchemaOptions& options) {
 }
 
 std::string_view to_string(SchemaOptions::Space space) noexcept {
-    return space == SchemaOptions::Space::compact ? "compact" : "flexible";
+    switch (space) {
+        case SchemaOptions::Space::compact: return "compact";
+        case SchemaOptions::Space::spaced: return "spaced";
+        case SchemaOptions::Space::flexible: break;
+    }
+    return "flexible";
 }
 
 }  // namespace tinfer

@@ -15,6 +15,7 @@ TokenTrie::TokenTrie(std::vector<std::string> pieces, std::vector<bool> is_eog)
         sorted.push_back(t);
     }
     build(sorted);
+    find_kinds();
     in_string_ = StringTrie(pieces_, sorted, n_words());
 }
 
@@ -35,7 +36,7 @@ void TokenTrie::build(std::vector<std::uint32_t>& sorted) {
         for (; open.size() > shared; open.pop_back()) all_[open.back()].end = static_cast<std::uint32_t>(all_.size());
         for (std::size_t i = shared; i < piece.size(); ++i) {
             open.push_back(static_cast<std::uint32_t>(all_.size()));
-            all_.push_back({static_cast<std::uint8_t>(piece[i]), 0, static_cast<std::uint32_t>(tokens_.size()), 0});
+            all_.push_back({static_cast<std::uint8_t>(piece[i]), 0, static_cast<std::uint32_t>(tokens_.size()), 0, 0});
         }
         all_[open.back()].first = static_cast<std::uint32_t>(tokens_.size());
         all_[open.back()].count = 1;
@@ -43,6 +44,28 @@ void TokenTrie::build(std::vector<std::uint32_t>& sorted) {
         last = piece;
     }
     for (; !open.empty(); open.pop_back()) all_[open.back()].end = static_cast<std::uint32_t>(all_.size());
+}
+
+void TokenTrie::find_kinds() {
+    std::vector<ByteKinds> own(all_.size());  // of the byte of a node
+    std::vector<Utf8Place> path(max_piece_ + 1);
+    std::vector<std::uint32_t> ends(max_piece_ + 1, static_cast<std::uint32_t>(all_.size()));
+    std::vector<std::uint32_t> inside;  // nodes that end in the middle of a character
+    std::size_t depth = 0;
+    for (std::uint32_t i = 0; i < all_.size(); ++i) {
+        while (i >= ends[depth]) --depth;
+        Utf8Place place = path[depth];
+        const int kind = place.step(all_[i].byte);
+        own[i] = kind < 0 ? 0 : kind_bit(kind);
+        if (place.n_missing > 0) inside.push_back(i);
+        ++depth;
+        path[depth] = place;
+        ends[depth] = all_[i].end;
+    }
+    for (std::size_t i = all_.size(); i-- > 0;)
+        for (std::size_t below = i + 1; below < all_[i].end; below = all_[below].end)
+            all_[i].kinds |= own[below] | all_[below].kinds;
+    for (const std::uint32_t i : inside) all_[i].kinds |= kind_bit(kBrokenKind);  // no loop begins there
 }
 
 }  // namespace tinfer::grammar

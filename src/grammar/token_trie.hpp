@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "grammar/byte_kinds.hpp"
 #include "grammar/string_trie.hpp"
 
 namespace tinfer::grammar {
@@ -22,6 +23,7 @@ public:
         std::uint32_t end;    ///< index behind the nodes below this one
         std::uint32_t first;  ///< tokens_ [first, first + count) end here
         std::uint32_t count;
+        ByteKinds kinds;  ///< of what stands below this node
     };
     /// `pieces[i]` are the bytes of token i; where they are empty or begin with NUL, or it ends a generation, it is in
     /// no trie.
@@ -36,6 +38,10 @@ public:
     }
     [[nodiscard]] std::size_t max_piece() const noexcept { return max_piece_; }
     [[nodiscard]] std::span<const Node> all() const noexcept { return all_; }
+    /// The tokens at and below a node: [node.first, behind(node)) of tokens().
+    [[nodiscard]] std::uint32_t behind(const Node& node) const noexcept {
+        return node.end < all_.size() ? all_[node.end].first : static_cast<std::uint32_t>(tokens_.size());
+    }
     [[nodiscard]] const StringTrie& in_string() const noexcept { return in_string_; }
     [[nodiscard]] std::span<const std::uint32_t> tokens() const noexcept { return tokens_; }
     [[nodiscard]] std::size_t memory() const noexcept {  ///< of both tries, in bytes
@@ -45,6 +51,7 @@ public:
 
 private:
     void build(std::vector<std::uint32_t>& sorted);
+    void find_kinds();
 
     std::vector<std::string> pieces_;
     std::vector<bool> is_eog_;

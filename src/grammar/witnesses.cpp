@@ -50,13 +50,13 @@ void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpe
     for (std::size_t i = last.size(); i-- > 0;) {
         chain = witness(spec, last[i], chain);
         if (chain == kNone) return;
-        if (i > 0) chain = program_->add_text(",", space(chain));
+        if (i > 0) chain = program_->add_text(",", gap(chain));
     }
     if (spec.required.empty() && spec.min <= n && spec.max >= n) to.push_back(chain);
     if (spec.max <= n) return;
     spec.min = spec.min > n ? spec.min - n : 1;
     if (spec.max != kNoMax) spec.max -= n;
-    if (const std::uint32_t before = members(spec, program_->add_text(",", space(chain))); before != kNone)
+    if (const std::uint32_t before = members(spec, program_->add_text(",", gap(chain))); before != kNone)
         to.push_back(before);
 }
 

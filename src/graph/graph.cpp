@@ -11,6 +11,19 @@
 
 namespace tinfer::graph {
 
+namespace {
+
+Node node_of(Op op, Part part, std::int32_t layer, const OpParams& params) {
+    Node node;
+    node.op = op;
+    node.part = part;
+    node.layer = layer;
+    node.params = params;
+    return node;
+}
+
+}  // namespace
+
 Graph::Graph(std::uint32_t max_nodes, std::uint32_t max_values) : max_nodes_(max_nodes), max_values_(max_values) {
     nodes_.reserve(max_nodes);
     values_.reserve(max_values);
@@ -145,12 +158,7 @@ Tensor Graph::emit(Op op, std::initializer_list<Tensor> inputs, DType type, cons
     result.nb = contiguous_strides(type, ne);
     result.role = to_string(op);
     result.layer = layer_;
-    Node node;
-    node.op = op;
-    node.part = part_;
-    node.layer = layer_;
-    node.params = params;
-    return add_node(node, inputs, result);
+    return add_node(node_of(op, part_, layer_, params), inputs, result);
 }
 
 Tensor Graph::emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params) {
@@ -159,12 +167,7 @@ Tensor Graph::emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor 
     result.output = false;
     result.role = to_string(op);
     result.layer = layer_;
-    Node node;
-    node.op = op;
-    node.part = part_;
-    node.layer = layer_;
-    node.params = params;
-    return add_node(node, inputs, result);
+    return add_node(node_of(op, part_, layer_, params), inputs, result);
 }
 
 // ---- views ----------------------------------------------------------------------------------------------------------
@@ -176,11 +179,8 @@ Tensor Graph::alias(Tensor x, const Shape& ne, const Shape& nb, std::int64_t off
     result.offset += offset;
     result.is_view = true;
     result.output = false;
-    Node node;
-    node.op = Op::alias;
-    node.part = result.node == kNone ? part_ : nodes_[result.node].part;
-    node.layer = result.layer;
-    return add_node(node, {x}, result);
+    const Part part = result.node == kNone ? part_ : nodes_[result.node].part;
+    return add_node(node_of(Op::alias, part, result.layer, {}), {x}, result);
 }
 
 Tensor Graph::reshape(Tensor x, std::array<std::int64_t, 4> ne) {

@@ -12,18 +12,20 @@ Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
     if (limits.has_attention) kv_.emplace(limits.kv);
     if (limits.has_attention) moves_.emplace(limits.kv.n_pages() * kPageSlots);
     if (limits.has_window_pool()) window_.emplace(limits.kv, limits.window, limits.n_batch);
+    if (limits.may_have_gaps()) gaps_.emplace(limits.kv, limits.seen);
     if (limits.has_states) states_.emplace(limits.states());
 }
 
 std::uint64_t Memory::bytes(const MemoryLimits& limits) {
     return (limits.has_attention ? KvCache::bytes(limits.kv) + SlotMoves::bytes(limits.kv.n_pages() * kPageSlots) : 0) +
            (limits.has_states ? StateCache::bytes(limits.states()) : 0) +
-           (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0);
+           (limits.has_window_pool() ? WindowPages::bytes(limits.kv, limits.window, limits.n_batch) : 0) +
+           (limits.may_have_gaps() ? WindowGaps::bytes(limits.kv) : 0);
 }
 
 std::uint64_t Memory::bytes_held() const noexcept {
     return (kv_ ? kv_->bytes_held() + moves_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) +
-           (window_ ? window_->bytes_held() : 0);
+           (window_ ? window_->bytes_held() : 0) + (gaps_ ? gaps_->bytes_held() : 0);
 }
 
 void Memory::check(SeqId seq) const {
@@ -72,7 +74,9 @@ void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     check(from);
     check(to);
     if (from == to) return;
-    check_window("seq_cp", to, window_ && window_->copy_would_miss(*kv_, from, to, p0, p1));
+    check_window("seq_cp", to,
+                 (window_ && window_->copy_would_miss(*kv_, from, to, p0, p1)) ||
+                     (gaps_ && gaps_->copy_would_miss(*kv_, from, to, p0, p1)));
     if (!states_) return kv_->seq_cp(from, to, p0, p1);
 
     // The state of `to` afterwards is that of `from`, or none: nothing may be left of either outside the range.
@@ -112,7 +116,9 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
             fail(ErrorCode::bad_sequence,
                  cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
     }
-    check_window("seq_add", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1));
+    check_window("seq_add", seq,
+                 (window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1)) ||
+                     (gaps_ && gaps_->move_would_miss(*kv_, seq, p0, p1, delta, 1)));
     if (kv_) kv_->seq_add(seq, p0, p1, delta);
     if (covered == Covered::all) states_->move(seq, delta);
 }
@@ -121,7 +127,9 @@ void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
     if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
         fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq),
                                                    " has a recurrent state, which has one position"));
-    check_window("seq_div", seq, window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor));
+    check_window("seq_div", seq,
+                 (window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor)) ||
+                     (gaps_ && gaps_->move_would_miss(*kv_, seq, p0, p1, 0, divisor)));
     if (kv_) kv_->seq_div(seq, p0, p1, divisor);
     else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
 }
@@ -129,6 +137,7 @@ void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
 void Memory::clear() noexcept {
     if (kv_) kv_->clear();
     if (window_) window_->clear();
+    if (gaps_) gaps_->clear();
     if (states_) states_->clear();
 }
 
@@ -137,6 +146,7 @@ void Memory::clear() noexcept {
 std::int32_t Memory::pos_min(SeqId seq) const {
     check(seq);
     if (window_ && !states_) return window_->pos_min(*kv_, seq);
+    if (gaps_ && !states_) return gaps_->pos_min(*kv_, seq);
     return states_ ? states_->pos(seq) : kv_->pos_min(seq);  // a state has one position: that of its last token
 }
 
@@ -178,6 +188,9 @@ std::int64_t Memory::window_begin(SeqId seq) const {
 
 bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> slots) {
     if (!kv_->adopt(tokens, slots)) return false;
+    for (std::size_t i = 0; gaps_ && i < tokens.size(); ++i)
+        if (held[i] == 0) gaps_->add(kv_->token_id(slots[i]));
+        else gaps_->remove(kv_->token_id(slots[i]));
     if (!window_) return true;
     window_->begin(*kv_);  // pages of sequences that were removed are free
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -221,6 +234,7 @@ Placed Memory::place(std::span<const KvToken> run) {
     const Placed placed =
         kv_ ? kv_->place(run) : Placed{std::min(run.size(), static_cast<std::size_t>(limits_.kv.n_run)), false};
     if (window_ && placed.tokens > 0 && !window_->place(*kv_)) return {0, true};
+    if (gaps_) gaps_->placed(*kv_);
     if (states_) states_->place(run.first(placed.tokens));
     return placed;
 }

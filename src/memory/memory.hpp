@@ -9,6 +9,7 @@
 
 #include "memory/kv_cache.hpp"
 #include "memory/state_cache.hpp"
+#include "memory/window_gaps.hpp"
 #include "memory/window_pages.hpp"
 
 namespace tinfer::memory {
@@ -19,8 +20,12 @@ struct MemoryLimits {
     bool has_states = false;    ///< some layer keeps a recurrent state
     Window window{};            ///< of layers whose slots lie in a pool of their own; kind none: there are none
     std::int32_t n_batch = 1;   ///< most tokens of a transaction
+    Window seen{};              ///< without such a pool: of layers with a window that may lack what it does not reach
 
     [[nodiscard]] bool has_window_pool() const noexcept { return window.kind != WindowKind::none; }
+    [[nodiscard]] bool may_have_gaps() const noexcept {
+        return has_attention && !has_window_pool() && seen.kind != WindowKind::none;
+    }
     [[nodiscard]] std::int32_t n_window_pages() const noexcept { return WindowPages::n_pages(kv, window, n_batch); }
     [[nodiscard]] StateLimits states() const noexcept { return {kv.n_seq_max, kv.n_run}; }
 };
@@ -101,6 +106,10 @@ public:
     /// First position that a window of the sequence's next token, or of the one it has last, can see.
     [[nodiscard]] std::int64_t window_begin(SeqId seq) const;
     [[nodiscard]] bool has_window_pool() const noexcept { return window_.has_value(); }
+    /// Tokens can be adopted that layers with a window do not have.
+    [[nodiscard]] bool may_lack_windows() const noexcept { return window_ || gaps_; }
+    /// Layers with a window do not have this slot, although they share the slots of the others.
+    [[nodiscard]] bool lacks_in_windows(std::int32_t slot) const noexcept { return gaps_ && gaps_->lacks(*kv_, slot); }
     [[nodiscard]] std::int32_t n_seq_max() const noexcept { return limits_.kv.n_seq_max; }
     [[nodiscard]] const StateCache* states() const noexcept { return states_ ? &*states_ : nullptr; }
 
@@ -118,7 +127,7 @@ public:
     /// and no window would reach back to slots that were released since it began. Else it is rolled back, and what is
     /// to stay is computed again.
     [[nodiscard]] bool can_cut(SeqId seq, Pos end) const noexcept {
-        return !states_ && !(window_ && window_->would_miss(*kv_, seq, end, Pos{-1}));
+        return !states_ && !loses_window(seq, end, Pos{-1});
     }
     /// Commits without the tokens from ends[s] on of each sequence s, {n_seq_max}, all of which can be cut.
     void commit_cut(std::span<const Pos> ends) noexcept;
@@ -143,7 +152,7 @@ public:
 private:
     void check(SeqId seq) const;
     [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept {
-        return window_ && window_->would_miss(*kv_, seq, p0, p1);
+        return (window_ && window_->would_miss(*kv_, seq, p0, p1)) || (gaps_ && gaps_->would_miss(*kv_, seq, p0, p1));
     }
     void check_window(std::string_view operation, SeqId seq, bool misses) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
@@ -153,6 +162,7 @@ private:
     MemoryLimits limits_;
     std::optional<KvCache> kv_;
     std::optional<WindowPages> window_;  // places of its pages in layers that have a window
+    std::optional<WindowGaps> gaps_;     // what such layers lack where they have no pool
     std::optional<StateCache> states_;
     std::optional<SlotMoves> moves_;  // of either pool, one after the other
     Placing placing_ = Placing::by_pages;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a context has attached, as graphs read it. The doors of weight products (linear.cpp), the lookup of token rows
+// What a context has attached, as graphs read it. The products with weights (linear.cpp), the lookup of token rows
 // and the end of a layer ask here; families know nothing of adapters.
 #pragma once
 

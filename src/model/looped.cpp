@@ -21,6 +21,20 @@ std::vector<T> spread(const std::vector<T>& of_blocks, int n, Block&& block) {
     return out;
 }
 
+/// x += attention(norm(x)); x += ffn(norm(x)). Absent where nothing is asked for.
+Tensor looped_layer(const BuildContext& b, const Inputs& in, int il, Tensor x) {
+    Graph& g = b.g;
+    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
+    if (!keep_output_rows(b, in, il, {&a, &x})) return {};
+    g.set_part(Part::attn_out);
+    x = add_residual(b, x, a, "ffn_inp");
+    g.set_part(Part::ffn_norm);
+    const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
+    g.set_part(Part::ffn);
+    return end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
+}
+
 }  // namespace
 
 namespace nanbeige {
@@ -53,18 +67,11 @@ void build(const BuildContext& b) {
     const Inputs in = make_inputs(b);
     Tensor x = in.x;
     for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         g.set_layer(il);
         g.set_part(Part::attn_norm);
         if (il > 0 && il % b.hp.n_block == 0 && b.hp.norms_passes) x = norm(b, b.w.output_norm, x, "pass_norm");
-        Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
-        g.set_part(Part::attn_out);
-        x = add_residual(b, x, a, "ffn_inp");
-        g.set_part(Part::ffn_norm);
-        const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
-        g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
+        x = looped_layer(b, in, il, x);
+        if (!x) return;
     }
     head(b, x);
 }
@@ -125,18 +132,11 @@ void build(const BuildContext& b) {
     const int n = b.hp.n_block / 2;
     Tensor high = in.x, low = vector(g, b.w.z_init), x;
     for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         g.set_layer(il);
         g.set_part(Part::attn_norm);
         if (il % n == 0) x = g.name(g.add(high, low), "pass_inp");
-        Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
-        g.set_part(Part::attn_out);
-        x = add_residual(b, x, a, "ffn_inp");
-        g.set_part(Part::ffn_norm);
-        const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
-        g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
+        x = looped_layer(b, in, il, x);
+        if (!x) return;
         if (il % n != n - 1) continue;
         x = norm(b, Norm{.present = true}, x, "pass_norm");
         (is_high(b.hp, il / n) ? high : low) = x;

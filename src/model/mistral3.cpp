@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ministral 3 and Mistral Small 3.1 and later (2025): llama's block whose queries grow warmer with the position, and
-// whose YaRN shares its magnitude with the scores.
+// Ministral 3 and Mistral Small 3.1 and later (2025): llama's block whose queries get a factor that grows with the
+// position, and whose YaRN shares its magnitude with the scores.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // T5 (arXiv:1910.10683): blocks of pre-norm attention and feed-forward that know positions by a learned bias of the
 // scores alone, one a head and bucket of distances, shared by the layers of a side. Scores are not scaled. The encoder
-// sees the whole text; a decoder sees what it has said and, by a second attention, the encoder's result.
+// sees the whole text; a decoder sees its own tokens and, by a second attention, the encoder's result.
 #include "base/error.hpp"
 #include "model/bindings.hpp"
 #include "model/blocks.hpp"

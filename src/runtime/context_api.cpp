@@ -226,6 +226,7 @@ Attachment& Attachment::operator=(Attachment&& other) noexcept {
 Attachment::~Attachment() {
     if (!attached()) return;
     const auto session = impl_->session.lock();
+    if (session == nullptr) return;
     bool idle = false;
     if (session->busy.compare_exchange_strong(idle, true)) {
         session->detach(impl_->attached);
@@ -238,6 +239,7 @@ Attachment::~Attachment() {
 void Attachment::detach() {
     if (!attached()) return;
     const auto session = impl_->session.lock();
+    if (session == nullptr) return;
     const Context::Impl::Busy busy(session->busy);
     session->detach(impl_->attached);
 }

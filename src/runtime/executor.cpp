@@ -2,7 +2,6 @@
 #include "runtime/executor.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/fp_env.hpp"
 
@@ -40,8 +39,8 @@ std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::
     return std::max(static_cast<std::int64_t>(std::min(n, kMost)), std::int64_t{n_threads});
 }
 
-// Asks for a call that comes soon: between two tokens the weights have pushed calls out of the caches.
-void ask_for(const kernels::KernelCall& call) noexcept {
+// Between two tokens the weights have pushed the calls out of the caches.
+void prefetch_call(const kernels::KernelCall& call) noexcept {
     const auto* bytes = reinterpret_cast<const std::byte*>(&call);
     for (std::size_t line = 0; line < sizeof(call); line += 64) __builtin_prefetch(bytes + line, 0, 3);
 }
@@ -77,15 +76,6 @@ Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
     return over ? Next::pause : Next::go_on;
 }
 
-void Executor::poison(const graph::Step& step) noexcept {
-    const graph::Plan& plan = bound_->plan;
-    for (std::uint32_t i = 0; i < step.n_dead; ++i) {
-        const std::uint32_t value = plan.dead[step.first_dead + i];
-        if (plan.offsets[value] != graph::kNotInArena)
-            std::memset(poison_arena_ + plan.offsets[value], 0xFF, bound_->value_bytes[value]);
-    }
-}
-
 // One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel
 // that claims chunks itself is known by its queue.
 void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
@@ -109,7 +99,8 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
 }
 
 // Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step
-// where time is limited, somebody looks at the step's end, or each thread's time is taken.
+// where time is limited or somebody looks at the step's end. Each thread takes its own time, and reads the clock once
+// where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
     const GuardedWork::Thread guarded(work_, thread);
@@ -117,14 +108,15 @@ void Executor::loop(int thread, int n_threads) noexcept {
     const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
     const bool immediate = Traced && observer_->immediate();
     const bool timed = Traced && observer_->wants_threads();
-    const bool meet_always = limited || immediate || timed || poison_arena_ != nullptr;
+    const bool meet_always = limited || immediate;
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
-    bool goes_on = inside_step_;                // with a step that has begun in an earlier slice
-    std::size_t first = first_step_, turn = 0;  // first: step since the last barrier
+    bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
+    std::size_t first = first_step_, turn = 0;          // first: step since the last barrier
+    std::uint64_t time = timed ? observer_->now() : 0;  // where this thread's next step begins
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
-        if (i + 1 < n) ask_for(bound_->calls[i + 1]);
+        if (i + 1 < n) prefetch_call(bound_->calls[i + 1]);
         if (leader) {
             queue(i + kAhead).rearm();
             if (in_parts_) parts(i + kAhead).rearm();
@@ -132,21 +124,21 @@ void Executor::loop(int thread, int n_threads) noexcept {
         if (!std::exchange(goes_on, false)) {
             worker.begin_step();
             if constexpr (Traced) {
-                if (leader && !error_) observe([&] { observer_->before_step(i, call); });
+                if (leader && !error_) observe([&] { time = observer_->before_step(i, call); });
                 if (immediate) {  // the callbacks see the step before any thread runs it
                     if (leader) stop_before_[i % 2] = error_ != nullptr;
                     barrier_.wait(n_threads);
                     if (stop_before_[i % 2]) return;
+                    if (timed && !leader) time = observer_->now();
                 }
             }
         }
-        const std::uint64_t begin = timed ? observer_->now() : 0;
         const std::uint32_t n_before = worker.n_chunks;
         run_step(i, thread, n_threads);
         if (timed) {
             const std::uint32_t n_chunks = worker.n_chunks - n_before;
-            observer_->thread_span(i, thread, begin, observer_->now(),
-                                   queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
+            const std::uint64_t begin = std::exchange(time, observer_->now());
+            observer_->thread_span(i, thread, begin, time, queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
         }
 
         const bool meet = meet_always || bound_->barriers[i] != 0;
@@ -160,15 +152,13 @@ void Executor::loop(int thread, int n_threads) noexcept {
             if (leader && slept) ++n_sleeps_;
             if (!leader) next = next_[turn];
             if (next == Next::pause && inside_step_) return;
-            if (poison_arena_ != nullptr) {
-                if (leader) poison(bound_->plan.steps[i]);
-                barrier_.wait(n_threads);
-            }
             first = i + 1;
         }
-        if constexpr (Traced)
+        if constexpr (Traced) {
+            if (timed ? meet && n_threads > 1 : leader) time = observer_->now();
             if (leader && !error_)
-                observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop); });
+                observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop, time); });
+        }
         if (next == Next::go_on) continue;
         if (next != Next::alone || !leader) return;
         n_threads = 1;

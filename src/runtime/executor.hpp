@@ -28,9 +28,11 @@ public:
     [[nodiscard]] virtual bool immediate() const noexcept = 0;
     /// Before the first step, and where a paused run goes on: what lies in between is no step's time.
     virtual void begin_slice() noexcept = 0;
-    virtual void before_step(std::size_t step, const kernels::KernelCall& call) = 0;
-    virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) = 0;
-    /// Called by every thread for its own slot, level threads only; once per slice of time that the step took part in.
+    /// When the step begins: what goes before it (resolving, callbacks) is not its time.
+    virtual std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) = 0;
+    virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) = 0;
+    /// Called by every thread, which writes to memory of its own; level threads only. Once per slice of time that the
+    /// step took part in. A thread's spans follow each other in time and do not overlap.
     virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                              std::uint32_t work_items) noexcept = 0;
     [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
@@ -47,11 +49,13 @@ public:
 
     [[nodiscard]] bool immediate() const noexcept override { return inner_->immediate(); }
     void begin_slice() noexcept override { inner_->begin_slice(); }
-    void before_step(std::size_t step, const kernels::KernelCall& call) override {
-        guard([&] { inner_->before_step(step, call); });
+    std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) override {
+        std::uint64_t begin = inner_->now();
+        guard([&] { begin = inner_->before_step(step, call); });
+        return begin;
     }
-    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override {
-        guard([&] { inner_->after_step(step, call, cancelled); });
+    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) override {
+        guard([&] { inner_->after_step(step, call, cancelled, end); });
     }
     void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                      std::uint32_t work_items) noexcept override {
@@ -106,9 +110,6 @@ public:
         return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName));
     }
 
-    /// For tests: fills results that nobody reads any more with NaN patterns after each step.
-    void poison_dead(std::byte* arena) noexcept { poison_arena_ = arena; }
-
 private:
     enum class Next : std::uint8_t { go_on, alone, pause, stop };  ///< alone: all but the leader leave
 
@@ -127,7 +128,6 @@ private:
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
     static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
-    void poison(const graph::Step& step) noexcept;
     template <class Fn>
     void observe(Fn&& fn) noexcept;
 
@@ -139,7 +139,6 @@ private:
     int n_processors_ = 1;
     int n_threads_ = 1;
     int n_sleeps_ = 0;  ///< of the leader in this slice
-    std::byte* poison_arena_ = nullptr;
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited

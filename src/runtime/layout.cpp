@@ -51,8 +51,8 @@ Pooling pooled_rows(const ContextOptions& o) noexcept {
     return o.attention == AttentionKind::causal ? Pooling::last : Pooling::cls;
 }
 
-// Most tokens that are computed together. Of more, what a product reads of them again and again leaves the second level
-// of the caches; experts, of which each gets few of them, gain more by them than that costs.
+// Most tokens that are computed together. Beyond 256 the activations that a product re-reads no longer fit L2; experts
+// are exempt, because each gets few tokens and larger batches amortize its weights.
 std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
     constexpr std::int32_t kMostOfDense = 256;
     return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMostOfDense);
@@ -76,6 +76,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .n_batch = options_.n_batch};
     const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full &&
                              !model.hp.reads_positions() && !model.hp.keeps_all_slots;
+    if (may_release) memory_limits_.seen = window();
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();

@@ -53,8 +53,8 @@ void TraceSession::prepare_buffers() {
     ranges_.resize(plan_->declared_ranges().size());
     n_routing_ = 0;
     if (!threads_) return;
-    spans_.assign(events_.size() * static_cast<std::size_t>(run_.n_threads), {});
-    busy_times_.assign(spans_.size(), {});
+    spans_.resize(events_.size() * static_cast<std::size_t>(run_.n_threads));
+    busy_times_.resize(spans_.size());
 }
 
 // Copies the expert ids that a routed product or bias is about to use, and ids of rows that the graph computes: the
@@ -124,7 +124,7 @@ std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::siz
     return std::span(accesses_).subspan(first, end - first);
 }
 
-void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
+std::uint64_t TraceSession::before_step(std::size_t step, const kernels::KernelCall& call) {
     const bool resolves = plan_->source(step) == TracePlan::Source::kernel;
     if (resolves) {
         const std::size_t first = pending_.size();
@@ -136,31 +136,58 @@ void TraceSession::before_step(std::size_t step, const kernels::KernelCall& call
     event.begin = event.end = resolves ? now() : step_begin_;  // resolving is not the kernel's time
     event.status = EventStatus::failed;
     n_begun_ = step + 1;
-    if (!immediate_) return;
+    if (!immediate_) return event.begin;
     for_each_observer([&](Attached& a) {
         if (a.request.delivery == Delivery::immediate && a.step_passes[step]) a.observer->on_step_begin(*event.step);
     });
-    event.begin = event.end = now();
+    return event.begin = event.end = now();
 }
 
-// A thread may begin before the leader has read its clock: the span is cut to the event.
-void TraceSession::take_thread_spans(std::size_t step, KernelEvent& event) {
-    const auto n = static_cast<std::size_t>(run_.n_threads);
-    for (std::size_t i = step * n; i < (step + 1) * n; ++i) {
-        const BusyTime& time = busy_times_[i];
-        const std::uint64_t begin = std::clamp(time.begin, event.begin, event.end);
-        const std::uint64_t early = std::min(begin - std::min(time.begin, begin), time.busy);
-        spans_[i].begin = static_cast<std::uint32_t>(begin - event.begin);
-        spans_[i].busy = static_cast<std::uint32_t>(std::min(time.busy - early, event.end - begin));
-        spans_[i].work_items = time.work_items;
-        spans_[i].cpu = time.cpu;
+// Where threads do not meet behind a step, one may work on while the leader's clock says that the next step has begun,
+// and so its time counts for the event whose time it is: busy times and waiting of a run are right to the nanosecond,
+// and a piece of work may stand with the step beside its own. A step that was cut into slices stands by itself, because
+// threads meet before and behind it.
+void TraceSession::add_busy_time(int thread, std::size_t first) {
+    const BusyTime* times = busy_times_.data() + static_cast<std::size_t>(thread) * events_.size();
+    const auto span_of = [&](std::size_t step) -> ThreadSpan& {
+        return spans_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)];
+    };
+    const auto add = [&](std::size_t step, std::uint64_t begin, std::uint64_t end) {
+        ThreadSpan& span = span_of(step);
+        if (span.busy == 0) span.begin = static_cast<std::uint32_t>(begin - events_[step].begin);
+        span.busy += static_cast<std::uint32_t>(end - begin);
+    };
+    std::size_t event = first;  // the first one whose time is not over
+    for (std::size_t step = first; step < n_begun_; ++step) {
+        const BusyTime& time = times[step];
+        if (time.run != static_cast<std::uint32_t>(n_runs_)) continue;  // the team was smaller
+        span_of(step).work_items = time.work_items;
+        span_of(step).cpu = time.cpu;
+        const std::uint64_t begin = time.begin, end = time.begin + time.busy;
+        if (time.n_slices > 1) {
+            const KernelEvent& own = events_[step];
+            const std::uint64_t from = std::clamp(begin, own.begin, own.end);
+            add(step, from, std::max(from, std::min(end, own.end)));
+            continue;
+        }
+        while (event < n_begun_ && events_[event].end <= begin) ++event;
+        for (std::size_t i = event; i < n_begun_ && events_[i].begin < end; ++i)
+            if (begin < events_[i].end) add(i, std::max(begin, events_[i].begin), std::min(end, events_[i].end));
     }
-    event.threads = std::span(spans_).subspan(step * n, n);
 }
 
-void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled) {
+void TraceSession::take_thread_spans(std::size_t first) {
+    const auto n = static_cast<std::size_t>(run_.n_threads);
+    std::fill(spans_.begin() + static_cast<std::ptrdiff_t>(first * n),
+              spans_.begin() + static_cast<std::ptrdiff_t>(n_begun_ * n), ThreadSpan{});
+    for (int thread = 0; thread < run_.n_threads; ++thread) add_busy_time(thread, first);
+    for (std::size_t step = first; step < n_begun_; ++step)
+        events_[step].threads = std::span(spans_).subspan(step * n, n);
+}
+
+void TraceSession::after_step(std::size_t step, const kernels::KernelCall&, bool cancelled, std::uint64_t end) {
     KernelEvent& event = events_[step];
-    step_begin_ = event.end = std::max(now(), event.begin);
+    step_begin_ = event.end = std::max(end, event.begin);
     event.status = cancelled ? EventStatus::cancelled : EventStatus::ok;
     if (!immediate_) return;
     complete_events(step);
@@ -187,11 +214,12 @@ void TraceSession::show_values(const KernelEvent& event) {
 
 void TraceSession::thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                                std::uint32_t work_items) noexcept {
-    BusyTime& time = busy_times_[step * static_cast<std::size_t>(run_.n_threads) + static_cast<std::size_t>(thread)];
-    if (time.n_slices++ == 0) time.begin = begin;
+    BusyTime& time = busy_times_[static_cast<std::size_t>(thread) * events_.size() + step];
+    if (const auto run = static_cast<std::uint32_t>(n_runs_); time.run != run) time = {begin, 0, run, 0, 0, 0};
     time.busy += end - begin;
     time.work_items += work_items;
     time.cpu = current_cpu();
+    ++time.n_slices;
 }
 
 // Accesses of the events of `steps`, none of which is of source `plan`.
@@ -263,7 +291,7 @@ void TraceSession::complete_events(std::size_t first) {
         }
     }
     write_figures(steps);
-    for (std::size_t step = first; threads_ && step < n_begun_; ++step) take_thread_spans(step, events_[step]);
+    if (threads_) take_thread_spans(first);
 }
 
 std::uint64_t TraceSession::expected_weight_bytes() const {

@@ -77,8 +77,8 @@ public:
     // StepObserver
     [[nodiscard]] bool immediate() const noexcept override { return immediate_; }
     void begin_slice() noexcept override { step_begin_ = now(); }
-    void before_step(std::size_t step, const kernels::KernelCall& call) override;
-    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled) override;
+    std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) override;
+    void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) override;
     void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                      std::uint32_t work_items) noexcept override;
     [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
@@ -104,7 +104,8 @@ private:
     void prepare_events();
     void add_accesses(std::size_t step, const kernels::KernelCall& call);
     std::span<const Access> repeat_accesses(std::size_t step, std::size_t& end);
-    void take_thread_spans(std::size_t step, KernelEvent& event);
+    void take_thread_spans(std::size_t first);
+    void add_busy_time(int thread, std::size_t first);
     void show_values(const KernelEvent& event);
     void complete_events(std::size_t first);
     void write_accesses(std::span<const std::uint32_t> steps);
@@ -159,12 +160,14 @@ private:
     std::size_t n_written_ = 0;
     const AccessRange* written_ranges_ = nullptr;
     std::vector<AccessRange> ranges_;
-    struct alignas(64) BusyTime {  // a cache line per writer
+    struct BusyTime {
         std::uint64_t begin = 0, busy = 0;
-        std::uint32_t n_slices = 0, work_items = 0;
+        std::uint32_t run = 0;  // that wrote it, counted from 1: what others have left is not cleared
+        std::uint32_t work_items = 0;
+        std::uint32_t n_slices = 0;
         std::uint16_t cpu = 0;
     };
-    std::vector<BusyTime> busy_times_;  // {threads, steps}: written by the threads, published by the step's barrier
+    std::vector<BusyTime> busy_times_;  // {steps, threads}: each thread writes its own part, read when all have met
     std::vector<ThreadSpan> spans_;     // {threads, steps}
     std::vector<StepValues::Value> values_;
     std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>>

@@ -18,15 +18,15 @@
 
 namespace tinfer::runtime {
 
-/// Of the tokens that a batch has of this sequence, the first n_tokens stay.
+/// Keeps the first n_tokens that a batch has of this sequence.
 struct Keep {
     SeqId seq{};
     std::int32_t n_tokens = 0;
 };
 
-/// decode: of tokens that follow. check: the first token of each sequence follows, the others are guesses; it counts as
-/// generation, and observers see the phase `verify`. encode: of the encoder in front of a decoder, whose memory keeps
-/// nothing.
+/// What a batch is computed for. decode: its tokens follow what is remembered. check: the first token of each sequence
+/// does, the others are guesses; it counts as generation, and observers see the phase `verify`. encode: the encoder in
+/// front of a decoder reads it; nothing of it is remembered as tokens.
 enum class Purpose : std::uint8_t { decode, check, encode };
 
 /// What the transactions of a context work with. It belongs to the context and outlasts them; what stands behind
@@ -51,7 +51,7 @@ public:
     Transaction(const Transaction&) = delete;
     Transaction& operator=(const Transaction&) = delete;
 
-    /// Reserves room for the batch; both must stay. That there is none is what advance() will say.
+    /// Reserves room for the batch; both must stay. Where there is none, advance() says so.
     void open(BatchPlan& batch, memory::Memory& memory, Purpose purpose);
     /// Computes until the deadline: `pending` asks for another call, after ok follows commit() or rollback(), and
     /// anything else, or an exception, has rolled back.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Guesses of what requests go on with: checked in the round that computes their next token, where nobody reads a prompt
-// in it, and kept as far as the samplers draw the same. Whatever goes wrong with guessing, the request goes on without.
+// Guesses of the next tokens of requests (speculation). The round that computes the next token checks them, unless it
+// reads prompts, and keeps them as far as the samplers draw the same. Where guessing fails, a request goes on without.
 #include <algorithm>
 
 #include "base/access.hpp"

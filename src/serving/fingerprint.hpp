@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an answer depends on beside the request, as one hash.
+// What an answer depends on besides the request, as one hash.
 #pragma once
 
 #include <span>

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "tinfer/text.hpp"
 #include "tokenizer/utf8.hpp"
 
@@ -14,14 +15,6 @@ namespace {
 
 constexpr std::size_t kSpareBytes = 16 * 1024 * 1024;  // room for pieces that are longer than their texts
 constexpr std::string_view kUpperHex = "0123456789ABCDEF";
-constexpr std::string_view kLowerHex = "0123456789abcdef";
-
-constexpr int hex_digit(char c) noexcept {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return -1;
-}
 
 constexpr bool maps_to_itself(char32_t byte) noexcept {
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
@@ -66,10 +59,7 @@ void append_unmapped(std::string& out, std::string_view text, std::size_t limit)
             continue;
         }
         out += "[UNK_BYTE_0x";
-        for (const char c : bytes) {
-            out += kLowerHex[static_cast<unsigned char>(c) >> 4];
-            out += kLowerHex[static_cast<unsigned char>(c) & 15];
-        }
+        for (const char c : bytes) append_hex(out, static_cast<unsigned char>(c));
         out += text;
         out += ']';
         if (out.size() > limit) return;  // the caller refuses it

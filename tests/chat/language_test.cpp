@@ -110,6 +110,8 @@ TEST_CASE("chat: slices, subscripts and attributes as Python's") {
         {"{{ s[2:4] }} {{ s[::-1] }} {{ s[-1] }} {{ s[99] }}", "üß dlroW ,eßürG d "},
         {"{{ m.k }} {{ m['items'] }} {{ m.items() | list }} {{ m.zz }} {{ m.get('zz', 4) }}",
          "1 own [('k', 1), ('items', 'own')]  4"},
+        {"{{ dict.from_keys([('a', 1), ('b', 2)]) }} {{ dict.from_keys(c=3).c }} {{ dict.from_keys is defined }}",
+         "{'a': 1, 'b': 2} 3 True"},
         {"{{ msgs[0]['role'] }}{{ msgs[-1].content }}{{ msgs[0].nothing is defined }}", "userNoneFalse"},
         {"{{ 'a,b,,c'.split(',') }} {{ ' a  b '.split() }} {{ 'a b c'.split(' ', 1) }}",
          "['a', 'b', '', 'c'] ['a', 'b'] ['a', 'b c']"},

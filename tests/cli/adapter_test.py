@@ -54,6 +54,21 @@ class Adapters(unittest.TestCase):
         tinfer("logits", MODEL, "-p", "a", "--control-vector", vector, "--control-vector-layers", "1", code=2)
         tinfer("logits", MODEL, "-p", "a", "--control-vector-layers", "1,1", code=2)
 
+    def test_score_and_perplexity_take_them(self):
+        lora = make("lora.gguf", "--match", "ffn", "--size", "0.3")
+        vector = make("control.gguf", "--directions", "1,1", "--size", "1")
+        line = json.dumps({"prompt": "once on", "text": " a time"}).encode()
+        score = lambda *args: json.loads(tinfer("score", MODEL, "-f", "-", *args, input=line))["sum"]
+        ppl = lambda *args: json.loads(tinfer("perplexity", MODEL, "-p", "a on the " * 30, "-c", "16", "--json",
+                                              *args))["ppl"]
+        for value in (score, ppl):
+            plain = value()
+            self.assertEqual(plain, value("--lora", f"{lora}=0"))
+            self.assertNotEqual(plain, value("--lora", lora))
+            self.assertNotEqual(plain, value("--control-vector", vector))
+        tinfer("score", MODEL, "-f", "-", "--lora", FOLDER / "none.gguf", input=line, code=1)
+        self.assertIn("none.gguf", tinfer.stderr)
+
     def test_errors_name_the_file(self):
         tinfer("run", MODEL, "-p", "a", "--lora", FOLDER / "none.gguf", code=1)
         self.assertIn("none.gguf", tinfer.stderr)

@@ -11,7 +11,7 @@ import math
 import unittest
 import zipfile
 
-from cli_support import FOLDER, MODEL, NO_EOG, make_model, tinfer
+from cli_support import FOLDER, MODEL, NO_EOG, golden_model, make_model, tinfer
 
 try:
     import numpy
@@ -230,6 +230,22 @@ class Forecast(unittest.TestCase):
         tinfer("forecast", MODEL, *self.ROOFS, "--ram", "10K", code=1)
         self.assertIn("context alone", tinfer.stderr)
         tinfer("forecast", MODEL, *self.ROOFS, "--ram", "lots", code=2)
+
+    def test_caches_of_codes_are_fewer_bytes_rotated_or_not(self):  # [N24]
+        model = golden_model("llama-yarn")
+        if model is None:
+            self.skipTest("no golden data")
+        weights = self.forecast(model)["bytes_per_token"]
+
+        def cache_bytes(*options):
+            return self.forecast(model, "-d", 128, "-c", 256, *options)["bytes_per_token"] - weights
+
+        floats = cache_bytes()
+        self.assertGreater(floats, 0)
+        for name, of_32 in (("q8_0", 34), ("q4_0", 18)):
+            for rotation in ("off", "on"):
+                self.assertEqual(cache_bytes("--kv-type-k", name, "--kv-type-v", name, "--kv-rotation", rotation) * 64,
+                                 floats * of_32)
 
     def test_experts_hit_as_far_as_they_fit(self):
         tensors = self.directory(MOE_MODEL)

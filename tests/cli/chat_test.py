@@ -110,6 +110,16 @@ class Chat(unittest.TestCase):
         self.assertEqual([first], [a | {"seed": first["seed"], "timings": first["timings"]} for a in answers("once")])
         self.assertEqual(tinfer(*CHAT, input=b"once\nthe\n").decode(), first["text"] + "\n" + second["text"] + "\n")
 
+    def test_from_a_pipe_nothing_is_a_command(self):
+        saved = FOLDER / "not-written.md"
+        turns = answers("/reset", f"/save {saved}", "once")
+        self.assertEqual(len(turns), 3)
+        self.assertEqual(tinfer.stderr.count("from a pipe every line is a turn, also one that begins with /"), 1)
+        self.assertGreater(turns[2]["reused_n"], 0)
+        self.assertFalse(saved.exists())
+        answers("once")
+        self.assertNotIn("from a pipe", tinfer.stderr)
+
     def test_one_question(self):
         """[C4] from an option and from a file, with a system message likewise."""
         (answer,) = answers("once")
@@ -155,6 +165,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(json.loads(saved.read_text()), messages)   # at temperature 0 the same
 
         t.type("/reset\r")
+        t.until("begins anew")
         t.type("an\\\r")
         t.until(r"\. ")
         t.type("on\r")
@@ -168,10 +179,11 @@ class Chat(unittest.TestCase):
         self.assertEqual([m["content"] for m in json.loads(saved.read_text())][::2], ["an\non", "a\nb"])
 
         t.type("/sytem x\r")
-        t.until("did you mean /system")
+        t.until("did you mean /system.*A space in front sends it as text")
         t.type("/help\r")
         t.until("/regenerate")
         t.type("/system on a\r")
+        t.until("this is the system message")
         markdown = FOLDER / "talk.md"
         t.type(f"/save {markdown}\r")
         t.until("saved 5 messages")
@@ -219,6 +231,28 @@ class Chat(unittest.TestCase):
         tinfer(*CHAT, "-p", "the", "--messages", out, "--transcript", out)
         self.assertEqual(json.loads(out.read_text())[:2], messages)
         self.assertEqual(len(json.loads(out.read_text())), 4)
+
+    def test_what_is_wrong_in_a_file_is_said_before_the_model_with_its_name(self):
+        file = FOLDER / "input.json"
+        absent = FOLDER / "absent.gguf"
+        tool = json.dumps([{"type": "function", "function": {"name": "add"}}, {"name": "now"}])
+        for text, args, code, message in (
+                ('{"a": 1}', ["--tools", file], 1, f"--tools {file}: a JSON array is expected"),
+                ("[1,", ["--tools", file], 1, f"--tools {file}: no JSON, byte 4"),
+                (tool, ["--tools", file, "--tool-choice", "ad"], 2,
+                 f"--tool-choice ad: is none of auto, none, required, nor a tool of {file}: did you mean add?"),
+                ("", ["--tool-choice", "required"], 2, "--tool-choice required: there are no tools: --tools FILE"),
+                ("", ["--tool-choice", "add"], 2, "--tool-choice add: there are no tools: --tools FILE"),
+                ('{"a": 1}', ["--messages", file], 1, f"--messages {file}: a JSON array is expected"),
+                ('[{"role": "user", "content": "a"}, {"content": "b"}]', ["--messages", file], 1,
+                 f"--messages {file}: message 1: an object with a role is expected")):
+            file.write_text(text)
+            self.assertEqual(tinfer("chat", absent, "-p", "a", *args, code=code), b"")
+            self.assertRegex(tinfer.stderr, rf"\Atinfer: {re.escape(message)}[^\n]*\n\Z")
+        file.write_text(tool)
+        for choice in ("auto", "none", "required", "add", "now"):
+            tinfer("chat", absent, "-p", "a", "--tools", file, "--tool-choice", choice, code=1)
+            self.assertIn("absent.gguf", tinfer.stderr)
 
     def test_a_person_without_a_model_is_told_what_to_type(self):
         folder = FOLDER / "nearby"

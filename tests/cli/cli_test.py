@@ -98,6 +98,114 @@ class Numbers(unittest.TestCase):
         self.assertAlmostEqual(document["error"] / error, 1, places=6)
         self.assertEqual(document["model_sha256"], hashlib.sha256(pathlib.Path(MODEL).read_bytes()).hexdigest())
 
+    def test_perplexity_saves_log_probabilities_and_measures_the_divergence_from_them(self):
+        text, n, base = "once on a time the inn, again and again. " * 4, 33, FOLDER / "base.bin"
+        args = ["-p", text, "-c", n, "--json"]
+        plain = json.loads(tinfer("perplexity", MODEL, *args, "--save-logprobs", base))
+        tokens = json.loads(tinfer("tokenize", "-m", MODEL, "-p", text))
+        chunks = len(tokens) // n
+        data = base.read_bytes()
+        self.assertEqual(data[:8], b"_logits_")
+        window, n_vocab, windows = struct.unpack_from("<3i", data, 8)
+        self.assertEqual((window, windows), (n, chunks))
+        self.assertEqual(list(struct.unpack_from(f"<{chunks * n}i", data, 20)), tokens[:chunks * n])
+        even, at, rows = n_vocab + n_vocab % 2, 20 + 4 * chunks * n, []
+        n_rows = n - 1 - n // 2
+        self.assertEqual(len(data), at + chunks * n_rows * (8 + 2 * even))
+
+        def log_probs(model, chunk):
+            head = tinfer("logits", model, "-o", FOLDER / "rows.f32", "--tokens",
+                          " ".join(map(str, [1] + tokens[chunk * n + 1:(chunk + 1) * n])))
+            values, out = floats(FOLDER / "rows.f32"), []
+            for j in range(n // 2, n - 1):
+                row = values[j * n_vocab:(j + 1) * n_vocab]
+                top = max(row)
+                sum_ = top + math.log(sum(math.exp(x - top) for x in row))
+                out.append([x - sum_ for x in row])
+            return out
+
+        other = damaged("other.gguf", MODEL, "blk.1.ffn_down.weight", 0, [0.4] * 200)
+        measured = json.loads(tinfer("perplexity", other, *args, "--kl", base))
+        kl, nll, base_nll, same = [], [], [], 0
+        for chunk in range(chunks):
+            for j, (p, q) in enumerate(zip(log_probs(MODEL, chunk), log_probs(other, chunk))):
+                scale, least = struct.unpack_from("<2f", data, at)
+                codes = struct.unpack_from(f"<{n_vocab}H", data, at + 8)
+                at += 8 + 2 * even
+                stored = [least + scale * code for code in codes]
+                self.assertAlmostEqual(least, max(min(p), max(p) - 16), places=5)
+                for a, b in zip(stored, p):
+                    self.assertLess(abs(a - max(b, max(p) - 16)), scale)
+                kl.append(sum(math.exp(a) * (a - b) for a, b in zip(stored, q) if a > -16))
+                token = tokens[chunk * n + n // 2 + j + 1]
+                nll.append(-q[token])
+                base_nll.append(-stored[token])
+                same += codes[max(range(n_vocab), key=lambda i: q[i])] == max(codes)
+        mean = lambda values: sum(values) / len(values)
+        square = lambda values: sum((x - mean(values)) ** 2 for x in values) / (len(values) - 1)
+        spread = lambda values: math.sqrt(square(values) / len(values))
+        got = measured["kl"]
+        close = lambda a, b: self.assertAlmostEqual(a, b, delta=1e-6 * max(1, abs(b)))
+        close(got["mean_kl"], mean(kl))
+        close(got["error"], spread(kl))
+        close(got["max"], max(kl))
+        close(got["median"], sorted(kl)[len(kl) // 2] if len(kl) % 2 else mean(sorted(kl)[len(kl) // 2 - 1:][:2]))
+        close(got["ppl_base"], math.exp(mean(base_nll)))
+        close(got["ln_ppl_ratio"], mean(nll) - mean(base_nll))
+        close(got["ln_ppl_ratio_error"], spread([a - b for a, b in zip(nll, base_nll)]))
+        close(got["ppl_ratio"], math.exp(mean(nll) - mean(base_nll)))
+        close(got["top1"], same / len(kl))
+        deltas = [math.exp(-a) - math.exp(-b) for a, b in zip(nll, base_nll)]
+        close(got["delta_p"]["mean"], mean(deltas))
+        close(got["delta_p"]["rms"], math.sqrt(mean([x * x for x in deltas])))
+        close(got["delta_p"]["min"], min(deltas))
+        self.assertGreater(got["mean_kl"], 1e-3)
+
+        itself = json.loads(tinfer("perplexity", MODEL, "-p", text, "--json", "--kl", base))   # its windows, not 512
+        self.assertEqual({**itself, "kl": 0}, {**plain, "kl": 0})
+        self.assertLess(abs(itself["kl"]["mean_kl"]), 1e-4)
+        self.assertEqual(itself["kl"]["top1"], 1)
+        self.assertRegex(tinfer("perplexity", other, "-p", text, "--kl", base).decode(),
+                         r"\APPL .*\nKL        mean .*\nbase      PPL .*\nnext      .*\nsame top  .* %\n\Z")
+        for wrong, message in ((["-c", "16"], f"--ctx 16: the windows of {base} have 33 tokens"),
+                               (["-p", text.replace("again", "a gain", 1)], "is of another text: token"),
+                               (["-p", text * 2], "(see --chunks)")):
+            tinfer("perplexity", MODEL, *([] if "-p" in wrong else ["-p", text]), *wrong, "--kl", base, code=None)
+            self.assertIn(message, tinfer.stderr)
+        tinfer("perplexity", MODEL, "-p", text * 2, "--chunks", chunks, "--kl", base)
+
+    def test_a_file_that_holds_no_log_probabilities_is_refused(self):
+        text, base = "once on a time the inn, again and again. " * 4, FOLDER / "whole.bin"
+        tinfer("perplexity", MODEL, "-p", text, "-c", "32", "--save-logprobs", base)
+        data = base.read_bytes()
+        cut = lambda at, bytes_: data[:at] + bytes_ + data[at + len(bytes_):]
+        nan = struct.pack("<f", math.nan)
+        n_tokens = struct.unpack_from("<i", data, 8)[0] * struct.unpack_from("<i", data, 16)[0]
+        for bad, message in ((data[:-1], "bytes, which is not what"), (data + b"x", "bytes, which is not what"),
+                             (b"", "is no file of log-prob"), (data[:12], "is no file of log-prob"),
+                             (b"GGUF" + data[4:], "is no file of log-prob"),
+                             (cut(8, struct.pack("<i", -1)), "these sizes cannot be"),
+                             (cut(8, struct.pack("<i", 2 ** 31 - 1)), "bytes, which is not what"),
+                             (cut(12, struct.pack("<i", 2 ** 31 - 1)), "bytes, which is not what"),
+                             (cut(16, struct.pack("<i", 2 ** 31 - 1)), "bytes, which is not what"),
+                             (cut(16, struct.pack("<i", 0)), "these sizes cannot be"),
+                             (cut(20, struct.pack("<i", -5)), "is of another text: token 0 is -5 there"),
+                             (cut(20 + 4 * n_tokens, nan), "no row of log-probabilities"),
+                             (cut(20 + 4 * n_tokens + 4, nan), "no row of log-probabilities"),
+                             (cut(20 + 4 * n_tokens + 4, struct.pack("<f", -math.inf)), "no row of log-prob")):
+            broken = FOLDER / "broken.bin"
+            broken.write_bytes(bad)
+            self.assertEqual(tinfer("perplexity", MODEL, "-p", text, "--kl", broken, code=1), b"")
+            self.assertIn(message, tinfer.stderr.splitlines()[-1])
+            self.assertIn("broken.bin", tinfer.stderr.splitlines()[-1])
+        other = FOLDER / "absent.bin"
+        self.assertEqual(tinfer("perplexity", MODEL, "-p", text, "--kl", other, code=1), b"")
+        self.assertIn("absent.bin: there is no such file", tinfer.stderr)
+        # An interrupted or failed run leaves nothing behind.
+        nan_model = damaged("nan.gguf", MODEL, "blk.1.attn_q.weight", 7, [math.nan])
+        tinfer("perplexity", nan_model, "-p", text, "-c", "32", "--save-logprobs", FOLDER / "none.bin", code=1)
+        self.assertEqual(list(FOLDER.glob("none.bin*")), [])
+
     def test_perplexity_that_is_not_finite_is_an_error(self):
         text = "once on a time the inn, again and again. " * 8
         for model in (damaged("nan.gguf", MODEL, "blk.1.attn_q.weight", 7, [math.nan]),

@@ -82,6 +82,28 @@ class Check(unittest.TestCase):
         self.assertRegex(check(path, "-m", MODEL), "rule")
 
 
+class Folders(unittest.TestCase):
+    def test_a_schema_refers_to_files_of_its_folder(self):
+        folder = FOLDER / "schemas"
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        (folder / "parts" / "town.json").write_text('{"$defs": {"town": {"type": "string", "maxLength": 3}}}')
+        person = folder / "person.json"
+        person.write_text('{"type": "object", "properties": {"town": {"$ref": "parts/town.json#/$defs/town"}}}')
+        for text, accepted in (('{"town": "Ås"}', True), ('{"town": "Oslo"}', False)):
+            self.assertEqual(json.loads(tinfer("grammar", "check", "--json-schema", person, "--match", text, "--json",
+                                               code=0 if accepted else 1))["accepted"], accepted)
+        for outside in ("../secret.json", "/etc/hostname", "file:///etc/hostname", "parts/../../secret.json"):
+            (FOLDER / "secret.json").write_text("{}")
+            person.write_text(json.dumps({"$ref": outside}))
+            tinfer("grammar", "check", "--json-schema", person, code=1)
+            self.assertIn("is not known to the loader", tinfer.stderr)
+
+    def test_one_space_behind_marks(self):
+        schema = '{"type": "array", "items": {"type": "integer"}}'
+        for text, code in (("[1, 2]", 0), ("[1,2]", 1), ("[1,  2]", 1)):
+            tinfer("grammar", "check", "--json-schema", schema, "--json-space", "spaced", "--match", text, code=code)
+
+
 class Generation(unittest.TestCase):
     def test_run_follows_a_grammar(self):
         for seed in range(8):

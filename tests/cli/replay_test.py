@@ -7,6 +7,7 @@ usage: replay_test.py path/to/tinfer [unittest arguments]
 import json
 import math
 import re
+import shutil
 import unittest
 
 from cli_support import FOLDER, MODEL, NO_EOG, damaged, floats, ids_of, tinfer
@@ -55,6 +56,33 @@ class Replay(unittest.TestCase):
                      ["--kv-type-k", "bf16", "--kv-type-v", "f32"]):
             path, _ = record("chain.json", "-n", 12, *args)
             self.assertTrue(tinfer("replay", path).startswith(b"equal: 12 rows"), args)
+
+    def test_N10_the_model_is_found_from_every_folder(self):  # [N10]
+        home = FOLDER / "home"
+        (home / "models").mkdir(parents=True)
+        (home / "notes").mkdir()
+        (FOLDER / "elsewhere").mkdir()
+        shutil.copy(MODEL, home / "models/m.gguf")
+        receipt = home / "notes/r.json"
+        for cwd, model, name in ((home, "models/m.gguf", "notes/r.json"),
+                                 (home / "models", "m.gguf", "../notes/r.json"),
+                                 (home, str(home / "models/m.gguf"), "notes/r.json")):
+            tinfer("run", model, "-p", PROMPT, "-n", 3, "--receipt", name, cwd=cwd)
+            named = json.loads(receipt.read_text())["model"]["files"]
+            self.assertEqual(named, [model if model.startswith("/") else "../models/m.gguf"])
+            for other, path in ((home, "notes/r.json"), (home / "notes", "r.json"), (FOLDER / "elsewhere", receipt)):
+                self.assertTrue(tinfer("replay", path, cwd=other).startswith(b"equal: 3 rows"))
+                tinfer("replay", path, "--compare", "--kv-type-k", "f32", cwd=other)
+        # Both moved into one folder; then the model is gone.
+        for file in (receipt, home / "models/m.gguf"):
+            shutil.move(file, FOLDER / "elsewhere")
+        self.assertTrue(tinfer("replay", FOLDER / "elsewhere/r.json").startswith(b"equal: 3 rows"))
+        (FOLDER / "elsewhere/m.gguf").rename(FOLDER / "elsewhere/renamed.gguf")
+        for args, option in (([], "--model"), (["--compare"], "--base")):
+            tinfer("replay", FOLDER / "elsewhere/r.json", *args, code=1)
+            self.assertRegex(tinfer.stderr, r"\Atinfer: \S+r\.json: its model \S+/models/m\.gguf is not there \(looked "
+                                            rf"for \S+, \S+/elsewhere/m\.gguf\); {option} names another file\n\Z")
+        tinfer("run", MODEL, "-p", PROMPT, "-n", 1, "--receipt", "/dev/stdout", "--quiet")   # a place without a folder
 
     def test_N10_a_damaged_receipt_is_refused(self):  # [N10]
         bad = FOLDER / "bad.json"

@@ -144,7 +144,7 @@ class Reports(Recorded):
         # A recording of one layer misses the others, and says which.
         trace("cut", DENSE, "--layer", 0, "-o", FOLDER / "layer0.tntrace", "--overwrite")
         part = trace_json("layers", FOLDER / "layer0.tntrace", code=1)
-        self.assertEqual({c["layer"] for c in part["cells"] if c["status"] == "MISSING"}, {"-", "1"})
+        self.assertEqual({c["layer"] for c in part["cells"] if c["status"] == "MISSING"}, {None, 1})
         self.assertIn("MISSING", trace("layers", FOLDER / "layer0.tntrace", code=1))
 
     def test_tensors(self):
@@ -155,19 +155,37 @@ class Reports(Recorded):
         self.assertEqual(rows(trace("tensors", DENSE, "--csv", "--limit", 3)), listed[:3])
 
     def test_show(self):
-        self.assertEqual(len(rows(trace("show", DENSE, "--csv"))), 20)
+        self.assertEqual(len(rows(trace("show", DENSE, "--csv", "--limit", 20))), 20)
+        self.assertEqual(len(trace("show", DENSE).splitlines()), 21)
         layer = rows(trace("show", DENSE, "--layer", 1, "--limit", 0, "--csv"))
         self.assertEqual({r["layer"] for r in layer}, {"1"})
         some = rows(trace("show", DENSE, "--tensor", "blk.*.ffn_down*", "--token", 2, "--limit", 0, "--csv"))
         self.assertEqual([r["tensor"] for r in some], ["blk.0.ffn_down.weight", "blk.1.ffn_down.weight"])
 
+    def test_only_tables_are_cut(self):
+        for verb, key in (("show", "accesses"), ("io", "requests_list")):
+            every = rows(trace(verb, DENSE, "--csv", "--limit", 0))
+            self.assertGreater(len(every), 20)
+            self.assertEqual(rows(trace(verb, DENSE, "--csv")), every)
+            self.assertEqual(len(trace_json(verb, DENSE)[key]), len(every))
+            self.assertEqual(len(trace_json(verb, DENSE, "--limit", 7)[key]), 7)
+        self.assertGreater(len(trace_json("show", DENSE, "--events")["events"]), 20)
+
     def test_what_is_not_there_is_said(self):
+        trace("show", DENSE, "--layer", 99)
+        self.assertIn("no event is selected; its layers are 0 to 1", tinfer.stderr)
+        trace("stats", DENSE, "--run", "50-60")
+        self.assertIn("no event is selected; its runs are 0 to 5", tinfer.stderr)
+        trace("show", DENSE, "--layer", "1,99")
+        self.assertNotIn("no event is selected", tinfer.stderr)
         trace("export", DENSE, code=2)
         self.assertIn("--format is needed", tinfer.stderr)
         record(DENSE, MODEL, code=1)
         self.assertIn("see --overwrite", tinfer.stderr)
         trace("roofline", DENSE)
         self.assertIn("see --peaks", tinfer.stderr)
+        layers = {a["layer"] for a in trace_json("show", DENSE)["accesses"]}
+        self.assertEqual(layers, {None, 0, 1})
 
     def test_roofline_and_cold(self):
         peaks = FOLDER / "peaks.json"

@@ -197,6 +197,63 @@ class Usage(unittest.TestCase):
         self.assertEqual(count(*base, "--config", config), 4)
         self.assertEqual(count(*base, "--config", config, "-n", "5"), 5)
 
+    def test_json_nested_without_end_is_an_error_everywhere(self):
+        deep, file = "[" * 100_000 + "]" * 100_000, FOLDER / "deep.json"
+        template, tools = ["--template", "chatml"], ["chat", MODEL, "--template", "chatml", "-p", "a", "--tools", file]
+        for text, args in ((deep, ["template", MODEL, "--messages", file, *template]),
+                           ('{"messages": [{"role": "user", "content": %s}]}' % deep,
+                            ["template", MODEL, "--messages", file, *template]),
+                           (deep, ["chat", MODEL, *template, "-p", "a", "--messages", file]), (deep, tools),
+                           ('[{"name": "f", "parameters": %s}]' % deep, tools),
+                           (deep, ["score", MODEL, "-f", file]),
+                           ('{"text": [%s]}' % deep, ["score", MODEL, "-f", file]),
+                           (deep, ["tokenize", MODEL, "--jsonl", "-f", file]), (deep, ["replay", file]),
+                           (deep, ["grammar", "check", "--json-schema", "{}", "--match-file", file]),
+                           (deep, ["run", MODEL, "-p", "a", "--json-schema", file])):
+            file.write_text(text)
+            self.assertEqual(tinfer(*args, code=1), b"", args)
+            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]*nested deeper than \d+\n\Z", args)
+            file.write_text("[1," + text[:100])
+            self.assertEqual(tinfer(*args, code=1), b"", args)
+            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z", args)
+
+    def test_an_error_is_one_line_that_a_terminal_does_not_obey(self):
+        for args in (["--\x1b[31m"], ["\x1b[31m\n"], ["run", MODEL, "-p", "a", "\x1b]0;x\x07"],
+                     ["run", "a\x1b\nb.gguf", "-p", "a"], ["run", MODEL, "-f", "a\x1b\nb"],
+                     ["run", MODEL, "-p", "a", "--receipt", "no/\x1b\nb"],
+                     ["run", MODEL, "-p", "a", "--temp", "\x1b\n"]):
+            tinfer(*args, code=None)
+            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\x00-\x1f\x7f]*\\x1b[^\x00-\x1f\x7f]*\n\Z", args)
+
+    def test_a_wrong_value_is_blamed_on_where_it_stands(self):
+        config = FOLDER / "value.toml"
+        for text, env, args, message in (
+                ("", {"TINFER_TEMP": "warm"}, [], "TINFER_TEMP: 'warm' is no number"),
+                ("", {"TINFER_TOP_P": "3"}, [], "TINFER_TOP_P: must be at most 1, not 3"),
+                ("", {"TINFER_JSON": "perhaps"}, [], "TINFER_JSON: "),
+                ("", {"TINFER_STOP": "a\\d"}, [], "TINFER_STOP 'a\\d': after \\ comes"),
+                ("", {"TINFER_RECEIPT": "/nowhere/r.json"}, [], "TINFER_RECEIPT /nowhere/r.json: cannot be written"),
+                ("temp = 'warm'\n", {}, [], f"{config}: temp: 'warm' is no number"),
+                ("[run]\ntop-p = 3\n", {}, [], f"{config}: top-p: must be at most 1, not 3"),
+                ("temp = 'warm'\n", {"TINFER_TEMP": "hot"}, ["--temp", "cold"], "--temp: 'cold' is no number"),
+                ("temp = 1\n", {"TINFER_TOP_P": "3"}, [], "TINFER_TOP_P: must be at most 1, not 3")):
+            config.write_text(text)
+            self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, *args, env=env, code=None), b"")
+            self.assertRegex(tinfer.stderr, rf"\Atinfer: {re.escape(message)}[^\n]*\n\Z")
+
+    def test_what_is_rounded_or_left_out_is_said(self):
+        tinfer("run", MODEL, "-p", "a", "-n", "1", "-c", "10")
+        self.assertIn("--ctx 10 becomes 64: the context holds whole pages of 64 tokens\n", tinfer.stderr)
+        for args in (["-c", "64"], ["-c", "0"], []):
+            tinfer("run", MODEL, "-p", "a", "-n", "1", *args)
+            self.assertNotIn("becomes", tinfer.stderr)
+        self.assertEqual(tinfer("bench", MODEL, "-p", "0", "-n", "0", code=2), b"")
+        self.assertIn("nothing is measured: --prompt, --predict and --batches are all 0", tinfer.stderr)
+        self.assertEqual(tinfer("bench", MODEL, "-p", "8", "-d", "2147483647", code=2), b"")
+        self.assertIn("2147483655 tokens, the limit is 2147483647", tinfer.stderr)
+        tinfer("bench", MODEL, "-p", "2", "-n", "0", "-r", "1", "-t", "1")
+        self.assertRegex(tinfer.stderr, r"(?m)^1 thread, ")
+
     def test_what_no_command_knows_in_a_config_file_is_an_error(self):
         config = FOLDER / "wrong.toml"
         for text, message in {"predcit = 4\n": "unknown key 'predcit': did you mean predict?",

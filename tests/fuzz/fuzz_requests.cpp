@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "job.hpp"
+#include "support/adapter_files.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
 using server::json;
 
-/// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in.
+/// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in, and an adapter, red.gguf.
 std::filesystem::path save_model(const std::filesystem::path& folder) {
     std::vector<std::string> texts{"<unk>", "<s>", "</s>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>"};
     std::vector<std::int32_t> types{2, 3, 3, 3, 3, 3};
@@ -34,19 +35,28 @@ std::filesystem::path save_model(const std::filesystem::path& folder) {
     writer.kv("tokenizer.ggml.fim_pre_token_id", 3u).kv("tokenizer.ggml.fim_suf_token_id", 4u);
     writer.kv("tokenizer.ggml.fim_mid_token_id", 5u);
     writer.save(folder / "model.gguf");
+    tinfer::test::lora_for(writer, {.names = tinfer::test::adaptable(writer)}).save(folder / "red.gguf");
     return folder / "model.gguf";
+}
+
+server::ServeOptions with_receipts() {
+    server::ServeOptions options;
+    options.receipts = true;
+    return options;
 }
 
 struct Served {
     Served() : folder(std::filesystem::temp_directory_path() / ("tinfer-requests-" + std::to_string(::getpid()))) {
         std::filesystem::create_directories(folder);
-        engine = std::make_unique<tinfer::Engine>(tinfer::Model::load(save_model(folder)),
-                                                  tinfer::EngineOptions{.context = {.n_ctx = 512, .n_seq_max = 2}});
+        const auto model = tinfer::Model::load(save_model(folder));
+        tinfer::EngineOptions made{.context = {.n_ctx = 512, .n_seq_max = 2}};
+        made.adapters = {{"red", tinfer::Adapter::load(model, folder / "red.gguf")}};
+        engine = std::make_unique<tinfer::Engine>(model, std::move(made));
         service = std::make_unique<server::Service>(*engine, hub);
         std::filesystem::remove_all(folder);
     }
     std::filesystem::path folder;
-    server::Hub hub{server::ServeOptions{}};
+    server::Hub hub{with_receipts()};
     std::unique_ptr<tinfer::Engine> engine;
     std::unique_ptr<server::Service> service;
 };
@@ -78,6 +88,8 @@ void read(int route, const json& body, const server::Service& service) {
             require(static_cast<std::int32_t>(token) >= 0 && static_cast<std::int32_t>(token) < n_vocab);
     }
     job.request.sampler.validate();
+    require(job.request.adapters.size() <= 1 && !job.trace);  // there is one, and no folder for traces
+    require(!job.request.receipt || job.request.adapters.empty());
 }
 
 }  // namespace

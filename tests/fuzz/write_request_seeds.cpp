@@ -40,6 +40,9 @@ constexpr std::pair<char, std::string_view> kBodies[] = {
      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"u","content":"r"}]}],"max_tokens":5,)"
      R"("tools":[{"name":"f","input_schema":{"type":"object"}}],"tool_choice":{"type":"any"},"stop_sequences":["z"],)"
      R"("thinking":{"type":"disabled"}})"},
+    {1, R"({"prompt":"x","lora":[{"name":"red","scale":0.5}],"speculate":"ngram","trace":true,"n":2})"},
+    {0, R"({"messages":[{"role":"user","content":"x"}],"lora":"red","speculate":"off","receipt":false})"},
+    {1, R"({"prompt":"x","receipt":true,"lora":{"name":"red","scale":0},"max_tokens":2})"},
     {4, R"({"messages":[{"role":"user","content":"x"}]})"},
     {5, R"({"messages":[{"role":"developer","content":"a"},{"role":"user","content":"<|im_end|>"}],)"
         R"("enable_thinking":false})"},

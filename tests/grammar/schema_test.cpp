@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
+#include <map>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tinfer/grammar.hpp"
 
@@ -32,6 +36,10 @@ TEST_CASE("[S9] schema: any JSON value, with white space") {
     CHECK_FALSE(accepts("{}", "[1]\n"));  // behind the value a model would write nothing else for long
     CHECK_FALSE(Schema::parse("{}", {.space = SchemaOptions::Space::compact}).grammar().matches("[1, 2]"));
     CHECK(Schema::parse("{}", {.space = SchemaOptions::Space::compact}).grammar().matches("[1,2]"));
+    const auto spaced = Schema::parse("{}", {.space = SchemaOptions::Space::spaced}).grammar();
+    CHECK(spaced.matches(R"({"a": [1, 2, {}], "b,:": ":,"})"));
+    for (const char* text : {"[1,2]", "[1,  2]", "[ 1, 2]", "[1 , 2]", R"({"a":1})", R"({"a" : 1})", "[1, 2 ]", "[1,"})
+        CHECK_FALSE_MESSAGE(spaced.matches(text), text);
 }
 
 TEST_CASE("[S9] schema: properties in order, optional ones absent, others behind them, names by their characters") {
@@ -106,4 +114,57 @@ TEST_CASE("[S9][N16] schema: what is not enforced is refused, with its place and
     REQUIRE(lenient.warnings().size() == 1);
     CHECK(lenient.warnings()[0].starts_with("schema: /uniqueItems: "));
     CHECK(lenient.grammar().matches("[1, 1]"));
+}
+
+TEST_CASE("[S9][N16] schema: other documents come from the caller's loader, once each and while parsing alone") {
+    const std::map<std::string, std::string, std::less<>> documents = {
+        {"https://example.org/age", R"({"type": "integer", "minimum": 0, "$defs": {"old": {"minimum": 60}}})"},
+        {"https://example.org/people/name.json", R"({"$ref": "../text#/$defs/short"})"},
+        {"https://example.org/text", R"({"$defs": {"short": {"type": "string", "maxLength": 3}}})"},
+    };
+    std::vector<std::string> asked;
+    SchemaOptions options;
+    options.load = [&](std::string_view uri) -> std::optional<std::string> {
+        asked.emplace_back(uri);
+        const auto known = documents.find(uri);
+        return known == documents.end() ? std::nullopt : std::optional(known->second);
+    };
+    const auto schema = Schema::parse(R"({"$id": "https://example.org/people/", "type": "object", "properties": {
+        "age": {"$ref": "../age"},
+        "limit": {"allOf": [{"$ref": "../age"}, {"$ref": "https://example.org/age#/$defs/old"}]},
+        "name": {"$ref": "name.json"}}, "additionalProperties": false})",
+                                      options);
+    const auto once = asked;
+    CHECK(once.size() == 3);
+    CHECK(schema.grammar().matches(R"({"age": 7, "limit": 65, "name": "Ann"})"));
+    CHECK_FALSE(schema.grammar().matches(R"({"age": -7})"));
+    CHECK_FALSE(schema.grammar().matches(R"({"limit": 59})"));
+    CHECK_FALSE(schema.grammar().matches(R"({"name": "Anna"})"));
+    CHECK(asked == once);
+
+    // What no text reaches is not loaded, and matches() does without it.
+    const auto narrow = Schema::parse(R"({"anyOf": [{"type": "null"}, {"type": "object", "required": ["never"],
+        "properties": {"never": false, "far": {"$ref": "https://example.org/unknown", "minimum": 1}}}]})",
+                                      options);
+    CHECK(narrow.grammar().matches("null"));
+    CHECK_FALSE(narrow.grammar().matches(R"({"far": 1, "never": 2})"));
+
+    const auto error = [&](std::string_view text) -> std::string {
+        try {
+            (void)Schema::parse(text, options);
+            return "none";
+        } catch (const Error& raised) {
+            CHECK(raised.code() == ErrorCode::bad_schema);
+            return raised.what();
+        }
+    };
+    CHECK(error(R"({"items": {"$ref": "https://example.org/unknown#/a"}})") ==
+          "schema: /items/$ref: 'https://example.org/unknown#/a' is not known to the loader of documents");
+    CHECK(error(R"({"$ref": "https://example.org/age#/$defs/young"})").find("there is nothing at") !=
+          std::string::npos);
+    options.load = [](std::string_view) -> std::optional<std::string> { throw std::runtime_error("no network"); };
+    CHECK_THROWS_WITH_AS((void)Schema::parse(R"({"$ref": "https://example.org/age"})", options), "no network",
+                         std::runtime_error);
+    options.load = [](std::string_view) { return std::optional<std::string>("{\"type\": "); };
+    CHECK(error(R"({"$ref": "https://example.org/age"})").starts_with("schema: https://example.org/age: "));
 }

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "support/adapter_files.hpp"
+#include "support/alloc_counter.hpp"
 #include "support/code_of.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
@@ -198,4 +199,51 @@ TEST_CASE("control vector file: every byte of a small one is refused by name or 
         const WeightedControl one[]{{ControlVector::load(*f.model, f.folder / "file.gguf"), 1}};
         set_control_vectors(context, one);
     });
+}
+
+TEST_CASE("[D1][D2] adapter file: wherever memory runs out, loading is refused in its name, and then works") {
+    Files f;
+    const auto path = f.folder / "file.gguf";
+    const auto until_it_works = [&](const std::function<void()>& load) {
+        for (int n_failed = 0;; ++n_failed) {
+            fail_allocation_at(static_cast<std::uint64_t>(n_failed) + 1);
+            bool refused = false;
+            try {
+                load();
+            } catch (const Error& error) {
+                refused = error.code() == ErrorCode::out_of_memory;
+                CHECK(refused);
+            }
+            const bool failed = allocation_failed();
+            fail_allocation_at(0);
+            CHECK(refused == failed);
+            if (!failed) return n_failed;
+        }
+    };
+    std::optional<Adapter> adapter;
+    std::optional<ControlVector> vector;
+    f.lora({"blk.1.attn_q.weight", "token_embd.weight"}).save(path);
+    CHECK(until_it_works([&] { adapter = Adapter::load(*f.model, path); }) > 20);
+    control_vector(32, 1, 2, 1).save(path);
+    CHECK(until_it_works([&] { vector = ControlVector::load(*f.model, path); }) > 20);
+
+    Context context(*f.model, {.n_ctx = 64, .n_threads = 1});
+    const auto tokens = random_tokens(3, 16, 1);
+    const auto bits = [&] {
+        context.clear();
+        REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+        return bits_of(context.logits());
+    };
+    attach(context, *adapter);
+    const auto before = bits();
+    const WeightedControl one[]{{*vector, 1}};
+    CHECK(until_it_works([&] { set_control_vectors(context, one); }) > 5);
+    const auto with_both = bits();
+    CHECK(with_both != before);
+    set_control_vectors(context, {});
+    CHECK(bits() == before);
+    fail_allocation_at(7);
+    CHECK(code_of([&] { set_control_vectors(context, one); }) == ErrorCode::out_of_memory);
+    fail_allocation_at(0);
+    CHECK(bits() == before);
 }

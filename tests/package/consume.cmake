@@ -16,7 +16,8 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
     set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     if(NOT WAY STREQUAL "find_package")
         # With the command lines of the build that is tested, so that a compiler cache has what they make.
-        set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP} -D TINFER_WARNINGS=ON)
+        set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP} -D TINFER_WARNINGS=ON
+            -D CMAKE_UNITY_BUILD=${UNITY_BUILD} -D CMAKE_UNITY_BUILD_BATCH_SIZE=${UNITY_BATCH})
     endif()
     if(WAY STREQUAL "no_trace")
         list(APPEND how -D TINFER_TRACE=OFF)
@@ -35,6 +36,14 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
     run(${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
         -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${how})
     run(${CMAKE_COMMAND} --build ${WORK} --target consumer)
+    if(WAY STREQUAL "find_package")   # the guide came along, with all pages that it names
+        file(GLOB_RECURSE pages RELATIVE ${PROJECT}/docs ${PROJECT}/docs/*.md)
+        foreach(page ${pages})
+            if(NOT EXISTS ${STAGE}/share/doc/tinfer/docs/${page})
+                message(FATAL_ERROR "docs/${page} is not installed")
+            endif()
+        endforeach()
+    endif()
     if(WAY STREQUAL "no_trace")   # what watches is not there at all
         file(GLOB_RECURSE library ${WORK}/*/libtinfer.a)
         execute_process(COMMAND ${NM} -C ${library} OUTPUT_VARIABLE symbols ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
@@ -122,7 +131,7 @@ elseif(WAY MATCHES "^single_header")   # FLAGS, and UNITS: one or two
         run(${CXX} ${flags} ${WORK}/main.o -o ${WORK}/consumer -lpcre2-8 -lutf8proc)
     else()
         run(${compile} ${flags} -Wall -Wextra -Wpedantic -Werror -c ${SOURCE}/consumer/main.cpp -o ${WORK}/main.o)
-        run(${compile} ${flags} -Wall -Wextra -c ${SOURCE}/single_header/tinfer.cpp -o ${WORK}/tinfer.o)
+        run(${compile} ${flags} -Wall -Wextra -Werror -c ${SOURCE}/single_header/tinfer.cpp -o ${WORK}/tinfer.o)
         run(${CXX} ${WORK}/main.o ${WORK}/tinfer.o -o ${WORK}/consumer -lpcre2-8 -lutf8proc)
     endif()
 endif()

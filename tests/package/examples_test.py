@@ -22,6 +22,12 @@ def run(name, *arguments, text="", cwd=None):
 def main():
     assert len(run("minimal", MODEL, "once on")) > 0
 
+    for name in ("minimal", "chat_loop", "eight_sequences", "engine", "search", "observer", "observers", "two_threads",
+                 "errors", "masked"):
+        wrong = subprocess.run([PROGRAMS / name], capture_output=True, text=True, timeout=120)
+        assert (wrong.returncode, wrong.stdout) == (2, ""), (name, wrong)
+        assert wrong.stderr.lower().startswith(f"usage: {name} model.gguf"), (name, wrong)
+
     turns = run("chat_loop", MODEL, text="once\non a\n")
     assert turns.count("> ") >= 3, turns   # two turns, and the prompt at the end of the input
 

@@ -52,14 +52,6 @@ std::vector<float> all_logits(Context& context, std::span<const Token> tokens) {
     return {rows.begin(), rows.end()};
 }
 
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-    REQUIRE(a.size() == b.size());
-    double most = 0;
-    for (std::size_t i = 0; i < a.size(); ++i)
-        most = std::max(most, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-    return most;
-}
-
 const ContextOptions kAllRows{.n_ctx = 128, .n_threads = 1, .logits_all = true};
 
 }  // namespace

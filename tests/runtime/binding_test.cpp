@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "base/access.hpp"
 #include "base/dtype.hpp"
@@ -77,7 +79,66 @@ struct Bound {
     }
 };
 
+/// A clock that counts its readings, and every thread's times.
+struct ThreadTimes final : runtime::StepObserver {
+    struct Span {
+        std::uint64_t begin = 0, end = 0;
+    };
+    ThreadTimes(int n_threads, std::size_t n_steps)
+        : spans(static_cast<std::size_t>(n_threads), std::vector<Span>(n_steps)), ends(n_steps) {}
+    [[nodiscard]] bool immediate() const noexcept override { return false; }
+    void begin_slice() noexcept override {}
+    std::uint64_t before_step(std::size_t, const kernels::KernelCall&) override { return now(); }
+    void after_step(std::size_t step, const kernels::KernelCall&, bool, std::uint64_t end) override {
+        ends[step] = end;
+    }
+    void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
+                     std::uint32_t) noexcept override {
+        spans[static_cast<std::size_t>(thread)][step] = {begin, end};
+    }
+    [[nodiscard]] bool wants_threads() const noexcept override { return true; }
+    [[nodiscard]] std::uint64_t now() const noexcept override { return time.fetch_add(1) + 1; }
+
+    mutable std::atomic<std::uint64_t> time{0};
+    std::vector<std::vector<Span>> spans;  ///< {steps, threads}
+    std::vector<std::uint64_t> ends;
+};
+
+void run_in_std_threads(int n_threads, TeamFn fn, void* context) noexcept {
+    std::vector<std::thread> helpers;
+    for (int t = 1; t < n_threads; ++t) helpers.emplace_back([=] { fn(context, t, n_threads); });
+    fn(context, 0, n_threads);
+    for (std::thread& helper : helpers) helper.join();
+}
+
 }  // namespace
+
+TEST_CASE("binding: threads whose times are taken meet no more often, and go from step to step on one reading") {
+    test::TempFolder folder;
+    const auto model = Model::load(test::TinyModel::of("llama").save(folder.path()));
+    Context context(model, {.n_ctx = 64, .n_threads = 3});
+    const Bound bound(detail::impl_of(context).layout, 1, true);
+    const std::size_t n_steps = bound.plan.calls.size();
+    for (const int n_threads : {1, 3}) {
+        ThreadTimes times(n_threads, n_steps);
+        runtime::Executor executor(n_threads, n_threads);
+        executor.start(bound.plan, n_threads, nullptr, &times, run_in_std_threads);
+        REQUIRE(executor.resume() == runtime::RunStatus::ok);
+        for (int t = 0; t < n_threads; ++t)
+            for (std::size_t i = 0; i < n_steps; ++i) {
+                const auto& [begin, end] = times.spans[static_cast<std::size_t>(t)][i];
+                CHECK(begin < end);
+                if (i == 0) continue;
+                const std::uint64_t before = times.spans[static_cast<std::size_t>(t)][i - 1].end;
+                if (t > 0 && bound.plan.barriers[i - 1] == 0) CHECK(begin == before);
+                else CHECK(begin > before);
+                // Behind a barrier all threads have ended what lies before it.
+                if (bound.plan.barriers[i - 1] != 0)
+                    for (const auto& other : times.spans) CHECK(other[i - 1].end < begin);
+            }
+        for (std::size_t i = 0; n_threads == 1 && i < n_steps; ++i) CHECK(times.ends[i] == times.spans[0][i].end);
+    }
+}
 
 TEST_CASE("binding: every call knows the processor's own ways") {
     test::TempFolder folder;

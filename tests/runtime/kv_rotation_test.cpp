@@ -338,4 +338,55 @@ TEST_CASE("[N24][Z1][V12] rotated caches: states and stored prefixes of another 
     CHECK(store.match(other, tokens) == 0);
 }
 
+TEST_CASE(
+    "[N24][M10][Z1][V12][N20] rotated caches: layers with a window have the same bits with a pool and without, from "
+    "states and from a store") {
+    const TempFolder folder;
+    TinyModel tiny;
+    tiny.head_dim = 32;
+    tiny.n_ctx = 8192;
+    GgufWriter writer = tiny.writer();
+    writer.kv("llama.attention.sliding_window", std::uint32_t{80});
+    writer.array("llama.attention.sliding_window_pattern", std::vector<bool>{true, false});
+    writer.save(folder.path() / "windowed.gguf");
+    const Model model = Model::load(folder.path() / "windowed.gguf");
+    const auto tokens = random_tokens(500, 128, 33);
+    const auto all = std::span<const Token>(tokens);
+    ContextOptions pooled = rotation_options(KvType::q4_0, KvRotation::on), shared = pooled;
+    pooled.n_ctx = 2048;
+    pooled.n_batch = pooled.n_ubatch = 50;
+    shared.n_ctx = 512;
+    const auto rest = [&](Context& context, std::size_t done) {
+        const auto n_batch = static_cast<std::size_t>(context.options().n_batch);
+        for (; done < all.size(); done += n_batch)
+            REQUIRE(context.decode(all.subspan(done, std::min(n_batch, all.size() - done))) == DecodeStatus::ok);
+        return bits_of(context.logits());
+    };
+    std::vector<std::uint32_t> expected;
+    for (const Isa isa : available_isas()) {
+        pooled.isa = isa;
+        Context a(model, pooled), b(model, shared);
+        if (expected.empty()) expected = rest(b, 0);
+        CHECK(rest(a, 0) == expected);
+        CHECK(a.seq_rm(SeqId{0}, {Pos{100}}) == RemoveStatus::window_lost);
+    }
+    pooled.isa = Isa::automatic;
+    for (const auto& [writes, reads] :
+         {std::pair(pooled, pooled), std::pair(pooled, shared), std::pair(shared, pooled)}) {
+        Context from(model, writes), to(model, reads), warm(model, reads);
+        const auto first = all.first(448);
+        PrefixStore store(model, {.checkpoint_every = 64});
+        for (std::size_t n = 0, piece = 0; n < first.size(); n += piece) {
+            piece = store.piece(from, n, first.size());
+            REQUIRE(from.decode(first.subspan(n, piece)) == DecodeStatus::ok);
+            store.keep(from, SeqId{0}, first.first(n + piece));
+        }
+        load_state(to, save_state(from));
+        CHECK(rest(to, first.size()) == expected);
+        const std::size_t n = store.restore(warm, SeqId{0}, all);
+        CHECK(n == 448);
+        CHECK(rest(warm, n) == expected);
+    }
+}
+
 }  // namespace tinfer::test

@@ -24,15 +24,14 @@ constexpr std::size_t kFirstPrompt = 150, kPrefix = 128;  // tokens; of the firs
 
 /// A way of computing that must not be seen in the result.
 struct Machine {
-    int n_ctx = 832, n_ubatch = 64, n_threads = 1;
+    int n_ctx = 832, n_batch = 64, n_ubatch = 64, n_threads = 1;  ///< these: windows have a pool of their own
     Isa isa = Isa::automatic;
 
-    // A pool of windows in all of them: 64 tokens a call, and room for more than windows see.
     [[nodiscard]] ContextOptions options() const {
         return {.n_ctx = n_ctx,
                 .n_seq_max = kSequences,
-                .n_batch = 64,
-                .n_ubatch = n_ubatch,
+                .n_batch = n_batch,
+                .n_ubatch = std::min(n_ubatch, n_batch),
                 .n_outputs = 24,
                 .n_threads = n_threads,
                 .isa = isa};
@@ -56,10 +55,13 @@ struct Configuration {
     int moved_after = 0;  ///< turn
 
     static Machine machine(std::mt19937_64& random) {
-        constexpr int kContexts[] = {832, 1024, 1472}, kRuns[] = {5, 16, 33, 64};
+        // In the smallest one, and with the longest calls in the next, windows share the slots of other layers.
+        constexpr int kContexts[] = {512, 832, 1024, 1472}, kBatches[] = {64, 64, 80, 200, 832},
+                      kRuns[] = {5, 16, 33, 64, 150};
         const auto isas = available_isas();
-        return {kContexts[random() % 3], kRuns[random() % 4], static_cast<int>(1 + random() % 3),
-                isas[random() % isas.size()]};
+        const int n_ctx = kContexts[random() % std::size(kContexts)];
+        return {n_ctx, std::min(n_ctx, kBatches[random() % std::size(kBatches)]), kRuns[random() % std::size(kRuns)],
+                static_cast<int>(1 + random() % 3), isas[random() % isas.size()]};
     }
 
     /// Twelve seeds in a row have every prefix with every guess.
@@ -81,7 +83,8 @@ struct Configuration {
 
     [[nodiscard]] std::string text() const {
         const auto text_of = [](const Machine& m) {
-            return cat("n_ctx ", m.n_ctx, " n_ubatch ", m.n_ubatch, " threads ", m.n_threads, " ", to_string(m.isa));
+            return cat("n_ctx ", m.n_ctx, " n_batch ", m.n_batch, " n_ubatch ", m.n_ubatch, " threads ", m.n_threads,
+                       " ", to_string(m.isa));
         };
         return cat("seed ", seed, ": ", text_of(first), "; then ", text_of(second), "; sequence ",
                    static_cast<std::int32_t>(seq), " then ", static_cast<std::int32_t>(moved_seq), ", neighbours ",

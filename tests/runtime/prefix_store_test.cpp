@@ -112,6 +112,25 @@ TEST_CASE("[V12] prefix store: windows go on from checkpoints") {
     CHECK(context.seq_rm(SeqId{0}, {Pos{300}}) == RemoveStatus::window_lost);
 }
 
+TEST_CASE("[V12][N20] prefix store: windows go on from checkpoints with a pool of their own or without, whoever wrote "
+          "them") {
+    const auto model = windowed_model(80);
+    const auto tokens = test::random_tokens(900, 128, 31);
+    const ContextOptions pooled{.n_ctx = 2048, .n_batch = 128, .n_ubatch = 64}, shared{.n_ctx = 1024, .n_ubatch = 1024};
+    PrefixStore none(model, {.memory_limit = 0});
+    Context plain(model, shared);
+    const auto expected = prompted(none, plain, SeqId{0}, tokens).first;
+    CHECK(plain.seq_rm(SeqId{0}, {Pos{300}}) == RemoveStatus::ok);
+    for (const auto& [writes, reads] :
+         {std::pair(shared, shared), std::pair(pooled, shared), std::pair(shared, pooled)}) {
+        PrefixStore store(model, {.checkpoint_every = 256});
+        Context first(model, writes), other(model, reads);
+        CHECK(prompted(store, first, SeqId{0}, tokens) == std::pair(expected, std::size_t{900}));
+        CHECK(prompted(store, other, SeqId{0}, tokens) == std::pair(expected, std::size_t{4}));
+        CHECK(other.seq_rm(SeqId{0}, {Pos{300}}) == RemoveStatus::window_lost);
+    }
+}
+
 TEST_CASE("[V12] prefix store: contexts whose results differ do not meet, and neither do sequences that are something "
           "else") {
     const Fixture f;
@@ -245,6 +264,45 @@ TEST_CASE("[V12] prefix store: wherever memory runs out, context and store stay 
     CHECK(n > 10);
     REQUIRE(target.decode(std::span(tokens).subspan(128)) == DecodeStatus::ok);
     CHECK(bits_of(target.logits()) == expected);
+}
+
+TEST_CASE("[V12] prefix store: wherever memory runs out while it keeps a text, what it has is right") {
+    const Fixture f;
+    const auto tokens = test::random_tokens(150, 128, 71);
+    Context context(f.model, {.n_ctx = 256}), target(f.model, {.n_ctx = 256});
+    PrefixStore none(f.model, {.memory_limit = 0});
+    const auto expected = prompted(none, context, SeqId{0}, tokens).first;
+    for (const bool in_folder : {false, true}) {
+        CAPTURE(in_folder);
+        int n_failed = 0;
+        for (std::uint64_t n = 1; n < 3000; ++n) {
+            const test::TempFolder folder;
+            PrefixStoreOptions options;
+            if (in_folder) options = {.memory_limit = 0, .folder = folder / "store"};
+            PrefixStore store(f.model, options);
+            test::fail_allocation_at(n);
+            ErrorCode code{};
+            bool thrown = false;
+            try {
+                store.keep(context, SeqId{0}, tokens);
+            } catch (const Error& error) {
+                thrown = true;
+                code = error.code();
+            }
+            const bool failed = test::allocation_failed();
+            test::fail_allocation_at(0);
+            CHECK((!thrown || (failed && code == ErrorCode::out_of_memory)));
+            n_failed += failed ? 1 : 0;
+            const auto [bits, computed] = prompted(store, target, SeqId{0}, tokens);
+            CHECK(bits == expected);
+            if (!failed) {
+                CHECK(computed == 22);
+                break;
+            }
+            CHECK(prompted(store, target, SeqId{0}, tokens) == std::pair(expected, std::size_t{22}));
+        }
+        CHECK(n_failed > 10);
+    }
 }
 
 }  // namespace tinfer

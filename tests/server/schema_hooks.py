@@ -54,7 +54,15 @@ def fits(body):
         return False
     if body.get("best_of") is not None and body["best_of"] != (body.get("n") if body.get("n") is not None else 1):
         return False
-    return True
+    loras = body.get("lora") if isinstance(body.get("lora"), list) else []
+    names = [lora.get("name") if isinstance(lora, dict) else lora for lora in loras]
+    if len(set(map(str, names))) < len(names):
+        return False
+    if body.get("receipt") and (body.get("lora") not in (None, []) or body.get("max_tokens") == 0):
+        return False
+    prompts = body.get("prompt", body.get("input"))
+    answers = (body.get("n") or 1) * (len(prompts) if isinstance(prompts, list) else 1)
+    return not (body.get("trace") and answers > 16)
 
 
 @schemathesis.hook

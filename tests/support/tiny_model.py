@@ -3,8 +3,9 @@
 """Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small
 SentencePiece vocabulary: enough for programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks] [shards]
-moe is a llama with eight experts, two of them for each token; talks is a llama with a chat template.
+usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks|lora] [shards]
+moe is a llama with eight experts, two of them for each token; talks is a llama with a chat template; lora is an adapter
+for any of these three.
 With several shards the others are out.gguf.1, out.gguf.2 and so on, names that do not say so.
 """
 import math
@@ -62,6 +63,17 @@ def moe_shapes(n_vocab):
     return llama_shapes(n_vocab, experts=True)
 
 
+def write_lora(path, state, rank=4):
+    pairs = [(name + ".weight", shape) for name, shape in llama_shapes(0)
+             if name.split(".")[-1] in ("attn_q", "attn_v", "attn_output")]
+    listing = []
+    for name, (n_in, n_out) in pairs:
+        listing.append((name + ".lora_a", (n_in, rank), random_floats(n_in * rank, 0.3, state)))
+        listing.append((name + ".lora_b", (rank, n_out), random_floats(rank * n_out, 0.3, state)))
+    write(path, {"general.type": (STRING, text("adapter")), "general.architecture": (STRING, text("llama")),
+                 "adapter.type": (STRING, text("lora")), "adapter.lora.alpha": (F32, struct.pack("<f", 4.0))}, listing)
+
+
 def gpt2_shapes(n_vocab):
     yield from [("token_embd", (E, n_vocab)), ("position_embd", (E, CONTEXT)), ("output_norm", (E,)),
                 ("output_norm.bias", (E,))]
@@ -98,10 +110,13 @@ def tensors(arch, n_vocab, state):
 
 def main():
     if len(sys.argv) < 2:
-        print(__doc__.splitlines()[-1], file=sys.stderr)
+        print(next(l for l in __doc__.splitlines() if l.startswith("usage")), file=sys.stderr)
         return 2
     state = [int(sys.argv[2]) if len(sys.argv) > 2 else 1]
     arch = sys.argv[3] if len(sys.argv) > 3 else "llama"
+    if arch == "lora":
+        write_lora(sys.argv[1], state)
+        return 0
     kind_of_tensors, arch = arch, "llama" if arch in ("moe", "talks") else arch
     vocabulary = list(tokens())
 

@@ -216,6 +216,8 @@ TEST_CASE("trace: thread spans lie inside their event, one per thread; other lev
                 std::uint64_t items = 0;
                 for (const ThreadSpan& span : event.threads) {
                     CHECK(std::uint64_t{span.begin} + span.busy <= event.end - event.begin);
+                    if (n_threads == 1) CHECK(span.begin == 0);  // it never waits
+                    if (n_threads == 1) CHECK(span.busy == event.end - event.begin);
                     busy += span.busy;
                     items += span.work_items;
                 }

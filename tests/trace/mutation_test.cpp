@@ -11,6 +11,7 @@
 #include "gguf/file.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
+#include "support/adapter_files.hpp"
 #include "support/golden.hpp"
 #include "support/t5_model.hpp"
 #include "support/temp_folder.hpp"
@@ -129,6 +130,7 @@ public:
         wrapping.entries.clear();
         for (auto& count : wrapping.entered) count = 0;
         Context::Impl context(detail::Access::make<Model>(nullptr), bound_, options_, table_);
+        if (!attached_.empty()) context.set_adapters(attached_);
         const auto check = std::make_shared<CoverageCheck>();
         context.session->attach(check, 1);
         if (other != nullptr) context.session->attach(other, 1);
@@ -138,9 +140,35 @@ public:
         CHECK(context.decode(std::span(tokens).subspan(4, 1)) == DecodeStatus::ok);
         context.sequences.seq_cp(SeqId{0}, SeqId{1}, Pos{-1}, Pos{-1});
         CHECK(context.decode(std::span(tokens).subspan(5, 1)) == DecodeStatus::ok);
+        if (verifies_) verify(context, tokens);
         wrapping.drop = {};
         return check;
     }
+
+    /// An adapter of every matrix, where sequence 0 or all of them use it, and a direction behind every layer.
+    void adapt(const TinyModel& tiny, bool everywhere) {
+        const TempFolder folder;
+        const auto open = [&](const GgufWriter& writer) {
+            const std::filesystem::path path = folder / "adapter.gguf";
+            writer.save(path);
+            return gguf::File::open(std::span(&path, 1), {});
+        };
+        const GgufWriter writer = tiny.writer();
+        auto lora = std::make_shared<Adapter::Impl>(Adapter::Impl{
+            model::read_lora(open(lora_for(writer, {.arch = tiny.arch, .names = adaptable(writer)})), bound_, {})});
+        GgufWriter directions;
+        directions.kv("general.architecture", "controlvector");
+        for (int il = 1; il < tiny.n_layer; ++il)
+            directions.tensor("direction." + std::to_string(il), DType::f32, {tiny.n_embd},
+                              std::vector<float>(static_cast<std::size_t>(tiny.n_embd), 0.25f));
+        auto control = std::make_shared<ControlVector::Impl>(
+            ControlVector::Impl{model::read_directions(open(directions), bound_)});
+        attached_.loras.push_back({std::move(lora), {0.5f, everywhere ? std::optional(0.5f) : std::nullopt}});
+        attached_.controls.push_back({std::move(control), 0.5f});
+        attached_.range = {1, tiny.n_layer - 1};
+    }
+    /// Guesses are checked, too, and a part of them is kept.
+    void verifies() { verifies_ = true; }
 
     [[nodiscard]] const kernels::KernelTable& table() const { return table_; }
 
@@ -148,19 +176,42 @@ private:
     WrappedContext(const TinyModel& tiny, ContextOptions options, const TempFolder& folder)
         : WrappedContext(tiny.save(folder.path()), std::move(options)) {}
 
+    void verify(Context::Impl& context, std::span<const Token> tokens) {
+        Batch batch;
+        for (int i = 0; i < 3; ++i) batch.add(tokens[static_cast<std::size_t>(i)], SeqId{0}, true);
+        context.open(batch, runtime::Purpose::check);
+        CHECK(context.advance(runtime::Executor::kNoDeadline) == StepStatus::ok);
+        CHECK(context.commit(std::array{runtime::Keep{SeqId{0}, 2}}) == DecodeStatus::ok);
+    }
+
     model::BoundModel bound_;
+    runtime::AttachedAdapters attached_;
+    bool verifies_ = false;
     ContextOptions options_;
     std::vector<kernels::KernelDescriptor> kernels_;
     kernels::KernelTable table_{};
 };
 
 ContextOptions small_options(bool fuse, Isa isa = Isa::automatic) {
-    return {.n_ctx = 64, .n_seq_max = 2, .n_ubatch = 8, .n_threads = 1, .isa = isa, .fuse = fuse, .embeddings = true};
+    return {.n_ctx = 64,
+            .n_seq_max = 2,
+            .n_ubatch = 8,
+            .n_outputs = 8,
+            .n_threads = 1,
+            .isa = isa,
+            .fuse = fuse,
+            .embeddings = true};
 }
 
 }  // namespace
 
 namespace {
+
+std::size_t n_operands(WrappedContext& context) {
+    wrapping.offered.clear();
+    (void)context.run({});
+    return wrapping.offered.size();
+}
 
 void check_every_drop(WrappedContext& context) {
     wrapping.offered.clear();
@@ -192,6 +243,35 @@ TEST_CASE("[X3] trace: leaving any operand out of any kernel's declaration is no
             WrappedContext context(TinyModel::of(arch, DType::q8_0), small_options(fuse));
             check_every_drop(context);
         }
+}
+
+TEST_CASE(
+    "[X3][D1][D2] trace: leaving any operand out is noticed with adapters, control vectors and checks of guesses") {
+    for (const char* arch : kTracedModels)
+        for (const bool everywhere : {true, false}) {
+            CAPTURE(arch);
+            CAPTURE(everywhere);
+            const TinyModel tiny = TinyModel::of(arch);
+            WrappedContext context(tiny, small_options(everywhere));
+            const std::size_t n_plain = n_operands(context);
+            context.adapt(tiny, everywhere);
+            context.verifies();
+            CHECK(n_operands(context) > n_plain);
+            check_every_drop(context);
+        }
+}
+
+TEST_CASE(
+    "[X3][J1][golden] trace: leaving any operand out of a check of guesses is noticed with every kind of memory") {
+    if (skip_without_golden()) return;
+    for (const char* name : {"gemma3", "deepseek2-mla", "mamba2", "qwen3next"}) {
+        CAPTURE(name);
+        const auto file = golden_model_file(name);
+        REQUIRE(file);
+        WrappedContext context(*file, small_options(true));
+        context.verifies();
+        check_every_drop(context);
+    }
 }
 
 TEST_CASE("[X3] trace: leaving any operand out is noticed in T5's encoder and decoder") {

@@ -43,7 +43,7 @@ function exercise(bytes) {
         const job = {
             ...v.heatExtents(model, axis), rows, columns: 20, byTime: true, t0: model.begin, t1: model.end, run0: 0,
             run1: 1, reuse: false, stepMask: masks.steps, runMask: masks.runs, step: e.step, begin: e.begin,
-            run: e.run, firstRange: e.firstRange, rangeOperand: r.operand, rangeOffset: r.offset,
+            run: e.run, firstRange: e.firstRange, endRange: e.endRange, rangeOperand: r.operand, rangeOffset: r.offset,
             rangeLength: r.length, rangePieces: r.pieces, rangeStride: r.stride, cells: new Float64Array(rows * 20),
             last: new Float64Array(rows).fill(-1), state: new Float64Array(1)};
         v.heatAccumulate(job, 0, e.count);

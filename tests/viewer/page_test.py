@@ -86,37 +86,45 @@ def packed_events(data):
         value = number() if value is None else value
         return value >> 1 ^ -(value & 1)
 
-    out, end, sizes, ranges, work, begins, cpus = [], 0, {}, {}, {}, {}, {}
+    out, end, sizes, places, ranges, work, begins, cpus = [], 0, {}, {}, [], {}, {}, {}
     while at < len(data):
-        run, n, threads = number(), number(), number()
-        events, step = [], -1
+        run, n, threads, n_ranges = number(), number(), number(), number()
+        ranges += [[0] * 8 for _ in range(n_ranges - len(ranges))]
+        for fields in ranges[:n_ranges]:
+            mask = data[at]
+            at += 1
+            for bit in range(8):
+                if mask >> bit & 1:
+                    fields[bit] += signed()
+        events, step, furthest, growth = [], -1, 0, {}
         for _ in range(n):
-            begin, duration = end + signed(), number()
-            end = begin + duration
-            step += 1 + signed()
             control = number()
+            begin = end + (signed() if control & 8 else 0)
+            duration = number()
+            end = begin + duration
+            step += 1 + (signed() if control & 4 else 0)
             status = number() if control & 2 else 0
-            if control & 1:
-                sizes[step] = sizes.get(step, 0) + signed()
-            own = []
-            for k in range(control >> 2):
-                fields = ranges.setdefault((step, k), [0] * 8)
-                mask = data[at]
-                at += 1
-                for bit in range(8):
-                    if mask >> bit & 1:
-                        fields[bit] += signed()
-                own.append(tuple(fields))
+            if control & 16:
+                count = number()
+                places[step] = (furthest + signed() if count else 0, count)
+            first, count = places.get(step, (0, 0))
+            grown = (growth.get(first, 0) if count else 0) + (0 if not control & 1 else signed())
+            if count:
+                growth[first] = grown
+            sizes[step] = sizes.get(step, 0) + grown
+            furthest = max(furthest, first + count)
             spans = []
             for t in range(threads):
                 head = number()
-                begins[t] = begins.get(t, 0) + signed(head >> 1)
+                begins[t] = begins.get(t, 0) + signed(head >> 2)
                 busy, flags = duration - begins[t] - signed(), 0
                 if head & 1:
                     work[step, t] = work.get((step, t), 0) + signed()
+                if head & 2:
                     cpus[t], flags = number(), number()
                 spans.append((begins[t], busy, work.get((step, t), 0), cpus.get(t, 0), flags))
-            events.append((begin, duration, step, status, sizes.get(step, 0), own, spans))
+            own = [tuple(fields) for fields in ranges[first:first + count]]
+            events.append((begin, duration, step, status, sizes[step], own, spans))
         out.append((run, events))
     return out
 

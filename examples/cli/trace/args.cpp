@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "ranges.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -153,7 +154,15 @@ void TraceArgs::add_output(CLI::App& verb, bool csv) {
 
 void TraceArgs::add_limit(CLI::App& verb, std::uint64_t standard) {
     limit = standard;
-    verb.add_option("--limit", limit, "most rows; 0 = all")->type_name("N")->group("Output");
+    const std::string standard_text = standard == 0 ? "" : "; " + std::to_string(standard) + " unless CSV or JSON";
+    limit_option =
+        verb.add_option("--limit", limit, "most rows; 0 = all" + standard_text)->type_name("N")->group("Output");
+}
+
+bool TraceArgs::is_full(std::size_t n_rows) const {
+    const bool is_standard = limit_option == nullptr || limit_option->empty();
+    const std::uint64_t most = is_standard && (style.as_json || style.as_csv) ? 0 : limit;
+    return most > 0 && n_rows >= most;
 }
 
 tinfer::TraceReader TraceArgs::open() const {
@@ -200,6 +209,27 @@ void TraceArgs::check_model(const tinfer::TraceReader& trace) const {
         throw ExitError(3, file + " is a trace of another model than " + model);
 }
 
+void Visitor::visit() {
+    trace.replay(*this);
+    if (has_seen_ || selection.is_all() || trace.runs().empty()) return;
+    std::set<int> layers;
+    for (const auto& plan : trace.plans())
+        for (const auto& step : plan.steps)
+            if (step.layer != tinfer::trace_format::kNoLayer16) layers.insert(step.layer);
+    std::string text = std::string(trace.name()) + ": no event is selected";
+    const bool has_layer = std::ranges::any_of(
+        selection.layers, [&](int layer) { return layer == tinfer::kNoLayer || layers.contains(layer); });
+    if (!selection.layers.empty() && !has_layer && !layers.empty())
+        text += "; its layers are " + std::to_string(*layers.begin()) + " to " + std::to_string(*layers.rbegin());
+    const auto& first = trace.runs().front().record;
+    const auto& last = trace.runs().back().record;
+    if (!selection.runs.empty())
+        text += "; its runs are " + std::to_string(first.run) + " to " + std::to_string(last.run);
+    if (!selection.tokens.empty())
+        text += "; its calls of decode are " + std::to_string(first.decode) + " to " + std::to_string(last.decode);
+    note(text, Look::warning);
+}
+
 void Visitor::on_run_begin(const tinfer::RunInfo& run) {
     in_run = selection.keeps(run);
     if (in_run) begin(run);
@@ -208,16 +238,41 @@ void Visitor::on_run_begin(const tinfer::RunInfo& run) {
 void Visitor::on_events(std::span<const tinfer::KernelEvent> events) {
     if (!in_run) return;
     for (const auto& event : events)
-        if (selection.keeps(event)) see(event);
+        if (selection.keeps(event)) {
+            has_seen_ = true;
+            see(event);
+        }
 }
 
 void Visitor::on_run_end(const tinfer::RunResult& result) {
     if (in_run) end(result);
 }
 
+bool is_inside(std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count,
+               std::uint64_t size) {
+    if (count == 0 || length == 0 || (count == 1 && stride != 0) || (count > 1 && stride < length)) return false;
+    if (count > 1 && stride > size / (count - 1)) return false;
+    const std::uint64_t last = offset + (count > 1 ? stride * (count - 1) : 0);
+    return offset <= size && last <= size && length <= size - last;
+}
+
+void check_touches(std::uint64_t n) {
+    constexpr std::uint64_t kMost = 1u << 28;
+    if (n > kMost)
+        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, "the trace touches more than " + std::to_string(kMost) +
+                                                                   " pieces: choose fewer runs or larger pages");
+}
+
 std::vector<tinfer::AccessRange> ranges_of(const tinfer::Access& access) {
     if (access.kind == tinfer::AccessKind::elided) return {};
     if (access.kind == tinfer::AccessKind::whole) return {{.offset = 0, .length = access.tensor->bytes}};
+    for (const auto& range : access.ranges)
+        if (!is_inside(range.offset, range.length, range.stride, range.count, access.tensor->bytes))
+            throw tinfer::Error(tinfer::ErrorCode::damaged,
+                                "tensor '" + std::string(access.tensor->name) + "': " + std::to_string(range.count) +
+                                    " pieces of " + std::to_string(range.length) + " bytes from " +
+                                    std::to_string(range.offset) + " on do not lie in its " +
+                                    std::to_string(access.tensor->bytes) + " (see tinfer trace validate)");
     return {access.ranges.begin(), access.ranges.end()};
 }
 

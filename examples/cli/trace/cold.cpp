@@ -4,42 +4,86 @@
 #include <algorithm>
 
 #include "file_reads.hpp"
+#include "ranges.hpp"
 
 namespace cli {
 
 namespace {
 
-struct ColdRun {
-    std::string phase;
-    std::uint64_t run = 0, first_bytes = 0, non_resident = 0, minor = 0, major = 0;
-    double wall_ms = 0, kernel_ms = 0;     // kernel: of all events
-    double storage_ms = 0, faults_ms = 0;  // of them: beyond the step's median
-    bool known = false;
+/// What was not in memory, or not mapped, when an event began.
+struct ColdPages {
+    std::uint64_t minor = 0, major = 0, missing_bytes = 0;
+    bool known = false;  ///< some tensor's residency was
+
+    [[nodiscard]] bool cold() const { return minor + major + missing_bytes > 0; }
+    [[nodiscard]] bool waited_for_storage() const { return major + missing_bytes > 0; }
 };
 
-/// The median time of a step over the runs of its plan, and what each event took beyond it.
-class StepTimes : public Visitor {
+std::map<std::uint64_t, ColdPages> pages_by_event(const tinfer::TraceReader& trace) {
+    std::map<std::uint64_t, ColdPages> events;
+    for (const auto& record : trace.pages()) {
+        ColdPages& pages = events[record.event];
+        pages.minor += record.minor_faults;
+        pages.major += record.major_faults;
+        if ((record.flags & tinfer::trace_format::unknown_residency) != 0) continue;
+        pages.known = true;
+        pages.missing_bytes +=
+            std::uint64_t{record.n_pages - std::min(record.n_pages, record.resident_before)} * record.page_bytes;
+    }
+    return events;
+}
+
+/// The median times of warm events: of the same step in other runs, or else of steps of the same kernel that move and
+/// multiply as much, in other layers or plans.
+class WarmTimes : public Visitor {
 public:
-    using Visitor::Visitor;
+    WarmTimes(const tinfer::TraceReader& of, const std::map<std::uint64_t, ColdPages>& pages)
+        : Visitor(of, {}), pages_(pages) {}
     void see(const tinfer::KernelEvent& event) override {
-        times[{event.run->plan->id, event.step->number}].push_back(double(event.end - event.begin) / 1e6);
+        if (const auto found = pages_.find(event.index); found != pages_.end() && found->second.cold()) return;
+        const double ms = double(event.end - event.begin) / 1e6;
+        by_step_[step_of(event)].push_back(ms);
+        by_work_[work_of(event)].push_back(ms);
     }
     void finish() {
-        for (auto& [step, list] : times) {
-            std::ranges::sort(list);
-            medians[step] = list[list.size() / 2];
-        }
+        for (auto& [key, list] : by_step_) std::ranges::sort(list);
+        for (auto& [key, list] : by_work_) std::ranges::sort(list);
     }
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<double>> times;
-    std::map<std::pair<std::uint32_t, std::uint32_t>, double> medians;
+    [[nodiscard]] std::optional<double> operator()(const tinfer::KernelEvent& event) const {
+        const auto median = [](const std::vector<double>& list) { return list[list.size() / 2]; };
+        if (const auto found = by_step_.find(step_of(event)); found != by_step_.end()) return median(found->second);
+        if (const auto found = by_work_.find(work_of(event)); found != by_work_.end()) return median(found->second);
+        return {};
+    }
+
+private:
+    using Step = std::pair<std::uint32_t, std::uint32_t>;
+    using Work = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint64_t>;
+    static Step step_of(const tinfer::KernelEvent& event) { return {event.run->plan->id, event.step->number}; }
+    static Work work_of(const tinfer::KernelEvent& event) {
+        return {std::string(event.step->kernel), event.bytes_read, event.bytes_written, event.macs};
+    }
+    const std::map<std::uint64_t, ColdPages>& pages_;
+    std::map<Step, std::vector<double>> by_step_;
+    std::map<Work, std::vector<double>> by_work_;
+};
+
+struct ColdRun {
+    std::string phase;
+    std::uint64_t run = 0, first_bytes = 0;
+    ColdPages pages;
+    double wall_ms = 0, kernel_ms = 0;     // kernel: of all events
+    double storage_ms = 0, faults_ms = 0;  // of them: beyond the time when warm
+    double unknown_ms = 0;                 // of cold events that no warm one is like
+    /// Of events that waited for storage and had minor faults too: the time beyond, and the faults.
+    std::vector<std::pair<double, std::uint64_t>> mixed;
 };
 
 class ColdRuns : public Visitor {
 public:
-    ColdRuns(const tinfer::TraceReader& of, const Selection& chosen, const StepTimes& times)
-        : Visitor(of, chosen), times_(times) {
-        for (const auto& record : trace.pages()) pages_[record.event].push_back(&record);
-    }
+    ColdRuns(const tinfer::TraceReader& of, const Selection& chosen, const std::map<std::uint64_t, ColdPages>& pages,
+             const WarmTimes& warm)
+        : Visitor(of, chosen), pages_(pages), warm_(warm) {}
     void begin(const tinfer::RunInfo& run) override {
         runs.emplace_back();
         runs.back().run = run.run;
@@ -51,49 +95,70 @@ public:
         run.kernel_ms += ms;
         for (const auto& access : event.accesses) {
             if (!is_weight(access)) continue;
-            for (const auto& range : ranges_of(access))
+            for (const auto& range : ranges_of(access)) {
+                check_touches(seen_.size() + range.count);
                 for (std::uint32_t i = 0; i < range.count; ++i)
                     if (seen_.emplace(access.tensor->id, range.offset + i * range.stride, range.length).second)
                         run.first_bytes += range.length;
-        }
-        std::uint64_t faults = 0, major = 0, missing = 0;
-        if (const auto found = pages_.find(event.index); found != pages_.end())
-            for (const auto* record : found->second) {
-                run.minor += record->minor_faults;
-                run.major += record->major_faults;
-                faults += record->minor_faults + record->major_faults;
-                major += record->major_faults;
-                if ((record->flags & tinfer::trace_format::unknown_residency) != 0) continue;
-                run.known = true;
-                missing += std::uint64_t{record->n_pages - std::min(record->n_pages, record->resident_before)} *
-                           record->page_bytes;
             }
-        run.non_resident += missing;
-        // A step that pages were read for waited for the storage; one whose pages were there, but not mapped, for
-        // faults.
-        if (faults > 0 || missing > 0)
-            (major > 0 || missing > 0 ? run.storage_ms : run.faults_ms) +=
-                std::max(0.0, ms - times_.medians.at({event.run->plan->id, event.step->number}));
+        }
+        const auto found = pages_.find(event.index);
+        if (found == pages_.end()) return;
+        const ColdPages& pages = found->second;
+        run.pages.minor += pages.minor;
+        run.pages.major += pages.major;
+        run.pages.missing_bytes += pages.missing_bytes;
+        run.pages.known = run.pages.known || pages.known;
+        if (!pages.cold()) return;
+        const auto warm = warm_(event);
+        if (!warm) {
+            run.unknown_ms += ms;
+            return;
+        }
+        const double beyond = std::max(0.0, ms - *warm);
+        if (!pages.waited_for_storage()) {
+            run.faults_ms += beyond;
+            fault_ms_ += beyond;
+            n_faults_ += pages.minor;
+        } else if (pages.minor > 0) {
+            run.mixed.emplace_back(beyond, pages.minor);
+        } else {
+            run.storage_ms += beyond;
+        }
     }
     void end(const tinfer::RunResult& result) override {
         runs.back().wall_ms = double(result.end - result.run->begin) / 1e6;
     }
+    /// Where pages were read and others mapped in one event, faults cost what they cost where nothing was read.
+    void finish() {
+        const double ms_per_fault = n_faults_ > 0 ? fault_ms_ / static_cast<double>(n_faults_) : 0;
+        for (ColdRun& run : runs)
+            for (const auto& [beyond, n] : run.mixed) {
+                const double faults = std::min(beyond, static_cast<double>(n) * ms_per_fault);
+                run.faults_ms += faults;
+                run.storage_ms += beyond - faults;
+            }
+    }
     std::vector<ColdRun> runs;
 
 private:
-    const StepTimes& times_;
-    std::map<std::uint64_t, std::vector<const tinfer::trace_format::Pages*>> pages_;
+    const std::map<std::uint64_t, ColdPages>& pages_;
+    const WarmTimes& warm_;
+    double fault_ms_ = 0;
+    std::uint64_t n_faults_ = 0;
     std::set<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> seen_;
 };
 
 int show_cold(const TraceArgs& args) {
     const auto trace = args.open();
     args.check_model(trace);
-    StepTimes times(trace, args.selection());
-    times.visit();
-    times.finish();
-    ColdRuns cold(trace, args.selection(), times);
+    const auto pages = pages_by_event(trace);
+    WarmTimes warm(trace, pages);
+    warm.visit();
+    warm.finish();
+    ColdRuns cold(trace, args.selection(), pages, warm);
     cold.visit();
+    cold.finish();
     const bool has_pages = !trace.pages().empty();
     // Three times that add up to the wall time: waiting for storage, page faults, and all else, which is kernels as
     // they are when warm and what lies between them.
@@ -104,20 +169,27 @@ int show_cold(const TraceArgs& args) {
                  {"page_faults", Unit::ms},
                  {"kernels", Unit::ms},
                  {"of_them_between", Unit::ms},
+                 {"of_them_unknown", Unit::ms},
                  {"first_touched", Unit::bytes},
                  {"not_resident", Unit::bytes},
                  {"minor_faults", Unit::count},
                  {"major_faults", Unit::count}});
+    double unknown_ms = 0;
     for (const auto& run : cold.runs) {
-        if (args.limit > 0 && table.size() >= args.limit) break;
+        if (args.is_full(table.size())) break;
         table.add({run.run, run.phase, run.wall_ms, has_pages ? Cell(run.storage_ms) : Cell(),
                    has_pages ? Cell(run.faults_ms) : Cell(), run.wall_ms - run.storage_ms - run.faults_ms,
-                   run.wall_ms - run.kernel_ms, run.first_bytes, run.known ? Cell(run.non_resident) : Cell(),
-                   has_pages ? Cell(run.minor) : Cell(), has_pages ? Cell(run.major) : Cell()});
+                   run.wall_ms - run.kernel_ms, has_pages ? Cell(run.unknown_ms) : Cell(), run.first_bytes,
+                   run.pages.known ? Cell(run.pages.missing_bytes) : Cell(), has_pages ? Cell(run.pages.minor) : Cell(),
+                   has_pages ? Cell(run.pages.major) : Cell()});
+        unknown_ms += run.unknown_ms;
     }
     print_result(args.style, {{"pages_recorded", has_pages}}, "runs", table);
     if (!has_pages && !args.style.as_json && !args.style.as_csv)
         note("residency and faults are not in the trace: record with --extras pages", Look::dim);
+    if (unknown_ms > 0 && !args.style.as_json && !args.style.as_csv)
+        note("some cold steps have no warm run to compare with, and count as kernels: record with --repeat 2",
+             Look::dim);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace disk: measures what the storage below a file gives, for `io`, `experts` and `forecast` to reckon with.
+#include "../output_file.hpp"
 #include "../storage.hpp"
 #include "trace.hpp"
 
@@ -15,6 +16,7 @@ struct DiskArgs {
 
 int measure_disk(const DiskArgs& args) {
     if (args.file.empty()) throw UsageError("a file to read is missing");
+    check_output(args.output, "--output", std::span(&args.file, 1));
     const auto [curve, past_page_cache] = measure_storage(args.file, args.seconds);
     if (!past_page_cache)
         note("the system does not read past its page cache here: what is cached counts too", Look::warning);

@@ -2,17 +2,23 @@
 // tinfer trace cut, recover, hash: new traces from old ones, and what a trace says was done in 32 bytes.
 #include <filesystem>
 
+#include "../output_file.hpp"
 #include "trace.hpp"
 
 namespace cli {
 
 namespace {
 
-void write_trace(const std::string& path, const std::vector<std::byte>& bytes, bool overwrite) {
+/// Before the trace is worked on.
+void check_target(const std::string& path, const std::string& trace, bool overwrite) {
     if (path.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
     std::error_code ignored;
     if (!overwrite && std::filesystem::exists(path, ignored))
         throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": is there already (see --overwrite)");
+    check_output(path, "--output", std::span(&trace, 1));
+}
+
+void write_trace(const std::string& path, const std::vector<std::byte>& bytes) {
     write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
@@ -26,6 +32,7 @@ struct EditArgs : TraceArgs {
 };
 
 int cut_trace(const EditArgs& args) {
+    check_target(args.output, args.file, args.overwrite);
     const auto trace = args.open();
     const Selection selection = args.selection();
     tinfer::TraceCut what;
@@ -42,7 +49,7 @@ int cut_trace(const EditArgs& args) {
     }
     if (what.runs.empty()) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, args.file + ": no run is left");
     const auto bytes = tinfer::cut(trace, what);
-    write_trace(args.output, bytes, args.overwrite);
+    write_trace(args.output, bytes);
     const auto part = tinfer::TraceReader::from_bytes(bytes, args.output);
     if (args.style.as_json)
         print_line({{"file", args.output},
@@ -94,9 +101,10 @@ std::vector<std::string> lost_parts(const tinfer::TraceReader& trace, const tinf
 }
 
 int recover_trace(const EditArgs& args) {
+    check_target(args.output, args.file, args.overwrite);
     const auto trace = args.open();
     const auto bytes = tinfer::recover(trace);
-    write_trace(args.output, bytes, args.overwrite);
+    write_trace(args.output, bytes);
     const auto whole = tinfer::TraceReader::from_bytes(bytes, args.output);
     std::uint64_t complete = 0, lost_bytes = 0;
     for (const auto& run : whole.runs()) complete += run.end && run.end->n_dropped == 0 ? 1 : 0;

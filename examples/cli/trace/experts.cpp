@@ -77,7 +77,7 @@ Table table_of_layers(const Routes& routes) {
             if (count > most) most = count, hottest = expert;
         }
         const double pairs = double(std::max<std::uint64_t>(n_pairs, 1));
-        table.add({layer_text(layer), std::uint64_t{n}, std::uint64_t{counts.size()},
+        table.add({layer_cell(layer), std::uint64_t{n}, std::uint64_t{counts.size()},
                    n > 0 ? double(counts.size()) / n : 0, std::uint64_t{list.size()}, n_picks, hottest,
                    n_picks > 0 ? double(most) * n / double(n_picks) : 0, n > 1 ? entropy / std::log2(double(n)) : 0,
                    overlap / pairs, jaccard / pairs});

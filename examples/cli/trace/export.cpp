@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "../output_file.hpp"
+
 namespace cli {
 
 namespace {
@@ -22,6 +24,7 @@ constexpr Format kFormats[] = {
 int export_trace(const ExportArgs& args) {
     for (const Format& format : kFormats) {
         if (args.format != format.name) continue;
+        check_output(args.output, "--output", std::array{args.file, args.model});
         const auto trace = args.open();
         args.check_model(trace);
         Out out(args.output);

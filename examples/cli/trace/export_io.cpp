@@ -2,6 +2,7 @@
 // Exports of what is read: requests to the file, fio's log of them, objects for cache simulators, experts.
 #include "export.hpp"
 #include "file_reads.hpp"
+#include "ranges.hpp"
 #include "routes.hpp"
 
 namespace cli {
@@ -35,6 +36,8 @@ private:
         if (page_ == 0)
             return out_.write(start + csv_field(std::string(tensor.name) + "@" + std::to_string(offset)) + "," +
                               std::to_string(length) + "\n");
+        if (length == 0) return;
+        check_touches(length / page_);
         for (std::uint64_t page = (tensor.file_offset + offset) / page_;
              page <= (tensor.file_offset + offset + length - 1) / page_; ++page)
             out_.write(start + "page" + std::to_string(page) + "," + std::to_string(page_) + "\n");

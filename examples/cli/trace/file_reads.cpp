@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ranges.hpp"
 #include "reuse.hpp"
 
 namespace cli {
@@ -18,7 +19,8 @@ public:
         for (const auto& access : event.accesses) {
             const auto& tensor = *access.tensor;
             if (!is_weight(access) || tensor.file_offset == tinfer::kNoOffset || !selection.keeps(tensor)) continue;
-            for (const auto& range : ranges_of(access))
+            for (const auto& range : ranges_of(access)) {
+                check_touches(reads.size() + range.count);
                 for (std::uint32_t i = 0; i < range.count; ++i) {
                     const std::uint64_t offset = tensor.file_offset + range.offset + i * range.stride;
                     if (reads.size() > first && reads.back().file == tensor.file_index &&
@@ -28,6 +30,7 @@ public:
                         reads.push_back({event.begin, previous_end_, event.run->run, event.index, tensor.file_index,
                                          offset, range.length, tensor.id});
                 }
+            }
         }
         previous_end_ = event.end;
     }
@@ -49,11 +52,14 @@ std::vector<FileRead> page_misses(const std::vector<FileRead>& reads, std::uint6
                                   const std::string& policy) {
     std::vector<Touch> touches;
     std::vector<std::pair<std::size_t, std::uint64_t>> places;  // read, page
-    for (std::size_t r = 0; r < reads.size(); ++r)
+    for (std::size_t r = 0; r < reads.size(); ++r) {
+        if (reads[r].length == 0) continue;
+        check_touches(touches.size() + reads[r].length / page);
         for (std::uint64_t p = reads[r].offset / page; p <= (reads[r].offset + reads[r].length - 1) / page; ++p) {
             touches.push_back({(std::uint64_t(reads[r].file) << 48) + p, page});
             places.emplace_back(r, p);
         }
+    }
     const auto result = simulate_cache(touches, capacity, policy_of(policy));
     std::vector<FileRead> out;
     for (std::size_t i = 0; i < touches.size(); ++i) {

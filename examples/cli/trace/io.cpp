@@ -111,7 +111,7 @@ int show_io(const IoArgs& args) {
     } else {
         for (const auto& request : requests) {
             cumulative += request.length;
-            if (args.limit > 0 && table.size() >= args.limit) continue;
+            if (args.is_full(table.size())) continue;
             table.add({double(request.time) / 1e6, request.event, request.run, std::uint64_t(request.file),
                        request.offset, request.length, std::string(trace.text(trace.tensor(request.tensor)->name)),
                        double(request.time - std::min(request.time, request.previous_end)) / 1e6, cumulative});

@@ -118,7 +118,7 @@ void print_matrix(const Matrix& matrix, const LayersArgs& args, std::uint64_t n_
     for (const auto& name : names) columns.push_back({name});
     Table table(columns);
     for (const int layer : layers) {
-        std::vector<Cell> row{layer_text(layer)};
+        std::vector<Cell> row{layer_cell(layer)};
         for (const auto& name : names) {
             const auto found = matrix.cells.find({layer, name});
             row.emplace_back(found == matrix.cells.end() ? std::string()
@@ -159,7 +159,7 @@ int show_layers(const LayersArgs& args) {
         n_missing += cell.missing.size();
         std::string missing;
         for (const auto& name : cell.missing) missing += (missing.empty() ? "" : " ") + name;
-        rows.add({layer_text(place.first), place.second, cell.n_weights, cell.n_read, cell.bytes, cell.ms,
+        rows.add({layer_cell(place.first), place.second, cell.n_weights, cell.n_read, cell.bytes, cell.ms,
                   matrix.all_ms > 0 ? cell.ms / matrix.all_ms : 0,
                   std::string(!cell.missing.empty() ? "MISSING"
                               : cell.n_weights > 0  ? "ok"

@@ -9,6 +9,7 @@
 #    include <unistd.h>
 #endif
 
+#include "../output_file.hpp"
 #include "../run.hpp"
 #include "router_inputs.hpp"
 #include "trace.hpp"
@@ -165,6 +166,9 @@ void check_record(RecordArgs& args, const ModelArgs& model) {
     for (const auto& path : {args.output, args.router_inputs})
         if (!args.overwrite && !path.empty() && std::filesystem::exists(path, ignored))
             throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": is there already (see --overwrite)");
+    if (args.router_inputs == args.output) throw UsageError("--output and --router-inputs: two files are needed");
+    check_output(args.output, "--output", model.files);
+    check_output(args.router_inputs, "--router-inputs", model.files);
     if (!args.drop_cache) return;
     bool dropped = true;
     for (const auto& file : model.files) dropped = drop_from_cache(file) && dropped;

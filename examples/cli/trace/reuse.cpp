@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ranges.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -34,9 +35,11 @@ public:
     void see(const tinfer::KernelEvent& event) override {
         for (const auto& access : event.accesses) {
             if (access.scratch || access.kind == tinfer::AccessKind::elided || !wanted(*access.tensor)) continue;
-            for (const auto& range : ranges_of(access))
+            for (const auto& range : ranges_of(access)) {
+                check_touches(touches.size() + range.count);
                 for (std::uint32_t i = 0; i < range.count; ++i)
                     add(*access.tensor, range.offset + i * range.stride, range.length);
+            }
         }
     }
     std::vector<Touch> touches;
@@ -54,6 +57,7 @@ private:
             // Cache rows come in runs of any length; a row is what is touched again.
             const bool by_row = tensor.tensor_class != tinfer::TensorClass::weight && tensor.row_bytes > 0;
             const std::uint64_t unit = by_row ? tensor.row_bytes : length;
+            check_touches(touches.size() + (unit > 0 ? length / unit : 0));
             for (std::uint64_t at = offset; at < offset + length; at += unit)
                 touch(tensor.id, at, std::min(unit, offset + length - at));
             return;
@@ -61,6 +65,7 @@ private:
         // Pages of the file where the tensor has a place in one: neighbours may share a page.
         const bool in_file = tensor.file_offset != tinfer::kNoOffset;
         const std::uint64_t base = in_file ? tensor.file_offset : 0;
+        check_touches(touches.size() + length / page_);
         for (std::uint64_t page = (base + offset) / page_; page <= (base + offset + length - 1) / page_ && length > 0;
              ++page)
             touch(in_file ? 0xFFFFFF00ull + std::uint64_t(tensor.file_index) : tensor.id, page * page_, page_);

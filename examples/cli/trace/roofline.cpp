@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "../json_input.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -60,7 +61,7 @@ std::pair<double, double> peaks_of(const tinfer::TraceReader& trace, const Roofl
     };
     if (args.peaks_file.empty()) return {number("read_gbps"), number("gmacs")};
     try {
-        const json peaks = json::parse(read_file(args.peaks_file));
+        const json peaks = parse_json(read_file(args.peaks_file), args.peaks_file);
         return {peaks.value("gbps", 0.0) * 1e9, peaks.value("gmacs", 0.0) * 1e9};
     } catch (const json::exception&) {
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter,

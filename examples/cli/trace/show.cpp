@@ -50,7 +50,7 @@ public:
         if (by_event_) return add_event(event);
         for (const auto& access : event.accesses) {
             if (access.scratch || !selection.keeps(*access.tensor) || full()) continue;
-            table.add({event.index, double(event.begin) / 1e6, event.run->decode, layer_text(event.step->layer),
+            table.add({event.index, double(event.begin) / 1e6, event.run->decode, layer_cell(event.step->layer),
                        std::string(to_string(event.step->op)), std::string(event.step->kernel),
                        std::string(to_string(access.mode)), std::string(access.tensor->name), range_text(access),
                        access.bytes(), double(event.end - event.begin) / 1e6});
@@ -59,7 +59,7 @@ public:
 
 private:
     [[nodiscard]] bool full() {
-        const bool is = args_.limit > 0 && table.size() >= args_.limit;
+        const bool is = args_.is_full(table.size());
         more_ = more_ || is;
         return is;
     }
@@ -68,7 +68,7 @@ private:
         std::string nodes;
         for (const auto* node : event.step->nodes) nodes += (nodes.empty() ? "" : " ") + std::string(node->name);
         table.add({event.index, double(event.begin) / 1e6, event.run->decode, event.run->run,
-                   std::string(to_string(event.run->phase)), layer_text(event.step->layer),
+                   std::string(to_string(event.run->phase)), layer_cell(event.step->layer),
                    std::string(to_string(event.step->part)), std::string(to_string(event.step->op)),
                    std::string(event.step->kernel), event.bytes_read, event.bytes_written,
                    double(event.end - event.begin) / 1e6, nodes});
@@ -93,7 +93,7 @@ Verb add_show(CLI::App& trace) {
     args->add_limit(*verb, 20);
     verb->add_flag("--events", *events, "one line per event")->group("Output");
     verb->footer("\nExamples:\n  tinfer trace show t.tntrace --layer 5 --token 3\n"
-                 "  tinfer trace show t.tntrace --events --limit 0 --csv > events.csv");
+                 "  tinfer trace show t.tntrace --events --csv > events.csv");
     return [args, events] {
         const auto reader = args->open();
         Show show(reader, *args, *events);

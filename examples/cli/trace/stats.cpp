@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ranges.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -99,7 +100,7 @@ public:
                      {"macs", Unit::count},
                      {"gbps", Unit::gbps}});
         for (const auto& [name, g] : rows) {
-            if (args.limit > 0 && table.size() >= args.limit) break;
+            if (args.is_full(table.size())) break;
             auto each = g->each;
             std::ranges::sort(each);
             table.add({name, g->calls, g->ms, all_ms > 0 ? g->ms / all_ms : 0, each.empty() ? 0 : each.front(),
@@ -316,10 +317,12 @@ public:
     void see(const tinfer::KernelEvent& event) override {
         for (const auto& access : event.accesses) {
             if (access.scratch || class_name(*access.tensor) == "value") continue;
-            for (const auto& range : ranges_of(access))
+            for (const auto& range : ranges_of(access)) {
+                check_touches(runs.back().size() + range.count);
                 for (std::uint32_t i = 0; i < range.count; ++i)
                     runs.back().push_back({access.tensor->id, range.offset + i * range.stride,
                                            range.offset + i * range.stride + range.length});
+            }
         }
     }
     std::vector<Intervals> runs;

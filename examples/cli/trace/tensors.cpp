@@ -52,7 +52,7 @@ int show_tensors(const TraceArgs& args, bool unused) {
         const auto found = tensors.touched.find(tensor.id);
         const bool is_used = found != tensors.touched.end();
         if (unused && (is_used || tensor.tensor_class != 0)) continue;
-        if (args.limit > 0 && table.size() >= args.limit) break;
+        if (args.is_full(table.size())) break;
         const Touched t = is_used ? found->second : Touched{};
         const auto session = [&](const std::string& key) { return std::string(trace.session_value(key)); };
         table.add({std::uint64_t{tensor.id}, name, session("class." + std::to_string(tensor.tensor_class)),

@@ -38,6 +38,7 @@ struct TraceArgs {
     std::string layers, parts, ops, tensors, phases, runs, tokens, sequences;
     std::string sort;
     std::uint64_t limit = 0;
+    const CLI::Option* limit_option = nullptr;
     TableStyle style;
 
     void add_file(CLI::App& verb);
@@ -45,6 +46,8 @@ struct TraceArgs {
     void add_model(CLI::App& verb);
     void add_output(CLI::App& verb, bool csv = true);
     void add_limit(CLI::App& verb, std::uint64_t standard);
+    /// True where a table has as many rows as were asked for. The standard is for people: CSV and JSON have all rows.
+    [[nodiscard]] bool is_full(std::size_t n_rows) const;
     /// Throws ExitError(2) where it cannot be read.
     [[nodiscard]] tinfer::TraceReader open() const;
     [[nodiscard]] Selection selection() const;
@@ -63,7 +66,8 @@ struct TraceArgs {
 class Visitor : public tinfer::Observer {
 public:
     Visitor(const tinfer::TraceReader& of, Selection chosen) : trace(of), selection(std::move(chosen)) {}
-    void visit() { trace.replay(*this); }
+    /// Where nothing of the trace is selected, it says so on stderr.
+    void visit();
     virtual void see(const tinfer::KernelEvent&) {}
     virtual void begin(const tinfer::RunInfo&) {}
     virtual void end(const tinfer::RunResult&) {}
@@ -75,6 +79,9 @@ public:
     const tinfer::TraceReader& trace;
     Selection selection;
     bool in_run = false;  ///< the running run is looked at
+
+private:
+    bool has_seen_ = false;
 };
 
 /// The operand's bytes as one whole range, or its ranges.
@@ -85,6 +92,10 @@ public:
     return access.tensor->tensor_class == tinfer::TensorClass::weight && access.kind != tinfer::AccessKind::elided;
 }
 [[nodiscard]] std::string layer_text(int layer);
+/// The layer as a table shows it; nothing where there is none.
+[[nodiscard]] inline Cell layer_cell(int layer) {
+    return layer == tinfer::kNoLayer ? Cell() : Cell(static_cast<std::uint64_t>(layer));
+}
 
 /// Prints a table, with the summary as `fields` of the JSON document or lines above.
 void print_result(const TableStyle& style, const json& summary, const std::string& key, const Table& table);

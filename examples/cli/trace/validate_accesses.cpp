@@ -209,7 +209,7 @@ void check_embedding(const Examined& x, Verdict& v) {
             }
             const auto sum = [](const auto& rows) {
                 return std::accumulate(rows.begin(), rows.end(), std::uint64_t{0},
-                                       [](std::uint64_t n, const auto& row) { return n + row.second; });
+                                       [](std::uint64_t n, const auto& entry) { return n + entry.second; });
             };
             if (has_switches(seen.plan) ? sum(want) != sum(got) : want != got)
                 v.fail(seen.text() + ": " + counted(got.size(), "row") + " for " +

@@ -2,6 +2,7 @@
 // Rules about the file itself, its plans, times and references.
 #include <algorithm>
 
+#include "ranges.hpp"
 #include "validate.hpp"
 
 namespace cli {
@@ -193,13 +194,6 @@ void check_ranges(const Examined& x, Verdict& v) {
         for (const auto& value : plan.values)
             if (value.id == (ref & ~format::kValueBit)) return value.bytes;
         return ~std::uint64_t{0};
-    };
-    const auto is_inside = [](std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count,
-                              std::uint64_t size) {
-        if (count == 0 || length == 0 || (count == 1 && stride != 0) || (count > 1 && stride < length)) return false;
-        if (count > 1 && stride > size / (count - 1)) return false;
-        const std::uint64_t last = offset + (count > 1 ? stride * (count - 1) : 0);
-        return offset <= size && last <= size && length <= size - last;
     };
     for (const auto& plan : x.trace.plans())
         for (const auto& operand : plan.operands)

@@ -66,7 +66,7 @@ void write_view(const PackedTrace* trace, std::string_view file_name,
     const ViewPage page = view_page();
     for (const auto part : page.before) write(part);
     if (trace != nullptr) {
-        nlohmann::json info{{"view", 1},
+        nlohmann::json info{{"view", 2},
                             {"file", std::string(file_name)},
                             {"events", trace->n_events},
                             {"ranges", trace->n_ranges},

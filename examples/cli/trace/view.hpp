@@ -39,11 +39,14 @@ struct PackedTrace {
 };
 
 /// Packs events as variable-length numbers (seven bits a byte, low ones first; signed ones zigzag). Per block: run, n
-/// events, n threads. Per event: begin less the end of the event before, duration, step less the step before less 1, a
-/// control number (4 · n ranges + 2 · has status + 1 · bytes differ); status + 256 · flags; bytes less those that this
-/// step had before; its ranges: a byte that tells which of the eight fields differ from the same range of this step
-/// before, and the differences; its spans: 2 · (begin less the begin in the event before, zigzag) + 1 · others differ;
-/// duration less begin less busy; work items less those before, cpu, flags.
+/// events, n threads, n ranges; then the ranges: a byte that tells which of the eight fields differ from the range at
+/// this place in the block before, and the differences. Then the events, each with a control number (1 bytes differ, 2
+/// has status, 4 another step than the next, 8 begins elsewhere than at the end of the event before, 16 other ranges
+/// than this step had); begin less that end; duration; step less the one expected; status + 256 · flags; n ranges and,
+/// unless 0, the place of the first less the furthest end of those of the block's events so far; bytes less those
+/// expected: what this step had before, and for events with ranges as much more as the last one with the same first
+/// range grew by. Then an event's spans: 4 · (begin less the begin in the event before, zigzag) + 2 · other cpu + 1 ·
+/// other work; duration less begin less busy; work items less those before; cpu, flags.
 /// Throws tinfer::Error for bytes that are no trace of version 1.
 [[nodiscard]] PackedTrace pack_trace(std::span<const std::byte> trace, const ViewOptions& options);
 

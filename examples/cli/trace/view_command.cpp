@@ -2,6 +2,7 @@
 // tinfer trace view: one page that shows a trace in any browser, from disk, without network.
 #include <fstream>
 
+#include "../output_file.hpp"
 #include "trace.hpp"
 #include "view.hpp"
 
@@ -35,6 +36,7 @@ int view(const ViewArgs& args) {
     options.file_name = args.in.substr(args.in.find_last_of('/') + 1);
     options.max_events = args.max_events;
     if (!args.detail.empty()) options.detail = parse_runs(args.detail);
+    check_output(args.out, "--output", std::span(&args.in, 1));
     const std::string bytes = empty ? std::string() : read_file(args.in);
     PackedTrace packed;
     try {

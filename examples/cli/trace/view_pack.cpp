@@ -127,7 +127,7 @@ struct Events {
 /// What the same step had in the event before: most of it comes again.
 struct StepState {
     std::uint64_t bytes = 0;
-    std::vector<std::array<std::uint64_t, 8>> ranges;
+    std::uint32_t first_range = 0, n_ranges = 0;
     std::vector<std::uint32_t> work;
 };
 
@@ -139,44 +139,59 @@ public:
         number(e.run);
         number(e.n_events);
         number(e.n_threads);
+        number(e.n_ranges);
+        for (std::size_t i = 0; i < e.n_ranges; ++i) range(e, i);
+        growth_.clear();
         std::uint64_t step_before = ~std::uint64_t{0};
+        std::uint32_t end_of_ranges = 0;
         for (std::size_t i = 0; i < e.n_events; ++i) {
             const std::size_t at = i * e.event_bytes;
             const auto begin = load<std::uint64_t>(e.events, at);
             const std::uint64_t duration = load<std::uint32_t>(e.events, at + 8),
                                 step = load<std::uint32_t>(e.events, at + 12);
-            const std::size_t first = load<std::uint32_t>(e.events, at + 16),
-                              count = load<std::uint16_t>(e.events, at + 20);
+            const auto count = load<std::uint16_t>(e.events, at + 20);
+            const std::uint32_t first = count > 0 ? load<std::uint32_t>(e.events, at + 16) : 0;
             const std::uint64_t status = load<std::uint16_t>(e.events, at + 22),
                                 bytes = load<std::uint64_t>(e.events, at + 24);
             if (steps_.size() <= step) steps_.resize(step + 1);
             StepState& state = steps_[step];
-            difference(begin, end_);
+            std::uint64_t nothing = 0, &growth = count > 0 ? growth_[first] : nothing;
+            const bool other_ranges = first != state.first_range || count != state.n_ranges;
+            number((bytes != state.bytes + growth ? 1 : 0) + (status != 0 ? 2 : 0) + (step != step_before + 1 ? 4 : 0) +
+                   (begin != end_ ? 8 : 0) + (other_ranges ? 16 : 0));
+            if (begin != end_) difference(begin, end_);
             number(duration);
-            difference(step, step_before + 1);
-            number(4 * count + (status != 0 ? 2 : 0) + (bytes != state.bytes ? 1 : 0));
+            if (step != step_before + 1) difference(step, step_before + 1);
             if (status != 0) number(status);
-            if (bytes != state.bytes) difference(bytes, state.bytes);
+            if (other_ranges) {
+                number(count);
+                if (count > 0) difference(first, end_of_ranges);
+            }
+            if (bytes != state.bytes + growth) difference(bytes, state.bytes + growth);
+            growth = bytes - state.bytes;
             state.bytes = bytes;
+            state.first_range = first;
+            state.n_ranges = count;
+            end_of_ranges = std::max(end_of_ranges, first + count);
             step_before = step;
             end_ = begin + duration;
-            for (std::size_t k = 0; k < count; ++k) range(e, first + k, k, state);
             for (std::size_t t = 0; t < e.n_threads; ++t) span(e, i * e.n_threads + t, t, duration, state);
         }
         out_.n_events += e.n_events;
+        out_.n_ranges += e.n_ranges;
         out_.n_spans += std::uint64_t{e.n_events} * e.n_threads;
     }
 
 private:
-    void range(const Events& e, std::size_t index, std::size_t k, StepState& state) {
+    void range(const Events& e, std::size_t index) {
         const std::size_t at = index * e.range_bytes;
         const std::array<std::uint64_t, 8> now{
             load<std::uint16_t>(e.ranges, at),      load<std::uint16_t>(e.ranges, at + 2),
             load<std::uint32_t>(e.ranges, at + 4),  load<std::uint64_t>(e.ranges, at + 8),
             load<std::uint64_t>(e.ranges, at + 16), load<std::uint64_t>(e.ranges, at + 24),
             load<std::uint32_t>(e.ranges, at + 32), load<std::uint32_t>(e.ranges, at + 36)};
-        if (state.ranges.size() <= k) state.ranges.emplace_back();
-        auto& before = state.ranges[k];
+        if (ranges_.size() <= index) ranges_.emplace_back();
+        auto& before = ranges_[index];
         unsigned mask = 0;
         for (std::size_t field = 0; field < now.size(); ++field)
             if (now[field] != before[field]) mask |= 1u << field;
@@ -184,7 +199,6 @@ private:
         for (std::size_t field = 0; field < now.size(); ++field)
             if (now[field] != before[field]) difference(now[field], before[field]);
         before = now;
-        ++out_.n_ranges;
     }
 
     void span(const Events& e, std::size_t index, std::size_t thread, std::uint64_t duration, StepState& state) {
@@ -195,11 +209,11 @@ private:
         if (begin_.size() <= thread) begin_.resize(thread + 1);
         if (cpu_.size() <= thread) cpu_.resize(thread + 1);
         if (state.work.size() <= thread) state.work.resize(thread + 1);
-        const bool differs = work != state.work[thread] || cpu != cpu_[thread] || flags != 0;
-        number(2 * zigzag(begin - begin_[thread]) + (differs ? 1 : 0));
+        const bool other_cpu = cpu != cpu_[thread] || flags != 0, other_work = work != state.work[thread];
+        number(4 * zigzag(begin - begin_[thread]) + (other_cpu ? 2 : 0) + (other_work ? 1 : 0));
         difference(duration - begin, busy);
-        if (differs) {
-            difference(work, state.work[thread]);
+        if (other_work) difference(work, state.work[thread]);
+        if (other_cpu) {
             number(cpu);
             number(flags);
         }
@@ -219,6 +233,8 @@ private:
 
     PackedTrace& out_;
     std::vector<StepState> steps_;
+    std::vector<std::array<std::uint64_t, 8>> ranges_;  // by their place in the block before
+    std::map<std::uint32_t, std::uint64_t> growth_;  // of the bytes of events with ranges at this place, in the block
     std::vector<std::uint64_t> begin_;
     std::vector<std::uint16_t> cpu_;
     std::uint64_t end_ = 0;

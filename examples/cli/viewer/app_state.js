@@ -11,26 +11,6 @@ const app = {
     state: {tab: 'timeline', filter: '', selection: null, view: null, pin: null, table: false, options: {}, marks: []}
 };
 
-/** An element with properties and children; text is always text. */
-function el(tag, props = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [key, value] of Object.entries(props)) {
-        if (value === undefined || value === null) continue;
-        if (key === 'class') node.className = value;
-        else if (key === 'style') for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
-        else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
-        else if (key.startsWith('aria-') || key === 'role' || key === 'for') node.setAttribute(key, value);
-        else node[key] = value;
-    }
-    node.append(
-        ...children
-            .flat()
-            .filter(c => c !== null && c !== undefined)
-            .map(c => (c instanceof Node ? c : String(c)))
-    );
-    return node;
-}
-
 function formatTime(ns) {
     const a = Math.abs(ns);
     if (a >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;

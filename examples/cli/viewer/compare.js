@@ -11,22 +11,6 @@ const colours = {
 };
 const parted = t => t.a.choice !== t.b.choice;
 
-/** An element with properties and children; text is always text. */
-function el(tag, props = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [key, value] of Object.entries(props)) {
-        if (value === undefined || value === null) continue;
-        if (key === 'class') node.className = value;
-        else if (key === 'style') for (const [k, v] of Object.entries(value)) node.style.setProperty(k, v);
-        else if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
-        else if (key.startsWith('aria-') || key === 'role') node.setAttribute(key, value);
-        else node[key] = value;
-    }
-    const given = children.flat().filter(c => c !== null && c !== undefined);
-    node.append(...given.map(c => (c instanceof Node ? c : String(c))));
-    return node;
-}
-
 /** What has no shape, as something that has. */
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/[\u0000-\u001f\u007f]/g, '·');
 const digits = (x, n) => (x === null || !Number.isFinite(x) ? '∞' : x.toFixed(n));

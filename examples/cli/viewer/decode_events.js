@@ -12,7 +12,8 @@ function makeColumns(events, ranges, spans) {
             bytes: new Float64Array(events),
             status: new Uint8Array(events),
             flags: new Uint8Array(events),
-            firstRange: new Uint32Array(events + 1),
+            firstRange: new Uint32Array(events),
+            endRange: new Uint32Array(events), // events may share ranges
             firstSpan: new Uint32Array(events + 1)
         },
         ranges: {
@@ -84,6 +85,7 @@ function readEvents(view, blocks, trace) {
             e.step[ei] = u32(at + 12);
             e.run[ei] = run;
             e.firstRange[ei] = ri + Math.min(u32(at + 16), h.ranges);
+            e.endRange[ei] = Math.min(e.firstRange[ei] + view.getUint16(at + 20, true), ri + h.ranges);
             e.status[ei] = view.getUint8(at + 22);
             e.flags[ei] = view.getUint8(at + 23);
             e.bytes[ei] = u64(at + 24);
@@ -108,13 +110,12 @@ function readEvents(view, blocks, trace) {
             s.flags[si] = view.getUint16(at + 14, true);
         }
     }
-    e.firstRange[events] = ri;
     e.firstSpan[events] = si;
     return columns;
 }
 
-/** What view.cpp packed: per block run, events, ranges, threads; per event begin, duration, step, a control number,
-    then its ranges and spans; all as variable-length numbers, differences from what the same step had before. */
+/** What view_pack.cpp packed, as view.hpp says: per block its ranges, then its events with their spans; all as
+    variable-length numbers, differences from what was there before. */
 function unpackEvents(bytes, info, trace) {
     let at = 0;
     const number = () => {
@@ -137,8 +138,8 @@ function unpackEvents(bytes, info, trace) {
         const v = number();
         return v % 2 ? -(v + 1) / 2 : v / 2;
     };
-    // the smallest event is four bytes, a range one, a span two: nothing is made that the bytes cannot fill
-    if (info.events * 4 > bytes.length || info.ranges > bytes.length || info.spans * 2 > bytes.length)
+    // the smallest event is two bytes, a range one, a span two: nothing is made that the bytes cannot fill
+    if (info.events * 2 > bytes.length || info.ranges > bytes.length || info.spans * 2 > bytes.length)
         throw new Error('the packed events are fewer than the page says');
     const columns = makeColumns(info.events, info.ranges, info.spans);
     const e = columns.events,
@@ -146,64 +147,78 @@ function unpackEvents(bytes, info, trace) {
         s = columns.spans;
     const lastBytes = [],
         lastRanges = [],
+        lastFirst = [],
+        lastCount = [],
         lastWork = [],
         lastStart = [],
         lastCpu = [];
     let ei = 0,
-        ri = 0,
+        r0 = 0,
         si = 0,
         end = 0;
     while (at < bytes.length) {
         const run = trace.runOf.get(number()) ?? NONE32,
             count = number(),
-            threads = number();
-        let step = -1;
-        if (ei + count > info.events || si + count * threads > info.spans)
+            threads = number(),
+            ranges = number();
+        if (ei + count > info.events || si + count * threads > info.spans || r0 + ranges > info.ranges)
             throw new Error('more packed events than the page says');
+        for (let k = 0, ri = r0; k < ranges; ++k, ++ri) {
+            const v = (lastRanges[k] ??= [0, 0, 0, 0, 0, 0, 0, 0]),
+                mask = bytes[at++];
+            for (let bit = 0; bit < 8; ++bit) if ((mask >> bit) & 1) v[bit] += signed();
+            r.operand[ri] = v[0];
+            r.flags[ri] = v[1];
+            r.tag[ri] = v[2];
+            r.offset[ri] = v[3];
+            r.length[ri] = v[4];
+            r.stride[ri] = v[5];
+            r.pieces[ri] = v[6];
+            r.weight[ri] = v[7];
+        }
+        const growth = new Map();
+        let step = -1,
+            furthest = 0;
         for (let i = 0; i < count; ++i, ++ei) {
-            const begin = end + signed(),
-                duration = number();
-            step += 1 + signed();
             const control = number(),
-                n = Math.floor(control / 4);
-            if (step < 0 || step > 1 << 24 || ri + n > info.ranges) throw new Error('a packed event is damaged');
+                begin = end + (control & 8 ? signed() : 0),
+                duration = number();
+            step += 1 + (control & 4 ? signed() : 0);
+            if (!(step >= 0 && step <= 1 << 24)) throw new Error('a packed event is damaged');
             if (control & 2) {
                 const both = number();
                 e.status[ei] = both & 255;
                 e.flags[ei] = both >>> 8;
             }
-            if (control & 1) lastBytes[step] = (lastBytes[step] ?? 0) + signed();
+            if (control & 16) {
+                lastCount[step] = number();
+                lastFirst[step] = lastCount[step] ? furthest + signed() : 0;
+            }
+            const first = lastFirst[step] ?? 0,
+                n = lastCount[step] ?? 0;
+            if (first < 0 || first + n > ranges) throw new Error('a packed event is damaged');
+            const grown = (n ? growth.get(first) ?? 0 : 0) + (control & 1 ? signed() : 0);
+            if (n) growth.set(first, grown);
+            lastBytes[step] = (lastBytes[step] ?? 0) + grown;
+            furthest = Math.max(furthest, first + n);
             e.begin[ei] = begin;
             e.duration[ei] = duration;
             e.step[ei] = step;
             e.run[ei] = run;
-            e.bytes[ei] = lastBytes[step] ?? 0;
-            e.firstRange[ei] = ri;
+            e.bytes[ei] = lastBytes[step];
+            e.firstRange[ei] = r0 + first;
+            e.endRange[ei] = r0 + first + n;
             e.firstSpan[ei] = si;
             end = begin + duration;
-            const old = (lastRanges[step] ??= []);
-            for (let k = 0; k < n; ++k, ++ri) {
-                const v = (old[k] ??= [0, 0, 0, 0, 0, 0, 0, 0]),
-                    mask = bytes[at++];
-                for (let bit = 0; bit < 8; ++bit) if ((mask >> bit) & 1) v[bit] += signed();
-                r.operand[ri] = v[0];
-                r.flags[ri] = v[1];
-                r.tag[ri] = v[2];
-                r.offset[ri] = v[3];
-                r.length[ri] = v[4];
-                r.stride[ri] = v[5];
-                r.pieces[ri] = v[6];
-                r.weight[ri] = v[7];
-            }
             const works = threads ? (lastWork[step] ??= []) : null;
             for (let t = 0; t < threads; ++t, ++si) {
                 const head = number(),
-                    half = Math.floor(head / 2);
-                lastStart[t] = (lastStart[t] ?? 0) + (half % 2 ? -(half + 1) / 2 : half / 2);
+                    quarter = Math.floor(head / 4);
+                lastStart[t] = (lastStart[t] ?? 0) + (quarter % 2 ? -(quarter + 1) / 2 : quarter / 2);
                 s.start[si] = lastStart[t];
                 s.busy[si] = duration - lastStart[t] - signed();
-                if (head % 2) {
-                    works[t] = (works[t] ?? 0) + signed();
+                if (head & 1) works[t] = (works[t] ?? 0) + signed();
+                if (head & 2) {
                     lastCpu[t] = number();
                     s.flags[si] = number();
                 }
@@ -211,10 +226,10 @@ function unpackEvents(bytes, info, trace) {
                 s.cpu[si] = lastCpu[t] ?? 0;
             }
         }
+        r0 += ranges;
     }
-    if (ei !== info.events || ri !== info.ranges || si !== info.spans)
+    if (ei !== info.events || r0 !== info.ranges || si !== info.spans)
         throw new Error('fewer packed events than the page says');
-    e.firstRange[ei] = ri;
     e.firstSpan[ei] = si;
     return columns;
 }
@@ -275,7 +290,7 @@ function readTrace(buffer) {
 
 /** What stands in the page: info (the JSON block) and the bytes of the base64 block. */
 function readEmbedded(info, bytes) {
-    if (info.view !== 1) throw new Error(`this page cannot read view data of version ${info.view}`);
+    if (info.view !== 2) throw new Error(`this page cannot read view data of version ${info.view}`);
     const skeleton = bytes.slice(0, info.skeleton),
         view = new DataView(skeleton.buffer),
         problems = [...(info.problems ?? [])];

@@ -32,41 +32,27 @@ heat.recolour = () => {
 };
 
 heat.toolbar = () => {
-    const choice = (label, key, items) =>
-        el(
-            'label',
-            {},
-            label,
-            el(
-                'select',
-                {
-                    'aria-label': label,
-                    onchange: event => {
-                        heat[key] = event.target.value;
-                        heat.image = null;
-                        if (key === 'rows') {
-                            heat.low = 0;
-                            heat.high = 1;
-                        }
-                        app.render();
-                    }
-                },
-                items.map(([value, text, off]) =>
-                    el('option', {value, selected: heat[key] === value, disabled: off}, text)
-                )
-            )
-        );
+    const pick = (label, key, items) =>
+        choice(label, items, heat[key], value => {
+            heat[key] = value;
+            heat.image = null;
+            if (key === 'rows') {
+                heat.low = 0;
+                heat.high = 1;
+            }
+            app.render();
+        });
     const noPages = !app.model.trace.pages.length;
     return [
-        choice('Rows', 'rows', [
+        pick('Rows', 'rows', [
             ['file', 'file offset'],
             ['registry', 'tensors']
         ]),
-        choice('Columns', 'columns', [
+        pick('Columns', 'columns', [
             ['time', 'time'],
             ['run', 'runs']
         ]),
-        choice('Colour', 'mode', [
+        pick('Colour', 'mode', [
             ['bytes', 'bytes read'],
             ['reuse', 'since last touch'],
             ['cold', 'cold pages', noPages]
@@ -173,6 +159,7 @@ heat.request = (width, height) => {
         begin: e.begin,
         run: e.run,
         firstRange: e.firstRange,
+        endRange: e.endRange,
         rangeOperand: r.operand,
         rangeOffset: r.offset,
         rangeLength: r.length,

@@ -8,32 +8,20 @@ layers.load = () => {};
 layers.recolour = () => {};
 
 layers.toolbar = () => {
-    const choice = (label, key, items) =>
-        el(
-            'label',
-            {},
-            label,
-            el(
-                'select',
-                {
-                    'aria-label': label,
-                    onchange: event => {
-                        layers[key] = event.target.value;
-                        app.render();
-                    }
-                },
-                items.map(([value, text]) => el('option', {value, selected: layers[key] === value}, text))
-            )
-        );
+    const pick = (label, key, items) =>
+        choice(label, items, layers[key], value => {
+            layers[key] = value;
+            app.render();
+        });
     return [
-        choice('Cells', 'value', [
+        pick('Cells', 'value', [
             ['time', 'time'],
             ['share', 'share of time'],
             ['bytes', 'bytes'],
             ['rate', 'GB/s'],
             ['wait', 'threads waiting']
         ]),
-        choice('Columns', 'columns', [
+        pick('Columns', 'columns', [
             ['part', 'parts'],
             ['role', 'weights']
         ]),

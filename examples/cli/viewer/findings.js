@@ -128,14 +128,15 @@ details.findings = () => {
         card(
             'Where threads wait',
             el('strong', {}, formatShare(sums.wait / sums.span)),
-            ' of thread time inside steps is waiting.',
+            ' of thread time inside steps is waiting. Bars: shares of that; figures: how much of its own time a step ' +
+                'waits.',
             ...details.bars(
                 groups
                     .slice(0, 4)
                     .map(g => [
-                        `${g.key} (waits ${formatShare(g.wait / g.span)})`,
+                        g.key,
                         g.wait,
-                        formatShare(g.wait / sums.wait),
+                        formatShare(g.wait / g.span),
                         () => app.setPin({kind: 'group', label: g.key, steps: g.steps})
                     ]),
                 groups[0]?.wait || 1

@@ -136,6 +136,7 @@ function heatAccumulate(job, from, to) {
         rangePieces,
         rangeStride,
         firstRange,
+        endRange,
         fixedRow
     } = job;
     const scale = byTime ? columns / (t1 - t0) : columns / (run1 - run0);
@@ -159,7 +160,7 @@ function heatAccumulate(job, from, to) {
         if (column < 0 || column >= columns) continue;
         for (let k = stepFirst[s]; k < stepFirst[s + 1]; ++k) touch(binRow[k], column, binBytes[k]);
         for (let d = dynFirst[s]; d < dynFirst[s + 1]; ++d)
-            for (let k = firstRange[i]; k < firstRange[i + 1]; ++k) {
+            for (let k = firstRange[i]; k < endRange[i]; ++k) {
                 if (rangeOperand[k] !== dynOperand[d]) continue;
                 const bytes = rangeLength[k] * (rangePieces[k] || 1);
                 if (fixedRow[d] >= 0) {

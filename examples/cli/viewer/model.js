@@ -213,7 +213,7 @@ function operandBytes(model, step, i, which) {
     if (operand.kind === 1) return operand.length * (operand.count || 1);
     if (operand.kind === DYNAMIC) {
         let sum = 0;
-        for (let k = e.firstRange[i]; k < e.firstRange[i + 1]; ++k) if (r.operand[k] === which) sum += rangeBytes(r, k);
+        for (let k = e.firstRange[i]; k < e.endRange[i]; ++k) if (r.operand[k] === which) sum += rangeBytes(r, k);
         return sum;
     }
     return operand.ref < VALUE_REF
@@ -393,7 +393,7 @@ function expertPicks(model, masks, sums) {
         const at = row.get(step.layer),
             list = [];
         let picked = 0;
-        for (let k = e.firstRange[i]; k < e.firstRange[i + 1]; ++k) {
+        for (let k = e.firstRange[i]; k < e.endRange[i]; ++k) {
             if (r.operand[k] !== which || r.tag[k] >= experts) continue;
             counts[at * experts + r.tag[k]] += r.weight[k] || 1;
             picked += r.weight[k] || 1;

@@ -3,8 +3,8 @@
 // 16 rows, seven times the rate of vector dot products. What a packed k-block holds is shaped for that:
 //
 //   super-blocks with scales: the integer scale goes into the codes, v = scale · q, so that one sum runs over all 256
-//   values. v does not fit a byte; it is cut into two planes of bytes, v = low + high · 2^kShift, and S = L + H ·
-//   2^kShift. blocks of 32: the codes as they are; a sum is taken out after every block, for its float step.
+//   values. v does not fit a byte: two planes of bytes hold it, v = low + high · 2^kShift, and S = L + H · 2^kShift.
+//   blocks of 32: the codes as they are; a sum is taken out after every block, for its float step.
 //
 // Sums are exact, and the float steps are those of kernels/quants/format.hpp: the same bits as every other table.
 #pragma once

@@ -222,7 +222,7 @@ struct CodebookRows<IQ3_XXS> : FoursInRegisters<256> {
                                                                     64 + 52, 64 + 62, 64 - 4, 64 - 12, 64 - 20, 64 - 28,
                                                                     64 - 36, 64 - 44, 64 - 52, 64 - 62));
         const __m512i signs = kSigns<0, 8>, nibble = _mm512_set1_epi8(15), numbers = load64(block + 2);
-        // The bit above seven signs is turned where their number, and its own, are odd: then it is the eighth.
+        // The bit above seven signs is flipped where their number, and its own, are odd: then it is the eighth.
         const __m512i first = fields_of_seven(words), last = _mm512_srli_epi16(first, 4);
         const __m512i even_rows = _mm512_xor_si512(look_up(book, numbers), _mm512_permutexvar_epi16(first, signs));
         const __m512i odd_rows =

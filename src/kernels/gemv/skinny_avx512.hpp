@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products of several tokens straight from rows of the file, for AVX-512 with VNNI: sixteen rows are decoded together,
-// turned so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored on the
-// way, so a pass costs little more than its dot products: up to eight or twelve tokens share one (skinny_avx512_pass),
-// more of them take two, of which the second finds the rows in L1.
+// transposed so that lanes are rows, and their codes meet the tokens while they are in registers. Nothing is stored
+// on the way, so a pass costs little more than its dot products: up to eight or twelve tokens share one
+// (skinny_avx512_pass), more of them take two, of which the second finds the rows in L1.
 #pragma once
 
 #include "kernels/gemv/common_avx512.hpp"

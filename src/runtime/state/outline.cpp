@@ -33,7 +33,8 @@ void add_attention(const memory::Memory& memory, std::span<const SeqId> list, Ou
                     out.tokens.push_back({.pos = kv.position(slot), .slot = slot});
                 }
                 OutlineToken& token = out.tokens[static_cast<std::size_t>(n)];
-                const bool held = !memory.has_window_pool() || (token.pos >= visible && memory.window_slot(slot) >= 0);
+                const bool held = memory.has_window_pool() ? token.pos >= visible && memory.window_slot(slot) >= 0
+                                                           : !memory.lacks_in_windows(slot);
                 if (held && token.window_slot < 0) token.window_slot = slot;
                 ++token.n_seqs;
                 owners.emplace_back(static_cast<std::uint32_t>(n), seq);

@@ -33,7 +33,7 @@ struct Form {
         for (const CacheRows& rows : cache_rows(context)) (drops && rows.windowed ? windowed : paged).push_back(rows);
         states = state_rows(context);
         window = context.layout.window();
-        has_pool = context.sequences.has_window_pool();
+        may_lack_windows = context.sequences.may_lack_windows();
         Sha256 hash;
         const auto add = [&](std::string_view text) {
             hash.update(cat(text.size(), ":"));
@@ -68,7 +68,7 @@ struct Form {
     std::vector<CacheRows> paged, windowed;
     std::vector<const TensorInfo*> states;
     Window window;
-    bool has_pool = false;
+    bool may_lack_windows = false;
     Digest root{};
 };
 
@@ -238,7 +238,7 @@ struct PrefixPages {
             found.rows.push_back(std::move(rows));
             found.checkpoint = std::move(checkpoint);
             const bool is_end = !form.needs_checkpoints() ||
-                                (found.checkpoint != nullptr && (form.has_pool || form.first_seen(n) == 0));
+                                (found.checkpoint != nullptr && (form.may_lack_windows || form.first_seen(n) == 0));
             if (is_end) usable = found;
             parent = digest;
         }

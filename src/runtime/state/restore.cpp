@@ -71,11 +71,9 @@ void check_caches(const Context::Impl& context, const Parsed& parsed, std::strin
                                          "' has ", parsed.rows[i].n_rows, " rows, not ", n));
     }
     for (std::size_t i = 0; i < states.size(); ++i) check_tensor(*states[i], parsed.states[i], name);
-    const bool has_pool = context.sequences.has_window_pool();
-    if (!has_pool && n_held != parsed.tokens.size())
+    if (!context.sequences.may_lack_windows() && n_held != parsed.tokens.size())
         fail(ErrorCode::no_room, cat(name, ": layers with a window have dropped ", parsed.tokens.size() - n_held,
-                                     " of its tokens, but a context of n_ctx = ", context.options.n_ctx,
-                                     " keeps all of them; make it larger"));
+                                     " of its tokens, but a context with swa_full keeps all of them"));
 }
 
 /// Tokens with their sequences, as memory takes them, and where their rows come from.

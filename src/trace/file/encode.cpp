@@ -2,6 +2,7 @@
 #include "trace/file/encode.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "base/error.hpp"
@@ -203,6 +204,7 @@ void EventBatch::clear() noexcept {
     events_.clear();
     ranges_.clear();
     spans_.clear();
+    n_lists_ = 0;
 }
 
 std::size_t EventBatch::bytes() const noexcept {
@@ -213,6 +215,21 @@ std::size_t EventBatch::bytes() const noexcept {
 bool EventBatch::takes(const KernelEvent& event) const noexcept {
     return empty() ||
            (bytes() < kBatchBytes && header_.run == event.run->run && header_.n_threads == event.threads.size());
+}
+
+// Where the ranges from `first` on lie: there, or where an event before has the same ones.
+std::size_t EventBatch::place_of(std::size_t first) {
+    const std::size_t n = ranges_.size() - first;
+    if (n == 0) return first;
+    const auto* own = ranges_.data() + first;
+    for (std::size_t i = 0; i < std::min(n_lists_, lists_.size()); ++i) {
+        const RangeList& list = lists_[i];
+        if (list.n != n || std::memcmp(ranges_.data() + list.first, own, n * sizeof *own) != 0) continue;
+        ranges_.resize(first);
+        return list.first;
+    }
+    lists_[n_lists_++ % lists_.size()] = {first, n};
+    return first;
 }
 
 void EventBatch::add_ranges(const KernelEvent& event, trace_format::Event& record) {
@@ -234,8 +251,8 @@ void EventBatch::add_ranges(const KernelEvent& event, trace_format::Event& recor
     if (ranges_.size() - first > kMaxRanges)
         fail(ErrorCode::limit_exceeded, cat("trace: event ", event.index, " has ", ranges_.size() - first,
                                             " ranges, at most ", kMaxRanges, " fit"));
-    record.first_range = static_cast<std::uint32_t>(first);
     record.n_ranges = static_cast<std::uint16_t>(ranges_.size() - first);
+    record.first_range = static_cast<std::uint32_t>(place_of(first));
 }
 
 void EventBatch::add(const KernelEvent& event, bool dynamic) {

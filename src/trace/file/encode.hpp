@@ -2,6 +2,7 @@
 // What an observer is shown, as records of a trace file.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -53,10 +54,18 @@ public:
 
 private:
     void add_ranges(const KernelEvent& event, trace_format::Event& record);
+    [[nodiscard]] std::size_t place_of(std::size_t first);
     trace_format::EventsHeader header_;
     std::uint64_t latest_ = 0;
     std::vector<trace_format::Event> events_;
     std::vector<trace_format::Range> ranges_;
+    // Layers touch their caches alike, and experts of a layer are those of several products: a list of ranges that is
+    // there already is not written again. The lists that were written last are looked at.
+    struct RangeList {
+        std::size_t first = 0, n = 0;
+    };
+    std::array<RangeList, 8> lists_{};
+    std::size_t n_lists_ = 0;
     std::vector<trace_format::Span> spans_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a trace may hold beside accesses: pages that were in memory, the router's choices, hashes of outputs. Records of
-// the running run.
+// the current run.
 #pragma once
 
 #include <vector>

@@ -11,7 +11,7 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::size_t kEventsAtOnce = 8192;
+constexpr std::size_t kEventsAtOnce = 8192, kRangesAtOnce = 1u << 18;  // events may share ranges of the file
 
 int layer_of(std::uint16_t layer) { return layer == trace_format::kNoLayer16 ? kNoLayer : layer; }
 
@@ -292,19 +292,20 @@ void Replay::add_event(const RecordedEvents& events, std::size_t i, const Replay
 
 void Replay::show_events(const RecordedEvents& events, const ReplayedPlan& plan, const RunInfo& info,
                          std::uint64_t end) {
-    for (std::size_t first = 0; first < events.events.size(); first += kEventsAtOnce) {
+    for (std::size_t i = 0; i < events.events.size();) {
         events_.clear(), event_places_.clear(), accesses_.clear(), access_places_.clear(), ranges_.clear(),
             spans_.clear();
-        for (std::size_t i = first; i < std::min(events.events.size(), first + kEventsAtOnce); ++i)
+        for (const std::size_t first = i;
+             i < events.events.size() && i < first + kEventsAtOnce && ranges_.size() < kRangesAtOnce; ++i)
             if (events.events[i].step < plan.steps.size()) add_event(events, i, plan, end);
         for (std::size_t a = 0; a < accesses_.size(); ++a)
             if (access_places_[a].second > 0)
                 accesses_[a].ranges = std::span(ranges_).subspan(access_places_[a].first, access_places_[a].second);
-        for (std::size_t i = 0; i < events_.size(); ++i) {
-            KernelEvent& event = events_[i];
+        for (std::size_t e = 0; e < events_.size(); ++e) {
+            KernelEvent& event = events_[e];
             event.run = &info;
-            event.accesses = std::span(accesses_).subspan(event_places_[i].access, event_places_[i].n_accesses);
-            event.threads = std::span(spans_).subspan(event_places_[i].span, event_places_[i].n_spans);
+            event.accesses = std::span(accesses_).subspan(event_places_[e].access, event_places_[e].n_accesses);
+            event.threads = std::span(spans_).subspan(event_places_[e].span, event_places_[e].n_spans);
             event.macs = event.step->macs != kDynamicMacs ? event.step->macs : macs_of_attention(event.accesses);
             for (const Access& access : event.accesses) {
                 if (access.scratch) continue;

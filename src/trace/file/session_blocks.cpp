@@ -99,8 +99,7 @@ SessionBlocks encode_session(const SessionInfo& info, const TraceFileOptions& op
     pairs.add_names<Phase>("phase", 0, static_cast<int>(Phase::maintenance));
     pairs.add_names<TensorClass>("class", 0, static_cast<int>(TensorClass::scratch));
     pairs.add_names<TraceLevel>("level", 0, static_cast<int>(TraceLevel::threads));
-    pairs.add_names<DType>("type", 0, static_cast<int>(DType::q2_0));
-    pairs.add_names<DType>("type", static_cast<int>(DType::x8_32), static_cast<int>(DType::x8_256));
+    pairs.add_names<DType>("type", 0, static_cast<int>(DType::x8_256));  // those of files, then those of activations
     pairs.add("layout.0", "as_in_file");
     for (std::size_t i = 0; i < roles.names().size(); ++i) pairs.add(cat("role.", i + 1), roles.names()[i]);
     for (const auto& [key, value] : options.notes) pairs.add(key, value);

@@ -123,7 +123,7 @@ private:
 
     void write_events(const RecordedRun& run, const RecordedEvents& from, const RecordedPlan* plan) {
         std::vector<trace_format::Event> events;
-        std::vector<trace_format::Range> ranges;
+        std::vector<std::uint32_t> places(from.ranges.size() + std::size_t{1});  // of a range among those that stay
         std::vector<trace_format::Span> spans;
         trace_format::EventsHeader head;
         head.run = run.record.run;
@@ -132,15 +132,22 @@ private:
             if (!keeps(plan, from.events[i].step)) continue;
             if (events.empty()) head.first_event = from.index(i);
             kept_.push_back(from.index(i));
-            trace_format::Event event = from.events[i];
-            event.first_range = static_cast<std::uint32_t>(ranges.size());
-            const auto own = from.ranges_of(i);
-            ranges.insert(ranges.end(), own.begin(), own.end());
+            const trace_format::Event& event = from.events[i];
+            std::fill_n(places.begin() + event.first_range, event.n_ranges, 1u);
             const auto threads = from.spans.subspan(i * from.n_threads, from.n_threads);
             spans.insert(spans.end(), threads.begin(), threads.end());
             events.push_back(event);
         }
         if (events.empty()) return;
+        // Events may share ranges, and what one of them has stays together.
+        std::vector<trace_format::Range> ranges;
+        for (std::size_t i = 0; i < from.ranges.size(); ++i) {
+            const bool stays = places[i] != 0;
+            places[i] = static_cast<std::uint32_t>(ranges.size());
+            if (stays) ranges.push_back(from.ranges[i]);
+        }
+        for (trace_format::Event& event : events)
+            event.first_range = event.n_ranges > 0 ? places[event.first_range] : 0;
         head.n_events = static_cast<std::uint32_t>(events.size());
         head.n_ranges = static_cast<std::uint32_t>(ranges.size());
         std::vector<std::byte> payload;

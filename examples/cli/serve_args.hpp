@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What `tinfer serve` is started with, and the engine that comes of it.
+#pragma once
+
+#include "../server/serve.hpp"
+#include "common.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cli {
+
+struct ServeArgs {
+    ModelArgs model;
+    ContextArgs context;
+    SamplerArgs sampler;
+    server::ServeOptions options;
+    std::vector<std::string> key_files, loras;
+    std::string template_file, pooling = "auto", store_folder, speculate = "off", draft_file;
+    std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
+    int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;
+    bool no_auth = false, check = false, no_share = false, no_counts = false;
+
+    /// --lora, --prompt-store, --speculate and what goes with them.
+    void add_engine_options(CLI::App& command);
+    /// Throws UsageError where options do not go together.
+    void check_together() const;
+    [[nodiscard]] bool has_store() const { return !store_folder.empty(); }
+    [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine() const;
+};
+
+/// Bytes by what they are for, and their sum under `total`.
+[[nodiscard]] json memory_of(const tinfer::Engine& engine, const ServeArgs& args);
+
+}  // namespace cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// What keeps analyses from hanging on a damaged trace.
+#pragma once
+
+#include <cstdint>
+
+namespace cli {
+
+/// Whether `count` pieces of `length` bytes, `stride` apart, lie in `size` bytes, apart from each other.
+[[nodiscard]] bool is_inside(std::uint64_t offset, std::uint64_t length, std::uint64_t stride, std::uint32_t count,
+                             std::uint64_t size);
+/// What an analysis holds of a trace at most: a damaged file may ask for more than there is memory. Throws.
+void check_touches(std::uint64_t n);
+
+}  // namespace cli

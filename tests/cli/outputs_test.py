@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Files that the program writes: one that cannot be written is refused before a model is loaded, what is read is never
+written over, and no command has an output that this test does not know.
+
+usage: outputs_test.py path/to/tinfer [unittest arguments]
+"""
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import unittest
+
+from cli_support import FOLDER, MODEL, TINFER, environment, tinfer
+
+ABSENT = str(FOLDER / "absent.gguf")   # so that an error about the output came before the model was looked at
+
+# Every option that names a file to write, by command.
+OUTPUTS = {
+    ("run", "--receipt"): ["-p", "a"],
+    ("run", "--prompt-cache"): ["-p", "a"],
+    ("chat", "--transcript"): ["-p", "a"],
+    ("chat", "--prompt-cache"): ["-p", "a"],
+    ("logits", "--output"): ["-p", "a"],
+    ("embed", "--output"): ["-p", "a"],
+    ("perplexity", "--save-logprobs"): ["-p", "a"],
+    ("graph", "--output"): [],
+    ("replay", "--html"): ["--compare"],
+    ("trace record", "--output"): ["-p", "a"],
+    ("trace record", "--router-inputs"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
+    ("trace record", "--receipt"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
+    ("trace record", "--prompt-cache"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
+    ("trace view", "--output"): [],
+    ("trace export", "--output"): ["--format", "csv"],
+    ("trace cut", "--output"): [],
+    ("trace recover", "--output"): [],
+    ("trace disk", "--output"): [],
+}
+# Options that name a file to read.
+INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
+    --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
+    --vars --model-a --model-b""".split())
+
+
+def commands():
+    """"run", "trace show" and so on, with the text of --help-all."""
+    names = re.findall(r"^  ([a-z]+) ", tinfer("--help").decode(), re.M)
+    for name in names:
+        text = tinfer(name, "--help").decode()
+        verbs = re.findall(r"^  ([a-z]+) ", text, re.M) if f"{name} COMMAND" in text else []
+        for full in [f"{name} {verb}" for verb in verbs] or [name]:
+            yield full, tinfer(*full.split(), "--help-all").decode()
+
+
+class Outputs(unittest.TestCase):
+    def refused(self, command, option, path, reason, model=ABSENT):
+        self.assertEqual(tinfer(*command.split(), model, option, path, *OUTPUTS[command, option], code=1), b"")
+        self.assertRegex(tinfer.stderr, rf"\Atinfer: {option} {re.escape(str(path))}: {reason}.*\n\Z",
+                         (command, option))
+
+    def test_every_option_that_names_a_file_is_known(self):
+        for command, text in commands():
+            for line in re.findall(r"^  (?:-\w, )?(--[\w-]+) FILE", text, re.M):
+                self.assertTrue((command, line) in OUTPUTS or line in INPUTS, (command, line))
+
+    def test_what_cannot_be_written_is_refused_before_the_work(self):
+        file = FOLDER / "a-file"
+        file.write_text("")
+        for command, option in OUTPUTS:
+            self.refused(command, option, FOLDER / "nowhere" / "out", "cannot be written: No such file")
+            self.refused(command, option, file / "out", "cannot be written: Not a directory")
+            if not (command.startswith("trace") and option in ("--output", "--router-inputs")):
+                self.refused(command, option, FOLDER, "is a directory")
+        self.assertEqual(file.read_text(), "")
+
+    def test_a_stream_that_is_closed_or_full_is_an_error_and_no_file_gets_its_text(self):
+        for args in (["run", MODEL, "-p", "a", "-n", 2], ["tokenize", MODEL, "-p", "a"], ["inspect", MODEL], ["--help"],
+                     ["--version"], ["run", "--help"], ["man"], ["completion", "bash"]):
+            for redirect in (">&-", "> /dev/full"):
+                done = self.shell(args, redirect)
+                self.assertEqual((done.returncode, done.stderr), (1, b"tinfer: stdout cannot be written\n"),
+                                 (args, redirect))
+        trace, receipt = FOLDER / "closed.tntrace", FOLDER / "closed.json"
+        args = ["trace", "record", MODEL, "-p", "a", "-n", 4, "--temp", 0, "-o", trace, "--receipt", receipt]
+        for closed in ("2>&-", "<&- >/dev/null 2>&-", "<&- 2>&- 3>&- >/dev/null"):
+            for path in (trace, receipt):
+                path.unlink(missing_ok=True)
+            self.assertEqual(self.shell(args, closed).returncode, 0, closed)
+            tinfer("trace", "validate", trace)
+            self.assertTrue(tinfer("replay", receipt).startswith(b"equal"))
+
+    @staticmethod
+    def shell(args, redirect):
+        line = shlex.join(map(str, [TINFER, *args]))
+        return subprocess.run(["sh", "-c", f"{line} {redirect}"], capture_output=True, env=environment(), timeout=120)
+
+    def test_asking_leaves_no_file_and_changes_none(self):
+        new, old = FOLDER / "new.out", FOLDER / "old.out"
+        old.write_text("kept")
+        for command, option in OUTPUTS:
+            for path in (new, old):
+                tinfer(*command.split(), ABSENT, option, path, *OUTPUTS[command, option], code=None)
+                self.assertFalse(new.exists(), (command, option))
+                self.assertEqual(old.read_text(), "kept", (command, option))
+
+    def test_what_is_read_is_not_written_over(self):
+        for command, option in OUTPUTS:
+            model = FOLDER / "precious.gguf"
+            shutil.copy(MODEL, model)
+            link = FOLDER / "link.gguf"
+            link.unlink(missing_ok=True)
+            os.link(model, link)
+            before = model.read_bytes()
+            overwrite = ["--overwrite"] if re.match("trace (record|cut|recover)", command) else []
+            for path in (model, link, pathlib.Path(os.path.relpath(model))):
+                tinfer(*command.split(), model, option, path, *OUTPUTS[command, option], *overwrite, code=1)
+                self.assertIn("is read too", tinfer.stderr, (command, option))
+            self.assertEqual(model.read_bytes(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// The hash of what was done, kept: it changes with graphs, fusion, kernels' names and ranges, never by itself. Whoever
+// changes one of these on purpose puts the new hashes here, and a reader sees that he did.
+#include <doctest/doctest.h>
+
+#include "trace/trace_file_support.hpp"
+
+using namespace tinfer;
+using namespace tinfer::test;
+
+TEST_CASE("[X14] trace file: the hashes of contents of the synthetic models are those of the last time") {
+    struct Known {
+        const char* arch;
+        std::string_view hash;
+    };
+    for (const Known& known : {Known{"llama", ""}, {"qwen2moe", ""}, {"qwen3", ""}}) {
+        CAPTURE(known.arch);
+        const auto bytes =
+            record_trace(load_tiny(known.arch, DType::q8_0), {}, [](Context& c) { decode_some(c, 5, 2); },
+                         {.n_ctx = 64, .isa = Isa::reference, .n_threads = 1});
+        std::string hash;
+        for (const std::uint8_t byte : content_hash(TraceReader::from_bytes(bytes, "trace")).all)
+            for (const int half : {byte >> 4, byte & 15}) hash += "0123456789abcdef"[half];
+        CHECK(hash == known.hash);
+    }
+}
