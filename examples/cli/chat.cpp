@@ -358,7 +358,9 @@ private:
     json document() const {
         const auto t = chat_.timings();
         const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
-        json out{{"text", chat_.answer().content}};
+        json tokens = json::array();
+        for (const auto token : chat_.answer_tokens()) tokens.push_back(static_cast<std::int32_t>(token));
+        json out{{"text", chat_.answer().content}, {"tokens", std::move(tokens)}};
         if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
         if (!chat_.answer().tool_calls.empty()) {
             out["tool_calls"] = json::array();
@@ -371,6 +373,7 @@ private:
         out["drafted_n"] = t.drafted_n;
         out["accepted_n"] = t.accepted_n;
         out["gain"] = t.gain();
+        out["shifts_n"] = chat_.shifts().n;
         out["timings"] = {{"load_s", model_.load_seconds()},
                           {"prompt_n", t.prompt_n},
                           {"prompt_s", t.prompt_s},

@@ -17,7 +17,7 @@ TEST_CASE("[X14] trace file: the hashes of contents of the synthetic models are 
         CAPTURE(known.arch);
         const auto bytes =
             record_trace(load_tiny(known.arch, DType::q8_0), {}, [](Context& c) { decode_some(c, 5, 2); },
-                         {.n_ctx = 64, .isa = Isa::reference, .n_threads = 1});
+                         {.n_ctx = 64, .n_threads = 1, .isa = Isa::reference});
         std::string hash;
         for (const std::uint8_t byte : content_hash(TraceReader::from_bytes(bytes, "trace")).all)
             for (const int half : {byte >> 4, byte & 15}) hash += "0123456789abcdef"[half];
