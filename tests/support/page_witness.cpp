@@ -141,7 +141,8 @@ bool is_paged(Op op, std::uint16_t slot) {
         case Op::rope_kv_write: return slot == 0;
         case Op::attention:
         case Op::sparse_attention: return slot == 2 || slot == 3;
-        case Op::select_keys: return slot == 2;
+        case Op::select_keys:
+        case Op::compressed_attention: return slot == 2;
         case Op::key_shift:
         case Op::kv_copy_page:
         case Op::kv_move: return slot == 0 || slot == 1;
