@@ -78,7 +78,8 @@ TEST_CASE("[N4][K3][golden] determinism: one committed hash of every kind of mem
         const Model model = Model::load(found->file);
         std::vector<Token> tokens;
         std::ifstream text(found->file.parent_path() / "case.json");
-        for (const auto& id : nlohmann::json::parse(text).at("tokens")) tokens.push_back(Token{id.get<int>()});
+        const auto info = nlohmann::json::parse(text);
+        for (const auto& id : info.at("tokens")) tokens.push_back(Token{id.get<int>()});
         for (const Isa isa : available_isas()) {
             CAPTURE(to_string(isa));
             CHECK(hash_in_cuts(model, tokens, {.n_threads = isa == Isa::reference ? 1 : 3, .isa = isa}, 256) ==
