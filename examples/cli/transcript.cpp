@@ -5,10 +5,9 @@
 
 namespace cli {
 
-using nlohmann::json;
-
-std::string markdown_of(const json& messages) {
+std::string markdown_of(const nlohmann::json& messages) {
     std::string out;
+    using nlohmann::json;
     for (const json& message : messages) {
         std::string role = message.value("role", "");
         if (!role.empty()) role[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(role[0])));

@@ -20,12 +20,12 @@ TraceFolder::TraceFolder(std::filesystem::path folder, std::uint64_t limit)
     : folder_(std::move(folder)), limit_(limit) {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
-    std::filesystem::directory_iterator at;
-    if (!error) at = std::filesystem::directory_iterator(folder_, error);
+    using Files = std::filesystem::directory_iterator;
+    const Files files = error ? Files() : Files(folder_, error);
     if (error)
         throw tinfer::Error(tinfer::ErrorCode::io_error,
                             folder_.string() + ": a folder for traces cannot be had here: " + error.message());
-    for (const auto& entry : at)
+    for (const auto& entry : files)
         if (entry.path().extension() == kSuffix && entry.is_regular_file(error)) {
             const auto size = entry.file_size(error);
             if (!error) account_->taken += size;

@@ -20,7 +20,7 @@ bool in_ranges(const Selection::Ranges& ranges, std::uint64_t value) {
 }
 
 template <class Enum>
-void check_names(const std::set<std::string>& words, std::string_view option, int n) {
+void refuse_unknown(const std::set<std::string>& words, std::string_view option, int n) {
     for (const auto& word : words) {
         bool known = false;
         for (int i = 0; i < n; ++i) known = known || to_string(static_cast<Enum>(i)) == word;
@@ -192,9 +192,9 @@ Selection TraceArgs::selection() const {
     selection.parts = set_of(parts);
     selection.ops = set_of(ops);
     selection.phases = set_of(phases);
-    check_names<tinfer::Part>(selection.parts, "--part", static_cast<int>(tinfer::Part::pool) + 1);
-    check_names<tinfer::Op>(selection.ops, "--op", static_cast<int>(tinfer::Op::count_));
-    check_names<tinfer::Phase>(selection.phases, "--phase", static_cast<int>(tinfer::Phase::maintenance) + 1);
+    refuse_unknown<tinfer::Part>(selection.parts, "--part", static_cast<int>(tinfer::Part::pool) + 1);
+    refuse_unknown<tinfer::Op>(selection.ops, "--op", static_cast<int>(tinfer::Op::count_));
+    refuse_unknown<tinfer::Phase>(selection.phases, "--phase", static_cast<int>(tinfer::Phase::maintenance) + 1);
     selection.tensors = parse_words(tensors);
     selection.runs = parse_ranges(runs, "--run");
     selection.tokens = parse_ranges(tokens, "--token");
