@@ -166,6 +166,7 @@ Kind minimax_01(std::int64_t e, std::int64_t f) {
                    {"attn_gate.weight", {e, e}},
                    {"attn_output.weight", {e, e}}};
     add_experts(out, e, f, false);
+    out.keys.pop_back();  // the width of its experts is feed_forward_length
     return out;
 }
 
@@ -263,7 +264,7 @@ Model model_of(const Kind& kind, std::int64_t e, std::int64_t f, DType type) {
     number("context_length", 65536);
     number("embedding_length", e);
     number("block_count", kLayers);
-    number("feed_forward_length", f);
+    number("feed_forward_length", kind.arch == "minimax-01" ? f / 2 : f);
     file.kv(cat(kind.arch, ".attention.layer_norm_rms_epsilon"), 1e-5f);
     for (const auto& [key, value] : kind.keys) file.kv(cat(kind.arch, ".", key), value);
     std::uint64_t seed = 1;
