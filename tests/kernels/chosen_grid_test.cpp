@@ -33,8 +33,8 @@ TestTensor of_integers(TestTensor::Shape ne, const std::vector<std::int32_t>& va
 }
 
 /// One sequence with or without holes on every second page, and queries at its end, which see a window; the first sees
-/// nothing where it is blind. Its row of Q is not read, though kernels say so; so that the hardware does not see it, rows
-/// of such calls lie in one page.
+/// nothing where it is blind. Its row of Q is not read, though kernels say so; so that the hardware does not see it,
+/// rows of such calls lie in one page.
 struct Sequence {
     std::vector<std::int32_t> kv_slots, entries, spans, positions;
     std::int64_t n_kv_slots = 0, n_queries = 0;
