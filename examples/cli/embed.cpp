@@ -152,6 +152,7 @@ int embed(const EmbedArgs& args) {
     check_output(args.out, "--output", args.model.files);
     const auto model = args.model.load();
     auto lines = read_lines(args, model.vocab());
+    if (interrupted()) return kInterrupted;
     Embedder embedder(args, model);
     limit_lines(lines, embedder.longest_line(), args.truncate);
 

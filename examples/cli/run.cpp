@@ -318,7 +318,7 @@ private:
         if (!recorder_) return;
         const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
         auto receipt = recorder_->receipt(decoder_tokens(), sampler_, encoded);
-        for (const auto& file : args_.model.files) receipt.files.push_back(name_in_receipt(file, args_.receipt));
+        for (auto& file : receipt.files) file = name_in_receipt(file, args_.receipt);
         receipt.overrides = args_.model.options().overrides;
         receipt.n_predict = args_.n_predict;
         receipt.stops = args_.stop_texts();

@@ -107,8 +107,7 @@ class Chat(unittest.TestCase):
         self.assertEqual(first["stop"], "limit")
         self.assertEqual(first["timings"]["generation_n"], 6)
         self.assertEqual(len(first["tokens"]), 6)
-        ids = " ".join(map(str, first["tokens"]))
-        self.assertEqual(first["text"].strip(), tinfer("detokenize", MODEL, "--tokens", ids).decode().strip())
+        self.assertEqual(len(second["tokens"]), second["timings"]["generation_n"])
         self.assertEqual(first["shifts_n"], 0)
         self.assertGreater(second["reused_n"], first["timings"]["prompt_n"] - 1)
         self.assertEqual([first], [a | {"seed": first["seed"], "timings": first["timings"]} for a in answers("once")])
@@ -318,8 +317,8 @@ class Tools(unittest.TestCase):
         self.assertNotIn("tool_calls", out)
 
     def test_a_tool_that_is_not_there(self):
-        tinfer(*WITH_TOOLS, "--tool-choice", "sub", "-p", "once", code=1)
-        self.assertIn("'sub'", tinfer.stderr)
+        tinfer(*WITH_TOOLS, "--tool-choice", "sub", "-p", "once", code=2)
+        self.assertIn("--tool-choice sub: is none of auto, none, required, nor a tool of", tinfer.stderr)
         tinfer(*WITH_TOOLS, "--tool-choice", "required", "--grammar", 'root ::= "a"', "-p", "once", code=2)
 
     def test_a_person_answers_calls(self):

@@ -62,7 +62,7 @@ class Interrupts(unittest.TestCase):
         self.assertFalse(curve.exists())
 
     def test_what_can_be_shown_is_shown(self):
-        args = ["run", MODEL, "-p", "once", "-n", -1, "-c", 65536, "--json", "--logit-bias", "2=-1e9"]
+        args = ["run", MODEL, "-p", "once", "-n", -1, "-c", 256, "--context-shift", "--json", "--logit-bias", "2=-1e9"]
         code, out, errors = self.interrupted(args, wait=1)
         document = json.loads(out)
         self.assertEqual((code, document["stop"], errors), (130, "interrupt", ""))

@@ -41,7 +41,7 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --model-a --model-b""".split())
+    --vars --expect --model-a --model-b""".split())
 
 
 def commands():
@@ -49,7 +49,7 @@ def commands():
     names = re.findall(r"^  ([a-z]+) ", tinfer("--help").decode(), re.M)
     for name in names:
         text = tinfer(name, "--help").decode()
-        verbs = re.findall(r"^  ([a-z]+) ", text, re.M) if f"{name} COMMAND" in text else []
+        verbs = re.findall(r"^  (?!tinfer )([a-z]+) ", text, re.M) if f"{name} COMMAND" in text else []
         for full in [f"{name} {verb}" for verb in verbs] or [name]:
             yield full, tinfer(*full.split(), "--help-all").decode()
 

@@ -249,7 +249,7 @@ class Usage(unittest.TestCase):
             self.assertNotIn("becomes", tinfer.stderr)
         self.assertEqual(tinfer("bench", MODEL, "-p", "0", "-n", "0", code=2), b"")
         self.assertIn("nothing is measured: --prompt, --predict and --batches are all 0", tinfer.stderr)
-        self.assertEqual(tinfer("bench", MODEL, "-p", "8", "-d", "2147483647", code=2), b"")
+        self.assertEqual(tinfer("bench", MODEL, "-p", "8", "-n", "0", "-d", "2147483647", code=2), b"")
         self.assertIn("2147483655 tokens, the limit is 2147483647", tinfer.stderr)
         tinfer("bench", MODEL, "-p", "2", "-n", "0", "-r", "1", "-t", "1")
         self.assertRegex(tinfer.stderr, r"(?m)^1 thread, ")
