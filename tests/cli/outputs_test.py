@@ -41,7 +41,7 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --model-a --model-b""".split())
+    --vars --expect --input --router-inputs --model-a --model-b""".split())
 
 
 def commands():
