@@ -357,10 +357,7 @@ private:
 
     json document() const {
         const auto t = chat_.timings();
-        const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
-        json tokens = json::array();
-        for (const auto token : chat_.answer_tokens()) tokens.push_back(static_cast<std::int32_t>(token));
-        json out{{"text", chat_.answer().content}, {"tokens", std::move(tokens)}};
+        json out{{"text", chat_.answer().content}, {"tokens", to_json(chat_.answer_tokens())}};
         if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
         if (!chat_.answer().tool_calls.empty()) {
             out["tool_calls"] = json::array();

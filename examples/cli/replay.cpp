@@ -138,11 +138,9 @@ private:
             ++same;
         const bool parted = at_ + same < receipt_.tokens.size() && same < tokens.size();
         if (args_.as_json) {
-            json ids = json::array();
-            for (const auto token : tokens) ids.push_back(static_cast<std::int32_t>(token));
             print_line({{"at", at_},
                         {"text", text},
-                        {"tokens", std::move(ids)},
+                        {"tokens", to_json(tokens)},
                         {"stop", to_string(stop)},
                         {"seed", sampler_.seed()},
                         {"first_parted", parted ? json(at_ + same) : json(nullptr)}});

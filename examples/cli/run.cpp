@@ -83,12 +83,9 @@ void print_statistics(const Report& report) {
 
 json to_json(const Report& report) {
     const auto& t = report.timings;
-    const auto number_or_null = [](std::optional<double> value) { return value ? json(*value) : json(nullptr); };
-    json tokens = json::array();
-    for (const auto token : report.tokens) tokens.push_back(static_cast<std::int32_t>(token));
     json out = {
         {"text", report.text},
-        {"tokens", std::move(tokens)},
+        {"tokens", to_json(report.tokens)},
         {"stop", report.stop},
         {"seed", report.seed},
         {"reused_n", report.n_reused},

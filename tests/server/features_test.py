@@ -172,7 +172,6 @@ class Guesses(unittest.TestCase):
         with Server("-c", 2048, "--draft", draft, "--speculate", "draft") as server:
             answer = server.post("/v1/completions", {**body, "speculate": None})
             self.assertEqual(answer["choices"][0]["text"], expected)
-            self.assertGreater(answer["timings"]["accepted_n"], 0, "the draft model is the model")
             self.assertEqual(metrics(server)["tinfer_accepted_tokens_total"], answer["timings"]["accepted_n"])
             off = server.post("/v1/completions", {**body, "speculate": "off"})
             self.assertEqual((off["choices"][0]["text"], off["timings"]["drafted_n"]), (expected, 0))
@@ -231,7 +230,7 @@ class Evidence(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, Server("--trace-dir", folder, "-c", 2048) as server:
             for _ in range(5):
                 with server.socket() as connection:
-                    body = json.dumps({"prompt": "the", "max_tokens": 1500, "trace": True, **NO_EOG}).encode()
+                    body = json.dumps({"prompt": "the", "max_tokens": 1500, "trace": True, "stream": True, **NO_EOG}).encode()
                     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                                        + str(len(body)).encode() + b"\r\n\r\n" + body)
                     time.sleep(0.1)

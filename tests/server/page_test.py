@@ -160,7 +160,8 @@ class Conversation(unittest.TestCase):
         before = page.run("strip.asks")
         page.frames(30)
         self.assertLessEqual(page.run("strip.asks") - before, 1)
-        self.assertFalse([e for e in page.errors if "400" not in e], page.errors)
+        # what the test itself reads from the canvas is warned of, too
+        self.assertFalse([e for e in page.errors if "400" not in e and "willReadFrequently" not in e], page.errors)
 
     def test_strip_of_experts(self):  # [V14]
         if OTHER_MODEL:
@@ -174,7 +175,8 @@ class Conversation(unittest.TestCase):
             page.run("document.getElementById('strip-button').click()")
             page.wait("document.getElementById('strip-text').textContent.startsWith('A key is needed')")
             page.run("document.getElementById('key').value = 'sk-strip'")
-            page.run("talk.settings = {max_tokens: 400, temperature: 0}; settings()")
+            page.run("talk.settings = {max_tokens: 1500, temperature: 0}; settings()")
+            page.wait("strip.asks > 1")   # with the key
             page.run("document.getElementById('message').focus()")
             page.type("x")
             page.key("Enter")
