@@ -230,7 +230,8 @@ class Evidence(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, Server("--trace-dir", folder, "-c", 2048) as server:
             for _ in range(5):
                 with server.socket() as connection:
-                    body = json.dumps({"prompt": "the", "max_tokens": 1500, "trace": True, "stream": True, **NO_EOG}).encode()
+                    body = {"prompt": "the", "max_tokens": 1500, "trace": True, "stream": True, **NO_EOG}
+                    body = json.dumps(body).encode()
                     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                                        + str(len(body)).encode() + b"\r\n\r\n" + body)
                     time.sleep(0.1)
