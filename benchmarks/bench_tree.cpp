@@ -65,7 +65,7 @@ double checked(Context& context, const Tree& tree, Token pending) {
     };
     if (all.size() > 1) {
         must(context.seq_rm(SeqId{0}, {Pos{end}}));
-        context.seq_cp(all.back(), SeqId{0}, Pos{end});
+        context.seq_cp(all.back(), SeqId{0}, {Pos{end}});
         for (std::size_t b = 1; b < all.size(); ++b) must(context.seq_rm(all[b]));
     }
     const double seconds = std::chrono::duration<double>(TreeClock::now() - begin).count();

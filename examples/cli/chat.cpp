@@ -357,7 +357,7 @@ private:
 
     json document() const {
         const auto t = chat_.timings();
-        json out{{"text", chat_.answer().content}, {"tokens", to_json(chat_.answer_tokens())}};
+        json out{{"text", chat_.answer().content}, {"tokens", ids_of(chat_.answer_tokens())}};
         if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
         if (!chat_.answer().tool_calls.empty()) {
             out["tool_calls"] = json::array();

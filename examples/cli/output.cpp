@@ -74,7 +74,7 @@ void print(std::string_view bytes) {
         throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout cannot be written");
 }
 
-json to_json(std::span<const tinfer::Token> tokens) {
+json ids_of(std::span<const tinfer::Token> tokens) {
     json ids = json::array();
     for (const auto token : tokens) ids.push_back(static_cast<std::int32_t>(token));
     return ids;

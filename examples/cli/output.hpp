@@ -29,7 +29,7 @@ void set_output_style(const OutputStyle& style);
 void print(std::string_view bytes);
 /// One JSON document on one line. Text that is not UTF-8 is shown with U+FFFD.
 void print_line(const json& document);
-[[nodiscard]] json to_json(std::span<const tinfer::Token> tokens);
+[[nodiscard]] json ids_of(std::span<const tinfer::Token> tokens);
 [[nodiscard]] json number_or_null(std::optional<double> value);
 
 enum class Look { plain, dim, warning, error };

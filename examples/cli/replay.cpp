@@ -140,7 +140,7 @@ private:
         if (args_.as_json) {
             print_line({{"at", at_},
                         {"text", text},
-                        {"tokens", to_json(tokens)},
+                        {"tokens", ids_of(tokens)},
                         {"stop", to_string(stop)},
                         {"seed", sampler_.seed()},
                         {"first_parted", parted ? json(at_ + same) : json(nullptr)}});

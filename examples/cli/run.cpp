@@ -85,7 +85,7 @@ json to_json(const Report& report) {
     const auto& t = report.timings;
     json out = {
         {"text", report.text},
-        {"tokens", to_json(report.tokens)},
+        {"tokens", ids_of(report.tokens)},
         {"stop", report.stop},
         {"seed", report.seed},
         {"reused_n", report.n_reused},
