@@ -133,7 +133,7 @@ constexpr Accepted kAccepted[] = {
     {"ple.eos_token_id", "zo", "any token of the vocabulary"},
     {"ple.head_offsets", "zo", "any rows that the table has"},
     {"ple.head_vocab_sizes", "o", "any rows that the table has"},
-    {"ple.layer_multipliers", "o", "any that is above 0"},
+    {"ple.layer_multipliers", "ho", "any of 64 bits that is above 0"},
     {"rope.dimension_count_swa", "m", "rope.dimension_count"},
     {"rope.dimension_sections", "mo", "none; any that the pairs hold"},
     {"rope.freq_base_swa", "mho", "the family's; any that is above 0"},
