@@ -69,8 +69,7 @@ void decay_rule(const KernelCall& call, WorkSlice slice) noexcept {
     const std::int64_t size = v.ne[0], n_head = v.ne[1];
     each_state_block<Arch>(slice, size, n_head, [&](std::int64_t head, std::int64_t first, int n) {
         const double power = -8.0 * static_cast<double>(head + 1) / static_cast<double>(n_head);
-        const f32x16<Arch> decay(
-            static_cast<float>(math::exp(-math::exp2(power) * static_cast<double>(call.params.scale))));
+        const f32x16<Arch> decay(static_cast<float>(tinfer::math::exp(-tinfer::math::exp2(power) * call.params.scale)));
         RowSums<Arch> read;
         for (std::int64_t t = 0; t < v.ne[2]; ++t) {
             const StateStep state = state_step<Arch>(call[4], call[5], t, (head * size + first) * size, n * size);
