@@ -12,6 +12,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "tinfer/observers.hpp"
+#include "trace/own_map.hpp"
 
 namespace tinfer {
 
@@ -90,7 +91,7 @@ double RooflineRow::of_peak() const noexcept { return over(std::max(memory_secon
 struct Roofline::Impl {
     RooflinePeaks peaks;
     std::vector<RooflineRow> rows;
-    std::map<std::pair<std::string, Op>, std::size_t> row_of_role;
+    OwnMap<std::pair<std::string, Op>, std::size_t> row_of_role;
     struct StepRow {
         std::size_t row;
         bool int8;

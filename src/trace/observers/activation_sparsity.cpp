@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "tinfer/observers_values.hpp"
 #include "trace/observers/value_rows.hpp"
+#include "trace/own_map.hpp"
 
 namespace tinfer {
 
@@ -33,7 +34,7 @@ bool is_down_projection(std::string_view role) { return role.starts_with("ffn_do
 struct ActivationSparsity::Impl {
     struct Layer {
         SparsityLayer seen;
-        std::map<SeqId, std::deque<NeuronBits>> before;  // of the last `window` tokens of each sequence, oldest first
+        OwnMap<SeqId, std::deque<NeuronBits>> before;  // of the last `window` tokens of each sequence, oldest first
     };
     SparsityOptions options;
     std::map<std::pair<int, int>, Layer> layers;  // by layer and expert; the shared expert beside others is -1

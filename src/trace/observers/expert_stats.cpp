@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "tinfer/observers_stats.hpp"
+#include "trace/own_map.hpp"
 
 namespace tinfer {
 
@@ -36,9 +37,9 @@ struct ExpertStats::Impl {
     struct Layer {
         std::uint32_t n_experts = 0;
         std::vector<std::uint64_t> tokens;
-        std::map<Phase, std::vector<std::uint64_t>> by_phase;
-        std::map<SeqId, std::vector<std::uint64_t>> by_sequence;
-        std::map<SeqId, ExpertPicks> last;  // of runs of one token
+        OwnMap<Phase, std::vector<std::uint64_t>> by_phase;
+        OwnMap<SeqId, std::vector<std::uint64_t>> by_sequence;
+        OwnMap<SeqId, ExpertPicks> last;  // of runs of one token
         std::uint64_t pairs = 0;
         double overlap = 0;  // summed
         std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> with_next;
