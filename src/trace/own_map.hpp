@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Maps over public types whose code stays inside the library. The code of std::map<Phase, …> is as visible as Phase, and
-// so would be seen in every plug-in that links the library; a comparison that is the library's own keeps it in.
+// Maps over public types whose code stays inside the library. The code of std::map<Phase, …> is as visible as Phase,
+// and would be seen in every plug-in that links the library; a comparison that is the library's own keeps it in.
 #pragma once
 
 #include <map>

@@ -41,12 +41,12 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --input --router-inputs --model-a --model-b""".split())
+    --vars --expect --input --router-inputs --peaks --model-a --model-b""".split())
 
 
 def commands():
     """"run", "trace show" and so on, with the text of --help-all."""
-    names = re.findall(r"^  ([a-z]+) ", tinfer("--help").decode(), re.M)
+    names = re.findall(r"^  (?!tinfer )([a-z]+) ", tinfer("--help").decode(), re.M)
     for name in names:
         text = tinfer(name, "--help").decode()
         verbs = re.findall(r"^  (?!tinfer )([a-z]+) ", text, re.M) if f"{name} COMMAND" in text else []
