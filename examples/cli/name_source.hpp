@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where a wrong value stands.
+// Errors of options name where the wrong value was read: command line, environment variable or configuration file.
 #pragma once
 
 #include <string>

@@ -152,8 +152,10 @@ struct RunInfo {
     std::span<const InputView> inputs;
 };
 
-/// One thread's work on an event: when it began, ns since the event's begin, how long it worked, and how many pieces of
-/// the step it took (1 where threads have even shares).
+/// One thread's work during an event: when it began and for how long, in ns since the event's begin, and how many work
+/// items of the step it took (1 where threads have even shares). Threads meet no more often than unwatched, so one may
+/// still work on the step before while this event's time runs: a run's sums are exact, one event's may hold its
+/// neighbour's work.
 struct ThreadSpan {
     std::uint32_t begin = 0, busy = 0;
     std::uint32_t work_items = 0;

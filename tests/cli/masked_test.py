@@ -33,13 +33,8 @@ def model_with_vocabulary(arch, more):
     keys = whole_texts.keys(arch, {**whole_texts.PLAIN, **more, "vocab_size": len(pieces)})
     shift = keys.pop(f"{arch}.shift", None)
     model = gguf_model.Model(keys, None, 5)
-    model.keys.update({
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": [text for text, _, _ in pieces],
-        "tokenizer.ggml.scores": [float(score) for _, score, _ in pieces],
-        "tokenizer.ggml.token_type": gguf_model.I32List(kind for _, _, kind in pieces),
-        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.mask_token_id": len(pieces) - 1,
-    })
+    model.keys.update(gguf_model.vocabulary(pieces))
+    model.keys["tokenizer.ggml.mask_token_id"] = len(pieces) - 1
     if shift is not None:
         model.keys["diffusion.shift_logits"] = shift
     return model, len(pieces) - 1

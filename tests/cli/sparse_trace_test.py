@@ -35,12 +35,7 @@ def model_with_vocabulary(arch, more):
     pieces = list(tiny_model.tokens())
     keys = latent_models.keys(arch, {**latent_models.SPARSE, **more, "vocab_size": len(pieces)})
     model = gguf_model.Model(keys, None, 3)
-    model.keys.update({
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": [text for text, _, _ in pieces],
-        "tokenizer.ggml.scores": [float(score) for _, score, _ in pieces],
-        "tokenizer.ggml.token_type": gguf_model.I32List(kind for _, _, kind in pieces),
-        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-    })
+    model.keys.update(gguf_model.vocabulary(pieces))
     return model
 
 

@@ -156,9 +156,9 @@ inline void for_each_memory(const std::function<void(const Model&)>& fn) {
         fn(Model::load(folder / "family.gguf"));
         break;
     }
-    constexpr std::string_view kGolden[] = {"llama",       "gemma3",        "qwen3moe", "deepseek2-lite", "mamba2",
-                                            "rwkv7",       "jamba",         "lfm2",     "qwen3next",      "qwen4exp",
-                                            "kimi-linear", "graniteswitch", "deepseek4"};
+    constexpr std::string_view kGolden[] = {"llama",       "gemma3",     "qwen3moe",      "deepseek2-lite", "mamba2",
+                                            "rwkv7",       "jamba",      "lfm2",          "qwen3next",      "qwen4exp",
+                                            "kimi-linear", "minimax-01", "graniteswitch", "deepseek4"};
     if (!golden_folder()) return;
     for (const GoldenModel& golden : golden_models()) {
         if (std::ranges::find(kGolden, golden.name) == std::end(kGolden)) continue;

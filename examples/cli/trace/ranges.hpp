@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What keeps analyses from hanging on a damaged trace.
+// Limits on the ranges of a trace, so that no analysis of a damaged file hangs or runs out of memory.
 #pragma once
 
 #include <cstdint>

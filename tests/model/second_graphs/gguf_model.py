@@ -158,3 +158,11 @@ class Model:
         found = self.tensors[name]
         assert found.size == int(np.prod(ne)), f"{name} is {found.shape[::-1]}, not {ne}"
         return found.reshape(ne[::-1])
+
+
+def vocabulary(pieces):
+    """Keys of a SentencePiece vocabulary whose pieces are (text, score, kind): unknown, BOS and EOS come first."""
+    return {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": [text for text, _, _ in pieces],
+            "tokenizer.ggml.scores": [float(score) for _, score, _ in pieces],
+            "tokenizer.ggml.token_type": I32List(kind for _, _, kind in pieces),
+            "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2}

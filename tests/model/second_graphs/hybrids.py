@@ -5,7 +5,7 @@ import numpy as np
 
 from decoder import Says, attention, moe, rope_of
 from delta import DeltaHead, ShortConv, unit
-from pieces import Rope, attend, choose_experts, experts, gated, rms, sigmoid, silu, silu_gate, softplus
+from pieces import Rope, attend, choose_experts, experts, gated, rms, sigmoid, silu, silu_gate, small_keys, softplus
 from qwen4exp import recurrent_layers
 
 
@@ -256,13 +256,7 @@ MARKS = ("tied", "fused", "bare", "ssm_norm", "tokens")
 
 
 def keys(arch, more):
-    base = {"vocab_size": 64, "context_length": 512, "embedding_length": 32, "block_count": 4,
-            "feed_forward_length": 40, "attention.head_count": 4, "attention.head_count_kv": 2,
-            "attention.layer_norm_rms_epsilon": 3e-3, "rope.freq_base": 10000.0, "attention.key_length": 12,
-            "attention.value_length": 12, "rope.dimension_count": 12}
-    named = {**base, **{k: v for k, v in more.items() if k not in MARKS}}
-    return {"general.architecture": arch, **{f"{arch}.{k}": v for k, v in named.items()},
-            **{k: v for k, v in more.items() if k in MARKS}}
+    return small_keys(arch, more, MARKS)
 
 
 DELTA = {"ssm.conv_kernel": 4, "ssm.inner_size": 48, "ssm.state_size": 12, "ssm.time_step_rank": 4,

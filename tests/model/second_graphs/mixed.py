@@ -3,7 +3,7 @@
 import numpy as np
 
 from decoder import Says, attention, head_dims, moe, rope_of
-from pieces import Rope, attend, choose_experts, experts, gated, rms, rope_scaling, silu_gate
+from pieces import Rope, attend, choose_experts, experts, gated, rms, rope_scaling, silu_gate, small_keys
 
 
 def gelu(g):
@@ -237,13 +237,7 @@ MARKS = ("tied", "untied", "fused", "no_v", "scaled", "down_scale", "bias", "tok
 
 
 def keys(arch, more):
-    base = {"vocab_size": 64, "context_length": 512, "embedding_length": 32, "block_count": 4,
-            "feed_forward_length": 40, "attention.head_count": 4, "attention.head_count_kv": 2,
-            "attention.layer_norm_rms_epsilon": 3e-3, "rope.freq_base": 10000.0, "attention.key_length": 12,
-            "attention.value_length": 12, "rope.dimension_count": 12}
-    named = {**base, **{k: v for k, v in more.items() if k not in MARKS}}
-    return {"general.architecture": arch, **{f"{arch}.{k}": v for k, v in named.items()},
-            **{k: v for k, v in more.items() if k in MARKS}}
+    return small_keys(arch, more, MARKS)
 
 
 GEMMA = {"block_count": 6, "attention.key_length": 16, "attention.value_length": 16, "attention.key_length_swa": 12,

@@ -147,3 +147,15 @@ def clamped_before(limit):
 def oai_swiglu(g, u):
     g, u = np.minimum(g, 7), np.clip(u, -7, 7)
     return g * sigmoid(1.702 * g) * (u + 1)
+
+
+def small_keys(arch, more, marks):
+    """Keys of a model of four small layers, and what `more` says otherwise; `marks` are no keys but say which tensors a
+    model has."""
+    base = {"vocab_size": 64, "context_length": 512, "embedding_length": 32, "block_count": 4,
+            "feed_forward_length": 40, "attention.head_count": 4, "attention.head_count_kv": 2,
+            "attention.layer_norm_rms_epsilon": 3e-3, "rope.freq_base": 10000.0, "attention.key_length": 12,
+            "attention.value_length": 12, "rope.dimension_count": 12}
+    named = {**base, **{k: v for k, v in more.items() if k not in marks}}
+    return {"general.architecture": arch, **{f"{arch}.{k}": v for k, v in named.items()},
+            **{k: v for k, v in more.items() if k in marks}}
