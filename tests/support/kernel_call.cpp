@@ -73,7 +73,7 @@ namespace {
 
 constexpr std::uint64_t kWitnessedBytes = 1 << 20;  // beyond, faults would take more time than kernels
 
-std::uint64_t operand_bytes(const kernels::KernelCall& call) {
+[[maybe_unused]] std::uint64_t operand_bytes(const kernels::KernelCall& call) {
     std::uint64_t bytes = 0;
     for (const kernels::Operand& operand : call.operands) bytes += operand.present() ? operand.bytes : 0;
     return bytes;

@@ -107,7 +107,7 @@ NpyColumn text_column(const std::string& name, const std::vector<std::string>& t
 
 class NpzWriter : public Visitor {
 public:
-    NpzWriter(const tinfer::TraceReader& trace, const ExportArgs& args) : Visitor(trace, args.selection()) {
+    NpzWriter(const tinfer::TraceReader& reader, const ExportArgs& args) : Visitor(reader, args.selection()) {
         for (const auto* name : {"event", "run", "decode", "begin_ns", "end_ns", "bytes_read", "bytes_written", "macs"})
             events_.push_back({std::string("event_") + name, "<u8", {}, 0});
         events_[0].name = "event";

@@ -130,7 +130,7 @@ private:
 /// Adds up the times of kernels by the layer whose experts come next.
 class LayerTimes : public Visitor {
 public:
-    LayerTimes(const tinfer::TraceReader& trace, const Routes& routes) : Visitor(trace, {}), routes_(routes) {}
+    LayerTimes(const tinfer::TraceReader& reader, const Routes& routes) : Visitor(reader, {}), routes_(routes) {}
     void begin(const tinfer::RunInfo& run) override {
         is_single_ = run.tokens.size() == 1;
         n_runs_ += is_single_ ? 1 : 0;
