@@ -227,14 +227,15 @@ class Evidence(unittest.TestCase):
             self.assertEqual(error["param"], "trace")
 
     def test_trace_of_a_client_that_leaves(self):
-        with tempfile.TemporaryDirectory() as folder, Server("--trace-dir", folder, "-c", 2048) as server:
+        # So many tokens take long, wherever this runs: none of the answers ends before its client has left.
+        with tempfile.TemporaryDirectory() as folder, Server("--trace-dir", folder, "-c", 32768) as server:
             for _ in range(5):
                 with server.socket() as connection:
-                    body = {"prompt": "the", "max_tokens": 1500, "trace": True, "stream": True, **NO_EOG}
+                    body = {"prompt": "the", "max_tokens": 30000, "trace": True, "stream": True, **NO_EOG}
                     body = json.dumps(body).encode()
                     connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                                        + str(len(body)).encode() + b"\r\n\r\n" + body)
-                    time.sleep(0.1)
+                    self.assertTrue(connection.recv(64), "the answer has begun")
             until = time.monotonic() + 20
             while (server.get("/slots") or list(pathlib.Path(folder).iterdir())) and time.monotonic() < until:
                 time.sleep(0.02)
