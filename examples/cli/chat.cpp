@@ -335,7 +335,13 @@ private:
                                     ", the context room for " + std::to_string(context_.options().n_ctx) +
                                     " (see --ctx; /reset begins anew)");
         if (is_kept) prompt_cache_.save(context_, chat_.cached(), true);
-        if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
+        if (chat_.stop() == tinfer::StopReason::context) {
+            if (!args_.as_json && !is_quiet() && !shown_.ends_with('\n')) {
+                shown_ += '\n';
+                print("\n");
+            }
+            note("(the context is full: see --ctx)", Look::warning);
+        }
         if (args_.as_json) print_line(document());
     }
 
@@ -440,14 +446,14 @@ Action add_chat(CLI::App& app) {
     args->text.add_to(*command);
     args->model.add_to(*command);
     const std::string group = "Conversation", more = rare(group);
-    command->add_option("--system", args->system, "system message")->type_name("TEXT")->group(group);
+    command->add_option("--system", args->system, "system message")->type_name("TEXT")->group(more);
     command->add_option("--system-file", args->system_file, "system message from a file")
         ->type_name("FILE")
         ->group(more);
     command
         ->add_option("--template", args->source_file, "Jinja source, or the name of a built-in format (chatml, llama3)")
         ->type_name("FILE")
-        ->group(group);
+        ->group(more);
     command->add_option("--tools", args->tools_file, "JSON array of tools that the model may call; calls are shown")
         ->type_name("FILE")
         ->group(group);
@@ -455,18 +461,18 @@ Action add_chat(CLI::App& app) {
         ->add_option("--tool-choice", args->tool_choice,
                      "auto: the model decides; none; required; or the name of the tool that it has to call")
         ->type_name("NAME")
-        ->group(group);
+        ->group(more);
     command->add_option("--reasoning-budget", args->reasoning_budget, "most tokens of thoughts; -1 = no limit")
         ->check(whole(-1, std::int64_t{1} << 40))
         ->type_name("N")
-        ->group(group);
+        ->group(more);
     command->add_option("--messages", args->messages_file, "JSON array of messages to begin with")
         ->type_name("FILE")
         ->group(group);
     command->add_option("--transcript", args->transcript_file, "write the conversation at the end: Markdown, or .json")
         ->type_name("FILE")
         ->group(group);
-    command->add_flag("--no-thinking", args->no_thinking, "ask the template not to let the model think")->group(group);
+    command->add_flag("--no-thinking", args->no_thinking, "ask the template not to let the model think")->group(more);
     command->add_option("--input-prefix", args->prefix, "in front of each text of the user, in place of a template")
         ->type_name("TEXT")
         ->group(more);
@@ -480,6 +486,7 @@ Action add_chat(CLI::App& app) {
         ->group(generation);
     command->add_option("--stop", args->stops, "end an answer before this text; repeatable")
         ->allow_extra_args(false)
+        ->check(not_empty())
         ->type_name("TEXT")
         ->group(generation);
     command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
