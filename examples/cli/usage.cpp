@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
-#include <cstring>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -389,8 +387,13 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
     std::string message = error.what();
     message.resize(std::min(message.find('\n'), message.size()));
     if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return message;
-    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr)
-        return app.get_config_ptr()->as<std::string>() + ": cannot be opened: " + std::strerror(errno);
+    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+        try {
+            (void)read_file(app.get_config_ptr()->as<std::string>(), "--config");
+        } catch (const tinfer::Error& reason) {
+            return reason.what();
+        }
+    }
 
     const auto rest = app.remaining(true);
     const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };

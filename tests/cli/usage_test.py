@@ -320,6 +320,8 @@ class Usage(unittest.TestCase):
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
         tinfer("run", MODEL, "-p", "a", "--config", FOLDER / "absent.toml", code=2)
         self.assertIn("absent.toml: cannot be opened: No such file", tinfer.stderr)
+        tinfer("run", MODEL, "-p", "a", "--config", FOLDER, code=2)
+        self.assertIn("is a directory, a file is needed", tinfer.stderr)
         # what another command knows is for that one
         config.write_text("predict = 2\npooling = 'last'\nquiet = true\n[embed]\nparallel = 3\n[run]\ntemp = 0\n")
         self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, *NO_EOG),
