@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // tinfer forecast: tokens per second of a model on this machine before it is loaded. From the file's directory alone
-// come the bytes and multiply-accumulates that a token needs; how fast this machine does them is measured with a sample
-// of the model, a few layers of the same sizes and types through the same kernels. Where options give the roofs of
-// another machine, known shares of them are taken instead. Where memory is too small, the missing weights come from
-// storage for every token: a dense model is a loop over its weights, and a cache that forgets what was used longest ago
-// then keeps nothing of it.
+// come the bytes and multiply-accumulates that a token needs, from measuring (or from the options) what the machine
+// can do at most; how near kernels come to that is known from the benchmarks. Where memory is too small, the missing
+// weights come from storage for every token: a dense model is a loop over its weights, and a cache that forgets what
+// was used longest ago then keeps nothing of it.
 #include "common.hpp"
 #include "roof.hpp"
-#include "sample_model.hpp"
 #include "storage.hpp"
 #include "trace/trace.hpp"
 
@@ -22,10 +20,8 @@ namespace {
 
 // Shares of the roofs that kernels reach (docs/performance.md): reading weights for one token; products of prompts by
 // int8 instructions, which narrow models reach less of, because quantizing and norms weigh more; products of floats.
-constexpr double kReadShare = 0.86, kInt8Share = 0.66, kNarrowColumns = 240, kFloatShare = 0.80;
-// Of the samples: what caches hold does not count for one token, and prompts are the same from layer to layer.
-constexpr std::uint64_t kTokenSample = 512u << 20, kPromptSample = 96u << 20;
-constexpr int kPromptTokens = 512;                   // of a micro-batch: longer prompts are several
+// The tiles of amx multiply more at once than the instruction that the peak is measured with.
+constexpr double kReadShare = 0.86, kInt8Share = 0.66, kNarrowColumns = 240, kFloatShare = 0.80, kAmxGain = 2.4;
 constexpr std::uint64_t kPagingRequest = 256 << 10;  // what read-ahead of the system makes of page faults
 
 struct ForecastArgs {
@@ -95,48 +91,26 @@ Demand demand_of(const tinfer::ModelFile& file) {
 struct Machine {
     int n_threads = 1;
     std::string isa;
-    double read = 0;           ///< bytes per second of weights, for one token
-    double int8 = 0, f32 = 0;  ///< per second, for prompts; 0: of both the same
-    double macs = 0;           ///< per second, for prompts
-    [[nodiscard]] double prompt_seconds(const Demand& demand) const {
-        if (macs > 0) return (demand.prompt_int8 + demand.prompt_f32) / macs;
-        return demand.prompt_int8 / int8 + demand.prompt_f32 / f32;
-    }
-    [[nodiscard]] double compute_seconds(const Demand& demand) const {
-        if (int8 > 0) return demand.token_int8 / int8 + demand.token_f32 / f32;
-        return 0;
-    }
+    double stream = 0, int8 = 0, f32 = 0;  ///< per second
 };
 
-/// Which roofs the options give is taken from them; the rest is measured with samples.
-Machine measure_machine(const ForecastArgs& args, const tinfer::ModelFile& file, const Demand& demand,
-                        const tinfer::ContextOptions& options) {
+Machine measure_machine(const ForecastArgs& args, const Demand& demand) {
     Machine machine;
     const auto tables = tinfer::available_isas();
     machine.isa = args.context.isa == "auto" ? std::string(to_string(tables.front())) : args.context.isa;
+    machine.stream = 1e9 * args.stream_gbps;
+    machine.int8 = 1e9 * args.int8_gmacs;
+    machine.f32 = 1e9 * args.f32_gmacs;
     machine.n_threads = args.context.n_threads > 0 ? args.context.n_threads
                                                    : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    if (args.int8_gmacs > 0 || args.f32_gmacs > 0) {
-        roof::Team team(machine.n_threads);
-        const roof::Level level = roof::level_of(machine.isa);
-        const double int8 = args.int8_gmacs > 0 ? 1e9 * args.int8_gmacs : roof::int8_dot_rate(team, level);
-        const double f32 = args.f32_gmacs > 0 ? 1e9 * args.f32_gmacs : roof::f32_fma_rate(team, level);
-        machine.int8 = int8 * kInt8Share * double(demand.n_embd) / (double(demand.n_embd) + kNarrowColumns);
-        machine.f32 = f32 * kFloatShare;
-    } else {
-        const SampleModel sample(file, SampleKind::prompt, kPromptSample);
-        const auto model = tinfer::Model::load(sample.path());
-        const Demand of_sample = demand_of(model.file());
-        machine.macs = (of_sample.prompt_int8 + of_sample.prompt_f32) /
-                       sample_prompt_seconds(model, options, std::min(args.prompt, kPromptTokens));
-    }
-    if (args.stream_gbps > 0) {
-        machine.read = kReadShare * 1e9 * args.stream_gbps;
-    } else {
-        const SampleModel sample(file, SampleKind::token, std::min(kTokenSample, demand.token_bytes));
-        const auto model = tinfer::Model::load(sample.path());
-        machine.read = double(demand_of(model.file()).token_bytes) / sample_token_seconds(model, options);
-    }
+    if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return machine;
+    roof::Team team(machine.n_threads);
+    const roof::Level level = roof::level_of(machine.isa);
+    // A model that fits the caches is read from them: as many bytes are streamed as a token reads, a GiB at most.
+    const std::uint64_t bytes = std::clamp<std::uint64_t>(demand.token_bytes, 1 << 20, std::uint64_t{1} << 30);
+    if (machine.stream <= 0) machine.stream = roof::read_rate(team, roof::LargePages(bytes).bytes(), 0.5);
+    if (machine.int8 <= 0) machine.int8 = roof::int8_dot_rate(team, level);
+    if (machine.f32 <= 0) machine.f32 = roof::f32_fma_rate(team, level);
     return machine;
 }
 
@@ -152,8 +126,11 @@ struct Forecast {
 Forecast forecast_of(const Demand& demand, const Machine& machine, std::uint64_t cache_bytes, std::uint64_t available,
                      double disk_rate, int n_prompt) {
     Forecast out;
-    const double read_s = double(demand.token_bytes + cache_bytes) / machine.read;
-    const double compute_s = machine.compute_seconds(demand);
+    const double int8_share = kInt8Share * double(demand.n_embd) / (double(demand.n_embd) + kNarrowColumns) *
+                              (machine.isa == "amx" ? kAmxGain : 1);
+    const double int8_rate = machine.int8 * int8_share, f32_rate = machine.f32 * kFloatShare;
+    const double read_s = double(demand.token_bytes + cache_bytes) / (kReadShare * machine.stream);
+    const double compute_s = demand.token_int8 / int8_rate + demand.token_f32 / f32_rate;
     const double kernels_s = std::max(read_s, compute_s);
     out.bound = read_s >= compute_s ? "memory" : "compute";
     out.fits = demand.weight_bytes <= available;
@@ -179,10 +156,10 @@ Forecast forecast_of(const Demand& demand, const Machine& machine, std::uint64_t
     // Reading and computing take turns: pages are asked for when they are missed.
     out.token_s = kernels_s + from_storage(double(out.storage_bytes));
     out.token_best_s = kernels_s + from_storage(best_bytes);
-    const double n_passes = std::ceil(double(n_prompt) / kPromptTokens);  // each micro-batch reads all
-    const double passes_s = n_passes * double(demand.weight_bytes) / machine.read;
-    out.prompt_s = std::max(machine.prompt_seconds(demand) * n_prompt, passes_s) / n_prompt;
-    if (!out.fits) out.prompt_s += n_passes * from_storage(double(demand.weight_bytes)) / n_prompt;
+    const double prompt_kernels = demand.prompt_int8 / int8_rate + demand.prompt_f32 / f32_rate;
+    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // each micro-batch reads all
+    out.prompt_s = std::max(prompt_kernels * n_prompt, passes_s * std::ceil(n_prompt / 512.0)) / n_prompt;
+    if (!out.fits) out.prompt_s += from_storage(double(demand.weight_bytes)) * std::ceil(n_prompt / 512.0) / n_prompt;
     return out;
 }
 
@@ -203,13 +180,12 @@ int forecast(const ForecastArgs& args) {
     const std::uint64_t available = args.ram.empty() ? ~std::uint64_t{0} : ram - taken;
     const auto cache_bytes =
         std::uint64_t(double(plan.cache) * args.depth / std::max(options.n_ctx, 1)) + plan.recurrent;
-    const Machine machine = measure_machine(args, file, demand, options);
+    const Machine machine = measure_machine(args, demand);
     double disk_rate = 1e9 * args.disk_gbps;
     if (demand.weight_bytes > available && disk_rate <= 0)
         disk_rate = (args.disk.empty() ? measure_storage(paths.front(), 2.0).curve : read_storage_curve(args.disk))
                         .saturated_rate(kPagingRequest);
     const Forecast out = forecast_of(demand, machine, cache_bytes, available, disk_rate, args.prompt);
-    const double prompt_macs = (demand.prompt_int8 + demand.prompt_f32) / machine.prompt_seconds(demand);
     const json document = {{"prompt_tps", 1 / out.prompt_s},
                            {"generation_tps", 1 / out.token_s},
                            {"generation_best_tps", 1 / out.token_best_s},
@@ -222,8 +198,9 @@ int forecast(const ForecastArgs& args) {
                            {"context_bytes", taken},
                            {"threads", machine.n_threads},
                            {"isa", machine.isa},
-                           {"read_gbps", machine.read / 1e9},
-                           {"gmacs", prompt_macs / 1e9},
+                           {"stream_gbps", machine.stream / 1e9},
+                           {"int8_gmacs", machine.int8 / 1e9},
+                           {"f32_gmacs", machine.f32 / 1e9},
                            {"disk_gbps", disk_rate / 1e9}};
     if (args.as_json) {
         print_line(document);
@@ -241,7 +218,8 @@ int forecast(const ForecastArgs& args) {
                    : std::string()) +
           "\n");
     print("machine     " + std::to_string(machine.n_threads) + " threads, " + machine.isa + ": reads " +
-          fixed(machine.read / 1e9, 1) + " GB/s of weights, multiplies " + fixed(prompt_macs / 1e9, 1) + " GMAC/s" +
+          fixed(machine.stream / 1e9, 1) + " GB/s, multiplies " + fixed(machine.int8 / 1e9, 1) + " (int8) and " +
+          fixed(machine.f32 / 1e9, 1) + " (f32) GMAC/s" +
           (out.fits ? std::string() : ", storage " + fixed(disk_rate / 1e9, 2) + " GB/s") + "\n");
     return 0;
 }
@@ -262,7 +240,7 @@ Action add_forecast(CLI::App& app) {
         ->group(group);
     command->add_option("-d,--depth", args->depth, "tokens in the cache")->check(whole())->type_name("N")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document")->group(group);
-    const std::string roofs = "Roofs (of another machine; this one is measured with a sample of the model)";
+    const std::string roofs = "Roofs (measured where they are not given)";
     const auto add_rate = [&](const std::string& name, double& value, const std::string& help) {
         command->add_option(name, value, help)->check(number(1e-6, 1e9))->type_name("N")->group(roofs);
     };
@@ -275,9 +253,7 @@ Action add_forecast(CLI::App& app) {
     args->context.add_threads_to(*command);
     command->footer(
         "\nA model that does not fit is read from storage again for every token, except experts, of which as many\n"
-        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured; what this\n"
-        "machine makes of a few layers of zeros, of the same sizes and types, is measured in the folder for temporary\n"
-        "files.\n"
+        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured.\n"
         "\nExamples:\n  tinfer forecast model.gguf\n  tinfer forecast model.gguf --ram 16G -d 8000 --json");
     return [args] { return forecast(*args); };
 }
