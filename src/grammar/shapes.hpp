@@ -88,6 +88,12 @@ using Shapes = std::vector<Shape>;
 
 /// Nothing where the kinds differ or bounds contradict each other at sight.
 [[nodiscard]] std::optional<Shape> intersect(const Shape& a, const Shape& b);
+/// Drops the shapes of which another one allows all that they do, as far as that is seen at sight: fewer ways to read
+/// the same text.
+void drop_covered(Shapes& shapes);
+/// What is asked of the member of this name, and of elements by place.
+[[nodiscard]] Conjunction member_terms(const ObjectSpec& object, std::string_view name);
+[[nodiscard]] Conjunction element_terms(const ArraySpec& array, std::size_t place);
 /// The automaton and the bounds of its length of a string; empty() where there is no such string.
 [[nodiscard]] Dfa string_dfa(const StringSpec& string);
 [[nodiscard]] bool matches(const StringSpec& string, std::string_view text);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace view: one page that shows a trace in any browser, from disk, without network.
-#include <fstream>
 
 #include "../output_file.hpp"
 #include "trace.hpp"
@@ -45,11 +44,9 @@ int view(const ViewArgs& args) {
     } catch (const tinfer::Error& error) {
         throw ExitError(2, error.what());
     }
-    std::ofstream file(args.out, std::ios::binary | std::ios::trunc);
-    write_view(empty ? nullptr : &packed, options.file_name,
-               [&](std::string_view text) { file.write(text.data(), static_cast<std::streamsize>(text.size())); });
-    file.close();
-    if (!file) throw tinfer::Error(tinfer::ErrorCode::io_error, args.out + ": cannot write the page");
+    OutputFile file(args.out);
+    write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
+    file.finish();
     return 0;
 }
 
