@@ -461,8 +461,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
 Action add_run(CLI::App& app) {
     auto hooks = std::make_shared<RunHooks>();
     hooks->name = "run";
-    hooks->description =
-        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.";
+    hooks->description = "Completes a text as it stands; a model with an encoder answers it. Text comes on stdout.";
     hooks->footer = "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
                     "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
     return add_run_command(app, std::move(hooks));

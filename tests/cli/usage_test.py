@@ -157,15 +157,17 @@ class Usage(unittest.TestCase):
             self.assertIn("(see tinfer run --help)", tinfer.stderr)
 
     def test_what_is_missing_is_told_as_it_is_typed(self):
+        trace = str(FOLDER / "named.tntrace")
+        tinfer("trace", "record", MODEL, "-p", "a", "-n", "1", "-o", trace)
         for args, message in {("completion",): "a shell is needed: bash, zsh or fish",
                               ("trace", "view"): "a file to write is needed: -o FILE.html",
                               ("run", MODEL): "a text is needed: --prompt TEXT or --file FILE",
                               ("serve",): "a model is needed", ("serve", "--check"): "a model is needed",
                               ("embed", MODEL, "-p", "a", "--pooling", "sum"): "--pooling: 'sum' is none of auto, mean",
                               ("logits", MODEL, "-p", "a", "--pooling", "sum"): "--pooling: 'sum' is none of auto",
-                              ("trace", "show", "a", "--op", "mulmat"): "did you mean mul_mat?",
-                              ("trace", "show", "a", "--part", "ffm"): "did you mean ffn?",
-                              ("trace", "show", "a", "--phase", "decoed"): "did you mean decode?"}.items():
+                              ("trace", "show", trace, "--op", "mulmat"): "did you mean mul_mat?",
+                              ("trace", "show", trace, "--part", "ffm"): "did you mean ffn?",
+                              ("trace", "show", trace, "--phase", "decoed"): "did you mean decode?"}.items():
             self.assertEqual(tinfer(*args, code=2), b"")
             self.assertIn(message, tinfer.stderr)
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\(see tinfer [^\n]+\)\n\Z")
