@@ -20,13 +20,13 @@ struct Example {
 inline constexpr Example kModels[] = {{"llama", "llama"},     {"qwen2", "qwen2"},       {"qwen3", "qwen3"},
                                       {"llama-moe", "llama"}, {"qwen2moe", "qwen2moe"}, {"qwen3moe", "qwen3moe"}};
 
-struct Outcome {
+struct LoadOutcome {
     std::optional<ErrorCode> code;
     std::string text;
 };
 
 /// Loads the file and, when that works, decodes three tokens.
-inline Outcome load(const GgufWriter& w, const ModelOptions& options = {}) {
+inline LoadOutcome load(const GgufWriter& w, const ModelOptions& options = {}) {
     const TempFolder folder;
     const auto path = folder / "model.gguf";
     w.save(path);

@@ -44,7 +44,7 @@ TEST_CASE(
           std::pair{"gptj", ErrorCode::unsupported_arch}, std::pair{"clip", ErrorCode::unsupported_arch}}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.set("general.architecture", GgufValue{std::string(name)});
-        const Outcome outcome = load(w);
+        const LoadOutcome outcome = load(w);
         CAPTURE(name);
         CAPTURE(outcome.text);
         CHECK(outcome.code == code);
@@ -67,7 +67,7 @@ TEST_CASE("a file that is no model is refused as what it is") {
     for (const char* type : {"adapter", "mmproj", "imatrix"}) {
         GgufWriter w = TinyModel::of("llama").writer();
         w.kv("general.type", type);
-        const Outcome outcome = load(w);
+        const LoadOutcome outcome = load(w);
         CHECK(outcome.code == ErrorCode::not_a_model);
         CHECK(mentions(outcome.text, type));
     }
@@ -196,7 +196,7 @@ TEST_CASE("[L10] arrays give each layer its own heads and widths") {
          {"llama.attention.head_count", "llama.attention.head_count_kv", "llama.feed_forward_length"}) {
         GgufWriter wrong = w;
         wrong.set(key, array({4, 6, 6}));
-        const Outcome outcome = load(wrong);
+        const LoadOutcome outcome = load(wrong);
         CHECK(outcome.code == ErrorCode::bad_key);
         CHECK(mentions(outcome.text, key));
     }
@@ -214,7 +214,7 @@ TEST_CASE("[L12] a file without a required tensor is refused with the tensor's n
         for (const auto& tensor : copy.tensors()) {
             GgufWriter w = whole;
             w.erase_tensor(tensor.name);
-            const Outcome outcome = load(w);
+            const LoadOutcome outcome = load(w);
             CAPTURE(example.name);
             CAPTURE(tensor.name);
             CAPTURE(outcome.text);
@@ -230,7 +230,7 @@ TEST_CASE("[L12] a file without a required tensor is refused with the tensor's n
     }
     GgufWriter w = TinyModel::of("llama").writer();  // the embedding is what would tell how large the vocabulary is
     w.erase("llama.vocab_size").erase("tokenizer.ggml.tokens").erase_tensor("token_embd.weight");
-    const Outcome outcome = load(w);
+    const LoadOutcome outcome = load(w);
     CHECK(outcome.code == ErrorCode::missing_tensor);
     CHECK(mentions(outcome.text, "'token_embd.weight' {embedding_length, vocabulary}"));
 }
@@ -249,22 +249,22 @@ TEST_CASE("[L13] a wrong rank, a wrong extent and an unusable type have codes of
                 std::size_t n = 1;
                 for (const std::int64_t extent : tensor.ne) n *= static_cast<std::size_t>(extent);
                 tensor.data.resize(n * (tensor.type == DType::f64 ? 8 : 4));
-                const Outcome outcome = load(w);
+                const LoadOutcome outcome = load(w);
                 CAPTURE(outcome.text);
                 CHECK(mentions(outcome.text, original.name));
                 return outcome;
             };
-            const Outcome rank = changed([](auto& t) { t.ne.push_back(2); });
+            const LoadOutcome rank = changed([](auto& t) { t.ne.push_back(2); });
             CHECK(rank.code == ErrorCode::bad_tensor_rank);
             for (std::size_t i = 0; i < original.ne.size(); ++i) {
                 // A row of experts' weights for one expert has an extent of 1 where others have more: that is rank too.
-                const Outcome extent = changed([&](auto& t) { t.ne[i] += 1; });
+                const LoadOutcome extent = changed([&](auto& t) { t.ne[i] += 1; });
                 CHECK((extent.code == ErrorCode::bad_tensor_shape || original.ne[i] == 1));
                 CHECK(mentions(extent.text, shape_text(original.ne)));
             }
-            const Outcome type = changed([](auto& t) { t.type = DType::i32; });
+            const LoadOutcome type = changed([](auto& t) { t.type = DType::i32; });
             CHECK(type.code == ErrorCode::unsupported_tensor_type);
-            const Outcome wide = changed([](auto& t) { t.type = DType::f64; });
+            const LoadOutcome wide = changed([](auto& t) { t.type = DType::f64; });
             CHECK(wide.code == ErrorCode::unsupported_tensor_type);
         }
     }
@@ -285,7 +285,7 @@ TEST_CASE("vectors may be half precision") {
             tensor.type = type;
             tensor.data.resize(tensor.data.size() / 2);
         }
-        const Outcome outcome = load(w);
+        const LoadOutcome outcome = load(w);
         CAPTURE(outcome.text);
         CHECK(!outcome.code);
     }
@@ -307,7 +307,7 @@ TEST_CASE("a tensor that nothing uses is refused, and with the option only repor
             CAPTURE(std::string(name));
             GgufWriter w = TinyModel::of(example.name).writer();
             w.tensor(name, DType::f32, {4}, std::vector<float>(4));
-            const Outcome outcome = load(w);
+            const LoadOutcome outcome = load(w);
             CHECK(outcome.code == ErrorCode::unused_tensor);
             CHECK(mentions(outcome.text, name));
             std::string log;
@@ -328,7 +328,7 @@ TEST_CASE("a key that changes the computation and is not known is refused, and w
                             "attn_logit_softcapping", "logit_scale"}) {
         GgufWriter w = TinyModel::of("qwen3").writer();
         w.kv("qwen3." + std::string(key), 1.0f);
-        const Outcome outcome = load(w);
+        const LoadOutcome outcome = load(w);
         CAPTURE(key);
         CHECK(outcome.code == ErrorCode::bad_key);
         CHECK(mentions(outcome.text, key));

@@ -29,7 +29,7 @@ std::vector<std::string> integer_keys(const Example& example) {
 
 /// A load that must fail: with an error that names the key, or a tensor whose shape the key gives.
 void check_refused(const GgufWriter& w, const std::string& key, std::initializer_list<ErrorCode> codes) {
-    const Outcome outcome = load(w);
+    const LoadOutcome outcome = load(w);
     CAPTURE(key);
     CAPTURE(outcome.text);
     REQUIRE(outcome.code);
@@ -90,7 +90,7 @@ TEST_CASE("integers that are zero, negative, huge or of another type are refused
             check_refused(with({std::numeric_limits<std::uint64_t>::max()}), said, refusals);
             for (const GgufValue& value : {GgufValue{2.0f}, GgufValue{true}, GgufValue{std::string("64")}})
                 check_refused(with(value), full, {ErrorCode::wrong_type});
-            const Outcome strings = load(with({GgufWriter::array_of(std::vector<std::string>{"1", "2"})}));
+            const LoadOutcome strings = load(with({GgufWriter::array_of(std::vector<std::string>{"1", "2"})}));
             CHECK((strings.code == ErrorCode::wrong_type || strings.code == ErrorCode::bad_key));
             CHECK(mentions(strings.text, full));
         }
@@ -159,7 +159,7 @@ TEST_CASE("values that disagree with each other are refused") {
         w.set(c.key, c.value);
         CAPTURE(c.key);
         const std::string key = c.key;
-        const Outcome outcome = load(w);
+        const LoadOutcome outcome = load(w);
         CAPTURE(outcome.text);
         CHECK(outcome.code == c.code);
         const std::string last = key.substr(key.rfind('.') + 1);
@@ -180,7 +180,7 @@ TEST_CASE("YaRN with any finite numbers runs or is refused") {
                     .kv("qwen2.rope.scaling.original_context_length", original);
                 CAPTURE(base);
                 CAPTURE(beta);
-                const Outcome outcome = load(w);
+                const LoadOutcome outcome = load(w);
                 CHECK((!outcome.code || outcome.code == ErrorCode::bad_key));
             }
 }
