@@ -125,10 +125,10 @@ class Embed(unittest.TestCase):
         self.assertIn("line 1 has", tinfer.stderr)
         self.assertEqual(len(self.vectors(*long, "--truncate")), 1)
         self.assertIn("cut", tinfer.stderr)
-        for args in (["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"],
-                     ["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"],
-                     ["logits", "-m", MODEL, "-p", "a", "--pooled"]):
-            self.assertEqual(tinfer(*args, code=1), b"")
+        for args, code in ((["embed", "-m", MODEL, "-p", "a", "--pooling", "rank"], 1),
+                           (["embed", "-m", MODEL, "-p", "a", "--pooling", "odd"], 2),
+                           (["logits", "-m", MODEL, "-p", "a", "--pooled"], 1)):
+            self.assertEqual(tinfer(*args, code=code), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
         tinfer("logits", "-m", MODEL, "-p", "a", "--pooled", "--last", code=2)
 
