@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grammar/references.hpp"
+#include "grammar/schema_work.hpp"
 #include "grammar/shapes.hpp"
 #include "tinfer/grammar.hpp"
 
@@ -36,6 +37,11 @@ public:
     [[nodiscard]] static Conjunction member(const ObjectSpec& object, std::string_view name);
     [[nodiscard]] static Conjunction element(const ArraySpec& array, std::size_t place);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
+
+    /// Counts steps anew: a text is looked at in place of a schema.
+    void restart() noexcept { work_ = {}; }
+    /// Of whoever looks through what it gives; limit_exceeded where they are too many.
+    void spend(std::size_t n_steps) { work_.spend(n_steps); }
 
     /// Other documents are not loaded any more.
     void close() noexcept { references_.close(); }
@@ -100,6 +106,8 @@ private:
     std::map<Term, int> open_;  // with the question that it belongs to
     int question_ = 0;          // is_empty() inside another
     std::map<std::string, std::shared_ptr<const Dfa>, std::less<>> regexes_;
+    RegexShare regex_share_;
+    SchemaWork work_;
     std::set<Conjunction> testing_;
 };
 

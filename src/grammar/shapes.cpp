@@ -2,6 +2,7 @@
 #include "grammar/shapes.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace tinfer::grammar {
 
@@ -15,18 +16,62 @@ std::uint32_t count_characters(std::string_view text) noexcept {
     return static_cast<std::uint32_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-bool matches(const StringSpec& string, std::string_view text) {
+bool has_form(const StringSpec& string, std::string_view text) {
     const std::uint32_t n = count_characters(text);
     return n >= string.min && n <= string.max &&
-           (!string.texts || std::ranges::find(*string.texts, text) != string.texts->end()) &&
            std::ranges::all_of(string.dfas, [&](const auto& dfa) { return dfa->match(text) != 0; });
+}
+
+bool matches(const StringSpec& string, std::string_view text) {
+    return has_form(string, text) && (!string.texts || std::ranges::find(*string.texts, text) != string.texts->end());
+}
+
+namespace {
+
+using SortedTexts = std::vector<std::string_view>;
+
+SortedTexts sorted(std::span<const std::string> texts) {
+    SortedTexts out(texts.begin(), texts.end());
+    std::ranges::sort(out);
+    return out;
+}
+
+}  // namespace
+
+std::vector<std::map<std::string_view, Conjunction>> declared_members(const ObjectSpec& object) {
+    std::vector<std::map<std::string_view, Conjunction>> out;
+    for (const auto& layer : object.layers) {
+        auto& declared = out.emplace_back();
+        for (const auto& [name, terms] : layer.properties) {
+            auto& all = declared[name];
+            all = conjoin(all, terms);
+        }
+    }
+    return out;
+}
+
+void add_names(std::vector<std::string>& to, std::span<const std::string> names) {
+    if (names.empty()) return;
+    std::set<std::string, std::less<>> known(to.begin(), to.end());
+    for (const std::string& name : names)
+        if (known.insert(name).second) to.push_back(name);
+}
+
+std::size_t size_of(const Shape& shape) noexcept {
+    std::size_t n = 8;
+    if (shape.string.texts) n += shape.string.texts->size();
+    n += shape.string.dfas.size() + shape.number.not_equal.size() + shape.number.multiples.size();
+    for (const auto& layer : shape.array.layers) n += 4 + layer.prefix.size();
+    n += 4 * shape.array.contains.size();
+    for (const auto& layer : shape.object.layers) n += 8 + 2 * layer.properties.size() + 2 * layer.patterns.size();
+    return n + shape.object.required.size() + 4 * shape.object.some.size() + shape.object.names.size();
 }
 
 Dfa string_dfa(const StringSpec& string) {
     if (string.texts) {
         std::vector<std::string_view> texts;
         for (const std::string& text : *string.texts)
-            if (matches(string, text)) texts.push_back(text);
+            if (has_form(string, text)) texts.push_back(text);
         return dfa_of_texts(texts);
     }
     Dfa out;
@@ -64,19 +109,26 @@ bool intersect_strings(StringSpec& a, const StringSpec& b) {
     for (const auto& dfa : b.dfas)
         if (std::ranges::find(a.dfas, dfa) == a.dfas.end()) a.dfas.push_back(dfa);
     if (b.texts && !a.texts) a.texts = b.texts;
-    else if (b.texts)
-        std::erase_if(*a.texts, [&](const auto& text) { return std::ranges::find(*b.texts, text) == b.texts->end(); });
+    else if (b.texts) {
+        const SortedTexts others = sorted(*b.texts);
+        std::erase_if(*a.texts,
+                      [&](const auto& text) { return !std::ranges::binary_search(others, std::string_view(text)); });
+    }
     if (a.texts) {
-        std::erase_if(*a.texts, [&](const auto& text) { return !matches(a, text); });
+        std::erase_if(*a.texts, [&](const auto& text) { return !has_form(a, text); });
         if (a.texts->empty()) return false;
     }
     return a.min <= a.max;
 }
 
 bool requires_what_is_forbidden(const ObjectSpec& object) {
+    SortedTexts required;
     for (const auto& layer : object.layers)
-        for (const auto& [name, terms] : layer.properties)
-            if (terms == nothing() && std::ranges::find(object.required, name) != object.required.end()) return true;
+        for (const auto& [name, terms] : layer.properties) {
+            if (object.required.empty() || terms != nothing()) continue;
+            if (required.empty()) required = sorted(object.required);
+            if (std::ranges::binary_search(required, std::string_view(name))) return true;
+        }
     return false;
 }
 
@@ -107,9 +159,7 @@ std::optional<Shape> intersect(const Shape& a, const Shape& b) {
             out.object.layers.insert(out.object.layers.end(), b.object.layers.begin(), b.object.layers.end());
             out.object.names.insert(out.object.names.end(), b.object.names.begin(), b.object.names.end());
             out.object.some.insert(out.object.some.end(), b.object.some.begin(), b.object.some.end());
-            for (const std::string& name : b.object.required)
-                if (std::ranges::find(out.object.required, name) == out.object.required.end())
-                    out.object.required.push_back(name);
+            add_names(out.object.required, b.object.required);
             out.object.min = std::max(a.object.min, b.object.min);
             out.object.max = std::min(a.object.max, b.object.max);
             is_possible = out.object.min <= out.object.max && out.object.required.size() <= out.object.max &&

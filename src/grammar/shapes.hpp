@@ -6,9 +6,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,6 +94,14 @@ using Shapes = std::vector<Shape>;
 /// The automaton and the bounds of its length of a string; empty() where there is no such string.
 [[nodiscard]] Dfa string_dfa(const StringSpec& string);
 [[nodiscard]] bool matches(const StringSpec& string, std::string_view text);
+/// The same of one of its own texts, which are not searched then.
+[[nodiscard]] bool has_form(const StringSpec& string, std::string_view text);
+/// What each layer says of the members that it names, which normalize.hpp's member() looks for one by one.
+[[nodiscard]] std::vector<std::map<std::string_view, Conjunction>> declared_members(const ObjectSpec& object);
+/// Adds the names that are not there yet.
+void add_names(std::vector<std::string>& to, std::span<const std::string> names);
+/// About how many steps a copy of it takes.
+[[nodiscard]] std::size_t size_of(const Shape& shape) noexcept;
 [[nodiscard]] std::uint32_t count_characters(std::string_view text) noexcept;
 
 }  // namespace tinfer::grammar
