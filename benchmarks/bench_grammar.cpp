@@ -163,7 +163,7 @@ void measure(Options& options) {
         for (std::string line; std::getline(file, line) && lines.size() < most;) lines.push_back(line);
     }
     std::vector<Sample> compiles, masks, steps;
-    std::size_t n_texts = 0, n_refused = 0, n_rejected = 0;
+    std::size_t n_texts = 0, n_refused = 0, n_rejected = 0, n_limited = 0;
     std::vector<std::uint64_t> bits(trie->n_words());
     for (const std::string& line : lines) {
         const auto entry = BenchJson::parse(line);
@@ -186,18 +186,23 @@ void measure(Options& options) {
             }
             ++n_texts;
             const auto constraint = grammar::make_constraint(compiled, trie, nullptr);
-            for (std::size_t at = 0; at < text.size();) {
-                const std::uint32_t token = longest_piece(*trie, std::string_view(text).substr(at));
-                const auto begin_mask = now_us();
-                const auto mask = constraint->mask();
-                masks.push_back({us_since(begin_mask), name + " byte " + std::to_string(at)});
-                if ((mask[token / 64] >> (token % 64) & 1) == 0)
-                    throw std::runtime_error(name + ": the mask has not the token at byte " + std::to_string(at));
-                const auto begin_step = now_us();
-                constraint->accept(Token{static_cast<std::int32_t>(token)});
-                steps.push_back({us_since(begin_step), name});
-                at += trie->piece(token).size();
-            }
+            for (std::size_t at = 0; at < text.size();) try {
+                    const std::uint32_t token = longest_piece(*trie, std::string_view(text).substr(at));
+                    const auto begin_mask = now_us();
+                    const auto mask = constraint->mask();
+                    masks.push_back({us_since(begin_mask), name + " byte " + std::to_string(at)});
+                    if ((mask[token / 64] >> (token % 64) & 1) == 0)
+                        throw std::runtime_error(name + ": the mask has not the token at byte " + std::to_string(at));
+                    const auto begin_step = now_us();
+                    constraint->accept(Token{static_cast<std::int32_t>(token)});
+                    steps.push_back({us_since(begin_step), name});
+                    at += trie->piece(token).size();
+                } catch (const Error& error) {  // of a limit: the rest of the text is left
+                    ++n_limited;
+                    Record limited("grammar limit");
+                    printer.print(limited.add("schema", name).add("byte", at).add("limit", to_string(error.code())));
+                    break;
+                }
         }
     }
     report(printer, "compile", std::move(compiles), n_slow);
@@ -207,7 +212,8 @@ void measure(Options& options) {
     printer.print(counts.add("what", "texts")
                       .add("n", n_texts)
                       .add("refused_schemas", n_refused)
-                      .add("rejected_texts", n_rejected));
+                      .add("rejected_texts", n_rejected)
+                      .add("limited_texts", n_limited));
 }
 
 }  // namespace

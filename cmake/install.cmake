@@ -41,5 +41,9 @@ file(RELATIVE_PATH TINFER_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMA
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tinfer.pc.in ${PROJECT_BINARY_DIR}/tinfer.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
-install(FILES ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
+foreach(page README.md CONTRIBUTING.md CHANGELOG.md LICENSE)   # what the pages lead to is there
+    install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/src/kernels/README.md
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer/src/kernels)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tinfer)

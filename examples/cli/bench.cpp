@@ -289,7 +289,7 @@ Action add_bench(CLI::App& app) {
     command->add_flag("--json", args->as_json, "one JSON document per line")->group("Tests");
     command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")
         ->group("Tests");
-    args->context.add_to(*command);
+    args->context.add_to(*command, kDefaultContextOrMore);
     args->adapters.add_to(*command);
     command->footer(
         "\nroof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"

@@ -74,10 +74,9 @@ public:
 
     int once(const std::string& text) {
         answer(text);
-        if (!args_.as_json) {
-            end_text(shown_, !is_quiet());
-            if (!is_quiet()) statistics();
-        }
+        if (!args_.as_json) end_text(shown_, !is_quiet());
+        note_full();
+        if (!args_.as_json && !is_quiet()) statistics();
         keep_transcript();
         return chat_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
@@ -299,12 +298,17 @@ private:
         if (!args_.transcript_file.empty()) save(args_.transcript_file);
     }
 
+    void note_full() const {
+        if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
+    }
+
     /// One exchange of a loop: an error ends it, and not the conversation of a person.
     void turn(const std::string& text, bool is_person) {
         const std::string before = chat_.messages();
         try {
             answer(text);
             if (!args_.as_json && !shown_.ends_with('\n')) print("\n");
+            note_full();
             if (chat_.stop() == tinfer::StopReason::interrupt) note("(stopped)", Look::dim);
             if (chat_.stop() == tinfer::StopReason::limit) note("(the limit of -n is reached)", Look::dim);
         } catch (const tinfer::Error& error) {
@@ -335,7 +339,6 @@ private:
                                     ", the context room for " + std::to_string(context_.options().n_ctx) +
                                     " (see --ctx; /reset begins anew)");
         if (is_kept) prompt_cache_.save(context_, chat_.cached(), true);
-        if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
         if (args_.as_json) print_line(document());
     }
 
@@ -440,33 +443,25 @@ Action add_chat(CLI::App& app) {
     args->text.add_to(*command);
     args->model.add_to(*command);
     const std::string group = "Conversation", more = rare(group);
+    const auto add_file = [&](const char* name, std::string& file, const char* help, const std::string& title) {
+        command->add_option(name, file, help)->type_name("FILE")->group(title);
+    };
     command->add_option("--system", args->system, "system message")->type_name("TEXT")->group(group);
-    command->add_option("--system-file", args->system_file, "system message from a file")
-        ->type_name("FILE")
-        ->group(more);
-    command
-        ->add_option("--template", args->source_file, "Jinja source, or the name of a built-in format (chatml, llama3)")
-        ->type_name("FILE")
-        ->group(group);
-    command->add_option("--tools", args->tools_file, "JSON array of tools that the model may call; calls are shown")
-        ->type_name("FILE")
-        ->group(group);
+    add_file("--system-file", args->system_file, "system message from a file", more);
+    add_file("--template", args->source_file, "Jinja source, or the name of a built-in format (chatml, llama3)", group);
+    add_file("--tools", args->tools_file, "JSON array of tools that the model may call; calls are shown", group);
     command
         ->add_option("--tool-choice", args->tool_choice,
                      "auto: the model decides; none; required; or the name of the tool that it has to call")
         ->type_name("NAME")
-        ->group(group);
+        ->group(more);
     command->add_option("--reasoning-budget", args->reasoning_budget, "most tokens of thoughts; -1 = no limit")
         ->check(whole(-1, std::int64_t{1} << 40))
         ->type_name("N")
-        ->group(group);
-    command->add_option("--messages", args->messages_file, "JSON array of messages to begin with")
-        ->type_name("FILE")
-        ->group(group);
-    command->add_option("--transcript", args->transcript_file, "write the conversation at the end: Markdown, or .json")
-        ->type_name("FILE")
-        ->group(group);
-    command->add_flag("--no-thinking", args->no_thinking, "ask the template not to let the model think")->group(group);
+        ->group(more);
+    add_file("--messages", args->messages_file, "JSON array of messages to begin with", more);
+    add_file("--transcript", args->transcript_file, "write the conversation at the end: Markdown, or .json", group);
+    command->add_flag("--no-thinking", args->no_thinking, "ask the template not to let the model think")->group(more);
     command->add_option("--input-prefix", args->prefix, "in front of each text of the user, in place of a template")
         ->type_name("TEXT")
         ->group(more);
@@ -480,6 +475,7 @@ Action add_chat(CLI::App& app) {
         ->group(generation);
     command->add_option("--stop", args->stops, "end an answer before this text; repeatable")
         ->allow_extra_args(false)
+        ->check(not_empty())
         ->type_name("TEXT")
         ->group(generation);
     command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
@@ -488,6 +484,7 @@ Action add_chat(CLI::App& app) {
     args->context.add_threads_to(*command);
     args->speculate.add_to(*command);
     args->long_text.add_to(*command);
+    command->get_option("--context-shift")->group(rare("Long texts"));
     args->sampler.add_to(*command);
     args->grammar.add_to(*command);
     args->prompt_cache.add_to(*command);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Interruption, files, and values that are not finite.
 #include "common.hpp"
+#include "output_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 namespace cli {
@@ -122,10 +122,9 @@ std::string read_text(const std::string& path, std::string_view option, std::siz
 void write_file(const std::string& path, std::string_view bytes) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) refuse_io(path, "is a directory, a file is to be written");
-    std::ofstream file(path, std::ios::binary);
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    file.close();
-    if (!file) refuse_io(path, std::string("cannot be written: ") + std::strerror(errno));
+    OutputFile file(path);
+    file.write(bytes);
+    file.finish();
 }
 
 bool all_finite(std::span<const float> values) noexcept {

@@ -206,12 +206,12 @@ Action add_completion(CLI::App& app) {
     auto args = std::make_shared<DocumentArgs>();
     auto* command = app.add_subcommand("completion", "Prints what lets a shell complete commands and options.");
     command->add_option("shell", args->name, "bash, zsh or fish")
-        ->required()
         ->type_name("SHELL")
         ->check(one_of({"bash", "zsh", "fish"}))
         ->group("Output");
     command->footer("\nExamples:\n  source <(tinfer completion bash)\n  tinfer completion fish | source");
     return [args, &app] {
+        if (args->name.empty()) throw UsageError("a shell is needed: bash, zsh or fish");
         print(args->name == "bash" ? bash(app) : args->name == "zsh" ? zsh(app) : fish(app));
         return 0;
     };

@@ -193,6 +193,7 @@ Action add_embed(CLI::App& app) {
     args->model.add_to(*command);
     args->encode.add_to(*command);
     command->add_option("--pooling", args->pooling, "mean, cls, last or rank; auto = as the file says, else mean")
+        ->check(one_of({"auto", "mean", "cls", "last", "rank"}))
         ->type_name("KIND")
         ->group("Output");
     command

@@ -240,9 +240,13 @@ Action add_forecast(CLI::App& app) {
         ->group(group);
     command->add_option("-d,--depth", args->depth, "tokens in the cache")->check(whole())->type_name("N")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document")->group(group);
-    const std::string roofs = "Roofs (measured where they are not given)";
+    const std::string roofs = "Roofs";
     const auto add_rate = [&](const std::string& name, double& value, const std::string& help) {
-        command->add_option(name, value, help)->check(number(1e-6, 1e9))->type_name("N")->group(roofs);
+        command->add_option(name, value, help)
+            ->check(number(1e-6, 1e9))
+            ->type_name("N")
+            ->default_str("measured")
+            ->group(roofs);
     };
     add_rate("--stream-gbps", args->stream_gbps, "reading memory, GB/s of all threads");
     add_rate("--int8-gmacs", args->int8_gmacs, "products of 8-bit integers, 10^9 a second");

@@ -58,7 +58,7 @@ Action add_graph(CLI::App& app) {
     command->add_flag("--plan", args->plan, "the kernel of every step, as text: --view plan --format text")
         ->group("Graph");
     command->add_option("-o,--output", args->out, "instead of stdout")->type_name("FILE")->group("Graph");
-    args->context.add_to(*command);
+    args->context.add_to(*command, kDefaultContextOrMore);
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer graph model.gguf -o model.dot && dot -Tsvg model.dot -o model.svg\n"
                     "  tinfer graph model.gguf --tokens 8 --plan");

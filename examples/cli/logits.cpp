@@ -120,6 +120,7 @@ Action add_logits(CLI::App& app) {
     command->add_flag("--embeddings", args->embeddings, "the final hidden states instead of logits")->group("Output");
     command->add_flag("--pooled", args->pooled, "one vector for all tokens instead of logits")->group("Output");
     command->add_option("--pooling", args->pooling, "with --pooled: mean, cls, last or rank; auto = as the file says")
+        ->check(one_of({"auto", "mean", "cls", "last", "rank"}))
         ->type_name("KIND")
         ->group("Output");
     command->add_option("-o,--output", args->out, "raw float32, little-endian, [rows, n_vocab]")

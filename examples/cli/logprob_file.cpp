@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -36,11 +35,7 @@ std::uint64_t rows_of(std::int32_t window) { return static_cast<std::uint64_t>(w
 // ---- Writing --------------------------------------------------------------------------------------------------------
 
 LogProbWriter::LogProbWriter(const std::string& path, int window, int n_vocab, std::span<const tinfer::Token> tokens)
-    : path_(path), codes_(even(static_cast<std::size_t>(n_vocab))) {
-    std::error_code ignored;
-    const bool is_plain = !fs::exists(path, ignored) || fs::is_regular_file(path, ignored);
-    partial_ = is_plain ? path + ".part" : path;
-    out_.open(partial_, std::ios::binary | std::ios::trunc);
+    : out_(path), codes_(even(static_cast<std::size_t>(n_vocab))) {
     const std::array<std::int32_t, 3> sizes{window, n_vocab, static_cast<std::int32_t>(tokens.size()) / window};
     put(kMagic.data(), kMagic.size());
     put(sizes.data(), sizeof(sizes));
@@ -48,16 +43,7 @@ LogProbWriter::LogProbWriter(const std::string& path, int window, int n_vocab, s
     put(tokens.data(), tokens.size_bytes());
 }
 
-LogProbWriter::~LogProbWriter() {
-    std::error_code ignored;
-    if (out_.is_open()) out_.close();
-    if (partial_ != path_ && !partial_.empty()) fs::remove(partial_, ignored);
-}
-
-void LogProbWriter::put(const void* bytes, std::size_t n) {
-    out_.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(n));
-    if (!out_) refuse(tinfer::ErrorCode::io_error, partial_, std::string("cannot be written: ") + std::strerror(errno));
-}
+void LogProbWriter::put(const void* bytes, std::size_t n) { out_.write({static_cast<const char*>(bytes), n}); }
 
 void LogProbWriter::add(std::span<const float> logits) {
     const double sum = log_sum_exp(logits);
@@ -74,15 +60,7 @@ void LogProbWriter::add(std::span<const float> logits) {
     put(codes_.data(), codes_.size() * sizeof(std::uint16_t));
 }
 
-void LogProbWriter::finish() {
-    out_.close();
-    if (!out_) refuse(tinfer::ErrorCode::io_error, partial_, std::string("cannot be written: ") + std::strerror(errno));
-    if (partial_ == path_) return;
-    std::error_code error;
-    fs::rename(partial_, path_, error);
-    if (error) refuse(tinfer::ErrorCode::io_error, path_, "cannot be written: " + error.message());
-    partial_.clear();
-}
+void LogProbWriter::finish() { out_.finish(); }
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@
 // A log-probability is least + scale · code; what lies more than 16 nats below the largest is cut off there.
 #pragma once
 
+#include "output_file.hpp"
+
 #include <tinfer/tinfer.hpp>
 
 #include <cstdint>
@@ -16,14 +18,11 @@
 
 namespace cli {
 
-/// Writes beside the target and takes its place when everything is there.
+/// The file is there once everything is.
 class LogProbWriter {
 public:
     /// Throws io_error.
     LogProbWriter(const std::string& path, int window, int n_vocab, std::span<const tinfer::Token> tokens);
-    ~LogProbWriter();
-    LogProbWriter(const LogProbWriter&) = delete;
-    LogProbWriter& operator=(const LogProbWriter&) = delete;
 
     /// The row of the next scored place. Throws io_error.
     void add(std::span<const float> logits);
@@ -32,8 +31,7 @@ public:
 private:
     void put(const void* bytes, std::size_t n);
 
-    std::string path_, partial_;
-    std::ofstream out_;
+    OutputFile out_;
     std::vector<std::uint16_t> codes_;
 };
 

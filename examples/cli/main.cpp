@@ -85,7 +85,8 @@ int main(int argc, char** argv) {
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // the library takes the last first
         cli::set_output_style(style);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return show(app, error);  // --help, --version
+        if (error.get_exit_code() == 0 && !cli::asks_for_unknown_command(app))
+            return show(app, error);  // --help, --version
         cli::set_output_style(style);
         return fail(cli::name_source(app, args, cli::explain(app, error)), 2);
     }

@@ -13,6 +13,8 @@ namespace cli {
 
 namespace {
 
+constexpr int kMaxContext = 1 << 28, kMaxThreads = 512;  // those of ContextOptions
+
 [[noreturn]] void refuse(const std::string& message) { throw tinfer::Error(tinfer::ErrorCode::bad_parameter, message); }
 
 /// The whole text as a number.
@@ -23,6 +25,11 @@ std::optional<T> parse(std::string_view text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
     return value;
+}
+
+bool is_whole(std::string_view text) {
+    if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+    return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
 std::string shown(double value) {
@@ -66,22 +73,28 @@ std::vector<tinfer::Isa> all_isas() {
     return isas;
 }
 
-std::string isa_names() {
-    std::string names = "auto";
-    for (const auto isa : all_isas()) names.append(", ").append(tinfer::to_string(isa));
+std::vector<std::string> isa_list() {
+    std::vector<std::string> names{"auto"};
+    for (const auto isa : all_isas()) names.emplace_back(tinfer::to_string(isa));
     return names;
 }
 
+bool is_of_a_gpu(const std::string& name) {
+    constexpr std::string_view kDevices[]{"cuda", "rocm",   "hip", "metal", "vulkan",
+                                          "sycl", "opencl", "rpc", "gpu",   "cann"};
+    return std::ranges::any_of(kDevices, [&](std::string_view device) {
+        return name == device || name.starts_with(std::string(device) + ":");
+    });
+}
+
+/// Of a name that the option was checked for.
 tinfer::Isa parse_isa(const std::string& name) {
-    if (name == "auto") return tinfer::Isa::automatic;
+    if (is_of_a_gpu(name))
+        throw tinfer::Error(tinfer::ErrorCode::not_available,
+                            "--isa '" + name + "': not available: tinfer computes on the CPU alone");
     for (const auto isa : all_isas())
         if (tinfer::to_string(isa) == name) return isa;
-    for (const std::string_view device :
-         {"cuda", "rocm", "hip", "metal", "vulkan", "sycl", "opencl", "rpc", "gpu", "cann"})
-        if (name == device || name.starts_with(std::string(device) + ":"))
-            throw tinfer::Error(tinfer::ErrorCode::not_available,
-                                "--isa '" + name + "': not available: tinfer computes on the CPU alone");
-    throw UsageError("--isa: '" + name + "' is none of " + isa_names());
+    return tinfer::Isa::automatic;
 }
 
 template <class T>
@@ -92,19 +105,6 @@ std::string check_bounds(const std::string& text, T value, T least, T most, cons
     return {};
 }
 
-void append_utf8(std::string& out, std::uint32_t code) {
-    if (code < 0x80) {
-        out += static_cast<char>(code);
-    } else if (code < 0x800) {
-        out += static_cast<char>(0xC0 | (code >> 6));
-        out += static_cast<char>(0x80 | (code & 63));
-    } else {
-        out += static_cast<char>(0xE0 | (code >> 12));
-        out += static_cast<char>(0x80 | ((code >> 6) & 63));
-        out += static_cast<char>(0x80 | (code & 63));
-    }
-}
-
 }  // namespace
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
@@ -112,6 +112,7 @@ void append_utf8(std::string& out, std::uint32_t code) {
 CLI::Validator whole(std::int64_t least, std::int64_t most) {
     return {[=](std::string& text) {
                 const auto value = parse<std::int64_t>(text);
+                if (!value && is_whole(text)) return text + " has too many digits";
                 if (!value) return "'" + text + "' is no whole number";
                 return check_bounds(text, *value, least, most, std::to_string(least), std::to_string(most));
             },
@@ -135,6 +136,10 @@ CLI::Validator one_of(std::vector<std::string> words) {
             ""};
 }
 
+CLI::Validator not_empty() {
+    return {[](std::string& text) { return text.empty() ? std::string("the text is empty") : std::string(); }, ""};
+}
+
 std::vector<tinfer::Token> parse_tokens(std::string_view text) {
     std::vector<tinfer::Token> tokens;
     const std::string_view separators = " \t\r\n,[]";
@@ -154,32 +159,6 @@ tinfer::Pooling parse_pooling(std::string_view name) {
     for (const Pooling kind : {Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank})
         if (tinfer::to_string(kind) == name) return kind;
     refuse("'" + std::string(name.substr(0, 32)) + "' is no kind of pooling: mean, cls, last or rank");
-}
-
-std::string unescape(std::string_view text, std::string_view option) {
-    std::string out;
-    for (std::size_t at = 0; at < text.size(); ++at) {
-        if (text[at] != '\\') {
-            out += text[at];
-            continue;
-        }
-        const char kind = ++at < text.size() ? text[at] : '\0';
-        if (constexpr std::string_view kNames = "ntr\\'\"0"; kind != '\0' && kNames.find(kind) != kNames.npos) {
-            out += "\n\t\r\\'\"\0"[kNames.find(kind)];
-            continue;
-        }
-        const std::size_t digits = kind == 'x' ? 2 : kind == 'u' ? 4 : 0;
-        const auto hex = text.substr(std::min(at + 1, text.size()), digits);
-        std::uint32_t code = 0;
-        const auto [end, error] = std::from_chars(hex.data(), hex.data() + hex.size(), code, 16);
-        if (digits == 0 || hex.size() != digits || error != std::errc() || end != hex.data() + hex.size())
-            throw UsageError(std::string(option) + " '" + std::string(text) +
-                             "': after \\ comes n, t, r, \\, xHH or uHHHH (\\\\ is a backslash)");
-        if (digits == 2) out += static_cast<char>(code);
-        else append_utf8(out, code);
-        at += digits;
-    }
-    return out;
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -284,18 +263,21 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
     const std::string group = "Context", more = rare(group);
     command.add_option("-c,--ctx", n_ctx, "tokens the context holds; 0 = as trained; whole pages of 64")
         ->default_str(std::string(default_ctx))
-        ->check(whole())
+        ->check(whole(0, kMaxContext))
         ->type_name("N")
         ->group(group);
     command.add_option("-b,--batch", n_batch, "most tokens of one decode; 0 = the context's")
-        ->check(whole())
+        ->check(whole(0, kMaxContext))
         ->type_name("N")
         ->group(more);
     command.add_option("-u,--ubatch", n_ubatch, "most tokens computed at once; 0 = those of a decode")
-        ->check(whole())
+        ->check(whole(0, kMaxContext))
         ->type_name("N")
         ->group(more);
-    command.add_option("--isa", isa, "kernels: " + isa_names())->type_name("NAME")->group(more);
+    command.add_option("--isa", isa, "kernels: " + CLI::detail::join(isa_list(), ", "))
+        ->check([](const std::string& name) { return is_of_a_gpu(name) ? std::string() : one_of(isa_list())(name); })
+        ->type_name("NAME")
+        ->group(more);
     const auto is_kv_type = one_of({"f32", "f16", "bf16", "q8_0", "q4_0"});
     command.add_option("--kv-type-k", type_k, "cache type of keys: f32, f16, bf16, q8_0 or q4_0")
         ->check(is_kv_type)
@@ -315,11 +297,11 @@ void ContextArgs::add_to(CLI::App& command, std::string_view default_ctx) {
 
 void ContextArgs::add_threads_to(CLI::App& command) {
     command.add_option("-t,--threads", n_threads, "threads for one token; 0 = one per core")
-        ->check(whole())
+        ->check(whole(0, kMaxThreads))
         ->type_name("N")
         ->group("Context");
     command.add_option("--threads-batch", n_threads_batch, "threads for more tokens; 0 = as --threads")
-        ->check(whole())
+        ->check(whole(0, kMaxThreads))
         ->type_name("N")
         ->group(rare("Context"));
 }
@@ -361,8 +343,9 @@ void TextArgs::add_to(CLI::App& command) {
 }
 
 void TextArgs::require() const {
-    if (prompt_option->count() + file_option->count() != 1)
-        throw UsageError("a text is needed: --prompt TEXT or --file FILE, one of them");
+    const auto n = prompt_option->count() + file_option->count();
+    if (n == 0) throw UsageError("a text is needed: --prompt TEXT or --file FILE");
+    if (n > 1) throw UsageError("--prompt and --file are both given: the text is one of them");
 }
 
 std::string TextArgs::read() const {
@@ -487,7 +470,11 @@ tinfer::SamplerOptions SamplerArgs::get() const {
         if (!id || !bias) refuse("--logit-bias '" + text + "': expected ID=BIAS");
         result.logit_bias.emplace_back(tinfer::Token{*id}, *bias);
     }
-    if (!samplers.empty()) result = tinfer::parse_samplers(samplers, result);
+    try {
+        if (!samplers.empty()) result = tinfer::parse_samplers(samplers, result);
+    } catch (const tinfer::Error& error) {
+        throw tinfer::Error(error.code(), "--" + std::string(error.what()));  // "--samplers: no sampler is named …"
+    }
     result.validate();
     return result;
 }

@@ -32,6 +32,7 @@ public:
 [[nodiscard]] CLI::Validator number(double least = -std::numeric_limits<double>::infinity(),
                                     double most = std::numeric_limits<double>::infinity());
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
+[[nodiscard]] CLI::Validator not_empty();
 
 /// "1 2 3", "1,2,3" or "[1, 2, 3]". Throws bad_parameter naming what is no token id.
 [[nodiscard]] std::vector<tinfer::Token> parse_tokens(std::string_view text);
@@ -61,6 +62,9 @@ struct ModelArgs {
     void require() const;
     [[nodiscard]] std::vector<std::filesystem::path> paths() const;
 };
+
+/// What help says of -c where more tokens that are asked for make a larger context.
+inline constexpr std::string_view kDefaultContextOrMore = "what is trained, 4096 at most, or what is needed";
 
 /// -c, -b, -u, -t and the rest of a context.
 struct ContextArgs {

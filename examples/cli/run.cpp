@@ -433,6 +433,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
         ->group(group);
     command->add_option("--stop", args->stops, "end before this text, \\n and its like understood; repeatable")
         ->allow_extra_args(false)
+        ->check(not_empty())
         ->type_name("TEXT")
         ->group(group);
     command->add_flag("--echo", args->echo, "print the prompt too")->group(group);
@@ -441,7 +442,7 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     command->add_option("--receipt", args->receipt, "record this run, for tinfer replay")
         ->type_name("FILE")
         ->group(group);
-    args->context.add_to(*command);
+    args->context.add_to(*command, kDefaultContextOrMore);
     args->adapters.add_to(*command);
     args->context.add_threads_to(*command);
     args->speculate.add_to(*command);
@@ -451,14 +452,16 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     args->prompt_cache.add_to(*command);
     command->add_flag("--explain", args->explain, "say on stderr how each token was drawn")->group(rare("Sampler"));
     command->footer(hooks->footer);
+    for (CLI::Option* option : command->get_options())
+        if (std::ranges::find(hooks->rare_groups, option->get_group()) != hooks->rare_groups.end())
+            option->group(rare(option->get_group()));
     return [args, hooks] { return run(*args, *hooks); };
 }
 
 Action add_run(CLI::App& app) {
     auto hooks = std::make_shared<RunHooks>();
     hooks->name = "run";
-    hooks->description =
-        "Completes a text as it stands; a model with an encoder answers it. The text goes to stdout as it comes.";
+    hooks->description = "Completes a text as it stands; a model with an encoder answers it. Text comes on stdout.";
     hooks->footer = "\nExamples:\n  tinfer run model.gguf -p 'Once upon a time' -n 64\n"
                     "  tinfer run model.gguf -f prompt.txt --temp 0 --stop '\\n\\n' --json";
     return add_run_command(app, std::move(hooks));

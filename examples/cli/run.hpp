@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common.hpp"
 
@@ -10,6 +12,7 @@ namespace cli {
 
 struct RunHooks {
     std::string name, description, footer;
+    std::vector<std::string> rare_groups;  ///< options that only --help-all shows here
     std::function<void(CLI::App&)> add_options;
     std::function<void(const ModelArgs&)> check;                        ///< before anything is loaded
     std::function<void(const tinfer::Model&, tinfer::Context&)> start;  ///< before the first decode

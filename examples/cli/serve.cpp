@@ -130,6 +130,7 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
 }
 
 int run_serve(ServeArgs& args) {
+    (void)args.model.paths();  // before anybody is told an address
     read_keys(args);
     auto& options = args.options;
     args.check_together();
@@ -180,7 +181,7 @@ Action add_serve(CLI::App& app) {
     args->model.add_to(*command);
     add_options(*command, *args);
     args->add_engine_options(*command);
-    args->context.add_to(*command);
+    args->context.add_to(*command, "for each second answer at once what is trained, 4096 at most");
     args->context.add_threads_to(*command);
     args->sampler.add_to(*command);
     command->footer("\nExamples:\n  tinfer serve model.gguf --port 8080\n"

@@ -66,15 +66,19 @@ std::string did_you_mean(std::string_view prefix, std::string_view word, const s
 
 constexpr std::size_t kColumn = 28, kWidth = 100;
 
-/// Appends `text` from column kColumn on, in lines of kWidth columns.
-void append_wrapped(std::string& out, std::string_view text) {
-    std::size_t column = kColumn;
+/// Places on the command line that may stay empty, by command: an option says the same, or nothing has to.
+constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{
+    {"replay", "MODEL"}, {"template", "MODEL"}, {"man", "COMMAND"}, {"view", "FILE"}, {"check", "FILE"}};
+
+/// Appends `text` from column `begin` on, in lines of kWidth columns.
+void append_wrapped(std::string& out, std::string_view text, std::size_t begin) {
+    std::size_t column = begin;
     while (!text.empty()) {
         const std::size_t n = std::min(text.find(' '), text.size());
-        if (column > kColumn && column + 1 + n > kWidth) {
-            out += "\n" + std::string(kColumn, ' ');
-            column = kColumn;
-        } else if (column > kColumn) {
+        if (column > begin && column + 1 + n > kWidth) {
+            out += "\n" + std::string(begin, ' ');
+            column = begin;
+        } else if (column > begin) {
             out += ' ';
             ++column;
         }
@@ -98,7 +102,7 @@ std::string describe(const CLI::Option& option) {
     const bool is_known = right.find("default") != right.npos || (value == "-1" && right.find("-1") == right.npos);
     if (!value.empty() && !is_known && option.get_type_size() != 0) right += " (default " + value + ")";
     left += left.size() + 2 > kColumn ? "\n" + std::string(kColumn, ' ') : std::string(kColumn - left.size(), ' ');
-    append_wrapped(left, right);
+    append_wrapped(left, right, kColumn);
     return left;
 }
 
@@ -109,7 +113,9 @@ public:
         std::string name = app->get_name();
         for (const CLI::App* above = parent; above != nullptr; above = above->get_parent())
             name = above->get_name() + " " + name;
-        std::string out = app->get_description() + "\n\nUsage: " + name;
+        std::string out;
+        append_wrapped(out, app->get_description(), 0);
+        out += "\nUsage: " + name;
         if (!commands_of(*app).empty()) {
             const std::string version = parent == nullptr ? options(*app, "Version") : "";
             return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" +
@@ -119,8 +125,7 @@ public:
         const CLI::App* root = parent;
         while (root->get_parent() != nullptr) root = root->get_parent();
         for (const CLI::Option* option : app->get_options())
-            if (option->get_positional())
-                out += " " + (option->check_lname("model") ? std::string("MODEL") : option->get_type_name());
+            if (option->get_positional()) out += " " + place(*app, *option);
         out += " [options]\n";
         const bool all = mode == CLI::AppFormatMode::All;
         std::size_t n_hidden = 0;
@@ -134,13 +139,20 @@ public:
             if (!text.empty()) out += "\n" + title + ":\n" + text;
         }
         out += "\nCommon:\n" + options(*app, "Options") + options(*root, "Options");
-        if (n_hidden > 0) out += "\n--help-all shows " + std::to_string(n_hidden) + " more.";
-        else out += "\n";
-        return out + " Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
+        out += "\n";
+        if (n_hidden > 0) out += "--help-all shows " + std::to_string(n_hidden) + " more. ";
+        return out + "Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
                "\n";
     }
 
 private:
+    static std::string place(const CLI::App& command, const CLI::Option& option) {
+        const std::string name = option.check_lname("model") ? "MODEL" : option.get_type_name();
+        const bool is_optional = std::ranges::any_of(
+            kOptionalPlaces, [&](const auto& one) { return one.first == command.get_name() && one.second == name; });
+        return is_optional ? "[" + name + "]" : name;
+    }
+
     static std::vector<std::string> titles(const CLI::App& app) {
         std::vector<std::string> out;
         for (const CLI::Option* option : app.get_options()) {
@@ -344,6 +356,17 @@ void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
     if (place != &app) bind(*place);
 }
 
+namespace {
+
+/// The command that the arguments name, or the program itself.
+const CLI::App& innermost(const CLI::App& app) {
+    const CLI::App* place = &app;
+    while (!place->get_subcommands().empty()) place = place->get_subcommands()[0];
+    return *place;
+}
+
+}  // namespace
+
 std::string chosen_command(const CLI::App& app) {
     std::string name = "tinfer";
     for (const CLI::App* at = &app; !at->get_subcommands().empty(); name += " " + at->get_name())
@@ -351,16 +374,26 @@ std::string chosen_command(const CLI::App& app) {
     return name;
 }
 
+bool asks_for_unknown_command(const CLI::App& app) {
+    const auto rest = app.remaining(true);
+    const bool has_word = std::any_of(rest.begin(), rest.end(), [](const auto& word) { return word[0] != '-'; });
+    return has_word && !commands_of(innermost(app)).empty();
+}
+
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
-    const CLI::App* place = &app;
-    while (!place->get_subcommands().empty()) place = place->get_subcommands()[0];
+    const CLI::App* place = &innermost(app);
     const bool needs_command = !commands_of(*place).empty();
     const std::string command = chosen_command(app);
     std::string message = error.what();
     message.resize(std::min(message.find('\n'), message.size()));
     if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return message;
-    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr)
-        return app.get_config_ptr()->as<std::string>() + ": cannot be opened";
+    if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+        try {
+            (void)read_file(app.get_config_ptr()->as<std::string>(), "--config");
+        } catch (const tinfer::Error& reason) {
+            return reason.what();
+        }
+    }
 
     const auto rest = app.remaining(true);
     const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };

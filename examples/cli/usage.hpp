@@ -26,6 +26,8 @@ void set_up_usage(CLI::App& app);
 void bind_environment(CLI::App& app, const std::vector<std::string>& args);
 /// "tinfer trace show": what the arguments name.
 [[nodiscard]] std::string chosen_command(const CLI::App& app);
+/// Whether help is asked for of a command that is not there.
+[[nodiscard]] bool asks_for_unknown_command(const CLI::App& app);
 /// One line that says what was wrong, and what may have been meant.
 [[nodiscard]] std::string explain(const CLI::App& app, const CLI::ParseError& error);
 

@@ -158,7 +158,7 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
     for (const std::string& name : names) {
         Member member;
         member.is_required = std::ranges::find(spec.required, name) != spec.required.end();
-        const Conjunction terms = grammar::Normalizer::member(spec, name);
+        const Conjunction terms = grammar::member_terms(spec, name);
         if (!normalizer_->is_empty(terms) && normalizer_->allows_name(spec, name)) {
             member.first = write(name, terms, true);
             member.later = write(name, terms, false);
@@ -269,7 +269,7 @@ std::uint32_t ToolSchema::bare_array(const grammar::ArraySpec& spec) {
     for (const auto& layer : spec.layers) n_single = std::max(n_single, layer.prefix.size());
     const std::uint32_t close = program_->add_text("]", ret());
     const auto element = [&](std::size_t i, std::uint32_t next) {
-        return program_->add_call(bare(grammar::Normalizer::element(spec, i)), next);
+        return program_->add_call(bare(grammar::element_terms(spec, i)), next);
     };
     std::uint32_t tail = close;
     if (spec.max > n_single) {

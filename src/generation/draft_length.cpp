@@ -11,10 +11,12 @@ namespace {
 // In terms of a step of one token. The credit at the start and its growth bound what wrong guesses cost a text of n
 // tokens: 1.5 + 0.012 n.
 constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMostCredit = 12.0;
-constexpr double kCostPerToken = 0.12;  // of a check, until it is measured
-constexpr std::size_t kFirstSize = 4;   // larger checks are tried once the next smaller one is measured
-constexpr double kLeastGain = 1.03;     // what a check has to promise
-constexpr double kPriorWeight = 4.0;    // guesses that what is expected of a degree counts for
+constexpr double kCostPerToken = 0.12;    // of a check, until it is measured
+constexpr std::size_t kFirstSize = 4;     // larger checks are tried once the next smaller one is measured
+constexpr double kLeastGain = 1.03;       // what a check has to promise
+constexpr double kPriorWeight = 4.0;      // guesses that what is expected of a degree counts for
+constexpr double kSure = 0.9;             // of forced tokens: all that are known are checked at once
+constexpr std::size_t kFirstForced = 15;  // of them, before any was right
 constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
 
 // Sizes of checks: each has a plan of its own, and there are not many places for plans.
@@ -81,7 +83,10 @@ std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
 }
 
 std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
-    if (plain_.n == 0 || n == 0) return 0;
+    if (n == 0) return 0;
+    if (degree == kForced && chance(kForced) >= kSure)
+        return std::min({n, checks_.size() - 1, degrees_[kForced].right > 0 ? n : kFirstForced});
+    if (plain_.n == 0) return 0;
     const std::size_t chosen = best(chance(degree), n);
     if (chosen == 0) {
         Degree& d = degrees_[static_cast<std::size_t>(degree)];
@@ -105,6 +110,7 @@ void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, dou
     Degree& d = degrees_[static_cast<std::size_t>(degree)];
     d.right = d.right * kOlder + static_cast<double>(n_right);
     d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_right + 1));
+    if (plain_.n == 0) return;  // what a step of one token takes is not known
     credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
     credit_ = std::min(credit_, kMostCredit * plain_.seconds);
 }

@@ -25,6 +25,7 @@ public:
     /// Guesses to ask a drafter for, at most `limit`; 0: none would be checked.
     [[nodiscard]] std::size_t wanted(std::size_t limit) const noexcept;
     /// Of n guesses the number that is worth a check. One that is 0 lets the degree be tried again after some time.
+    /// Tokens that are forced are right unless the model spells the same bytes by others: while they are, all of them.
     [[nodiscard]] std::size_t worth(int degree, std::size_t n) noexcept;
 
     /// A step of one token took so long; `asking` of it went into a drafter that had nothing to say.

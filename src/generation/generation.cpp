@@ -194,9 +194,10 @@ struct Generation::Impl {
         const auto n_decoded_now = timings.generation_n - before.generation_n;
         if (was_prompt || n_decoded_now == 0) return;
         guesses.note(timings.drafted_n - before.drafted_n, timings.accepted_n - before.accepted_n, seconds);
-        // Steps of one token count as they are, checks as so many of those.
+        // Steps of one token count as they are, checks as so many of those; the first ones once such a step was done.
         if (timings.drafted_n == before.drafted_n) timings.plain_s += seconds;
-        else timings.plain_s += static_cast<double>(n_decoded_now) * guesses.plain();
+        else n_unpriced += n_decoded_now;
+        if (guesses.plain() > 0) timings.plain_s += static_cast<double>(std::exchange(n_unpriced, 0)) * guesses.plain();
     }
 
     /// Appends what was held back to the text, unless a stop string ended the generation.
@@ -219,6 +220,7 @@ struct Generation::Impl {
     std::vector<Token> stop_tokens;
     std::optional<StopReason> stop;
     Timings timings;
+    std::uint64_t n_unpriced = 0;  // tokens of checks that are not in plain_s yet
     Batch batch;
     generation::Guesses guesses;
     std::optional<generation::ContextShifter> shifter;
@@ -288,6 +290,7 @@ void Generation::prompt(std::span<const Token> tokens) {
         g.stops.reset();
         g.stop.reset();
         g.timings = {};
+        g.n_unpriced = 0;
     });
 }
 

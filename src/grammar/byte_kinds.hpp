@@ -31,7 +31,8 @@ struct Utf8Place {
 /// Which kinds lead from a state back to the same, asked as they are needed. Of one machine, one thread at a time.
 class Loops {
 public:
-    /// Whether everything made of these kinds does, or ends on the way in the middle of a character.
+    /// Whether everything made of these kinds does, or ends on the way in the middle of a character; false where that
+    /// is not worth asking.
     [[nodiscard]] bool all(Machine& machine, Machine::State state, ByteKinds kinds);
 
 private:

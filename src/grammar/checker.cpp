@@ -154,7 +154,7 @@ bool Checker::fits(const ObjectSpec& spec, JsonValue value) {
         if (!value.find(name)) return false;
     std::vector<char> is_met(spec.some.size());
     for (const auto& [name, member] : value.members()) {
-        if (!normalizer_.allows_name(spec, name) || !holds(Normalizer::member(spec, name), member)) return false;
+        if (!normalizer_.allows_name(spec, name) || !holds(member_terms(spec, name), member)) return false;
         for (std::size_t k = 0; k < is_met.size(); ++k)
             if (!is_met[k] && spec.some[k].names->match(name) != 0 && holds(spec.some[k].value, member)) is_met[k] = 1;
     }

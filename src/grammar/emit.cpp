@@ -181,7 +181,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     const std::uint32_t close = program_->add_text("]", ret_);
     const std::size_t n_single = std::max<std::size_t>(n_prefix, 1);  // elements with nodes of their own
     const auto element = [&](std::size_t i, std::uint32_t next) {
-        return program_->add_call(rule(Normalizer::element(spec, i)), space(next));
+        return program_->add_call(rule(element_terms(spec, i)), space(next));
     };
     const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
     // Behind those: as many more as the bounds leave.
@@ -249,7 +249,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
         for (std::uint32_t bits = 0; key[0] < spec.max && bits < 1u << spec.contains.size(); ++bits) {
             auto next = key;
             next[0] = std::min(key[0] + 1, most);
-            Conjunction terms = Normalizer::element(spec, key[0]);
+            Conjunction terms = element_terms(spec, key[0]);
             bool is_possible = true;
             for (std::size_t i = 0; i < spec.contains.size(); ++i) {
                 const auto& contains = spec.contains[i];
@@ -288,7 +288,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
         if (!layer.prefix.empty()) return refuse();
     if (!spec.contains.empty()) return refuse();
     Shapes values;
-    for (const Shape& shape : normalizer_.shapes(Normalizer::element(spec, 0))) {
+    for (const Shape& shape : normalizer_.shapes(element_terms(spec, 0))) {
         Shape one = shape;
         if (shape.kind == JsonKind::null) values.push_back(one);
         else if (shape.kind == JsonKind::boolean) {

@@ -62,6 +62,8 @@ public:
         Frame frame;
         Frame below;  ///< of a key: that of the object
     };
+    /// Whether the state has a stack in a string or a key.
+    [[nodiscard]] bool is_in_string(State state) const noexcept;
     /// Appends the stacks of the state that stand so; returns the state of the others.
     [[nodiscard]] State split_strings(State state, std::vector<InString>& strings);
     /// Behind the quote that closes the string, wherever in the string it stands.

@@ -54,6 +54,16 @@ bool Machine::has_token_items(State state) const {
     return false;
 }
 
+bool Machine::is_in_string(State state) const noexcept {
+    const StateRecord& record = states_[state];
+    for (std::uint32_t i = 0; i < record.count; ++i)
+        if (const auto top = tops_[record.first + i]; top != kEmptyStack) {
+            const NodeKind kind = program_->nodes[stacks_[top].frame.node].kind;
+            if (kind == NodeKind::string || kind == NodeKind::key) return true;
+        }
+    return false;
+}
+
 void Machine::token_items(State state, std::vector<std::pair<std::uint32_t, bool>>& out) const {
     out.clear();
     const StateRecord& record = states_[state];

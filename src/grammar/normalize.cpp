@@ -57,6 +57,7 @@ const Shapes& Normalizer::shapes(const Conjunction& terms) {
     if (const auto known = known_.find(terms); known != known_.end()) return known->second;
     Shapes all = anything();
     for (const Term& term : terms) all = both(all, of_term(term));
+    work_.spend(drop_covered(all));
     return known_.emplace(terms, std::move(all)).first->second;
 }
 
@@ -70,6 +71,7 @@ Shapes Normalizer::both(const Shapes& a, const Shapes& b) {
                 fail(ErrorCode::limit_exceeded,
                      cat("a value has more than ", options_.max_alternatives, " alternatives (max_alternatives)"));
         }
+    if (!has_unevaluated_) work_.spend(drop_covered(out));
     return out;
 }
 
@@ -155,26 +157,6 @@ Shapes Normalizer::of_term(const Term& term) {
     return known_terms_.emplace(term, std::move(out)).first->second;
 }
 
-Conjunction Normalizer::member(const ObjectSpec& object, std::string_view name) {
-    Conjunction out;
-    for (const auto& layer : object.layers) {
-        bool is_declared = false;
-        for (const auto& [declared, terms] : layer.properties)
-            if (declared == name) out = conjoin(out, terms), is_declared = true;
-        for (const auto& [pattern, terms] : layer.patterns)
-            if (pattern->match(name) != 0) out = conjoin(out, terms), is_declared = true;
-        if (!is_declared) out = conjoin(out, layer.rest);
-    }
-    return out;
-}
-
-Conjunction Normalizer::element(const ArraySpec& array, std::size_t place) {
-    Conjunction out;
-    for (const auto& layer : array.layers)
-        out = conjoin(out, place < layer.prefix.size() ? layer.prefix[place] : layer.rest);
-    return out;
-}
-
 std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
     std::shared_ptr<const Dfa> all;
     for (const Shape& shape : shapes(terms)) {
@@ -247,7 +229,7 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
         case JsonKind::array:
             if (shape.array.min > shape.array.max) return true;
             for (std::size_t i = 0; i < std::min<std::size_t>(shape.array.min, 16); ++i)
-                if (is_empty(element(shape.array, i), depth + 1)) return true;
+                if (is_empty(element_terms(shape.array, i), depth + 1)) return true;
             for (const auto& contains : shape.array.contains) {
                 if (contains.min > contains.max || contains.min + std::uint64_t{contains.from} > shape.array.max)
                     if (contains.min > 0) return true;
@@ -259,7 +241,8 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             for (const std::string& name : shape.object.required) {
                 for (const auto& layer : shape.object.layers)
                     work_.spend(1 + layer.properties.size() + 4 * layer.patterns.size());
-                if (!allows_name(shape.object, name) || is_empty(member(shape.object, name), depth + 1)) return true;
+                if (!allows_name(shape.object, name) || is_empty(member_terms(shape.object, name), depth + 1))
+                    return true;
             }
             return std::ranges::any_of(shape.object.some,
                                        [&](const auto& some) { return is_empty(some.value, depth + 1); });

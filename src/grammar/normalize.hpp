@@ -33,9 +33,6 @@ public:
     /// Whether there is no such value; false where that is not seen quickly.
     [[nodiscard]] bool is_empty(const Conjunction& terms, int depth = 0);
     [[nodiscard]] bool is_empty(const Shape& shape, int depth = 0);
-    /// What is asked of the member of this name, and of elements by place.
-    [[nodiscard]] static Conjunction member(const ObjectSpec& object, std::string_view name);
-    [[nodiscard]] static Conjunction element(const ArraySpec& array, std::size_t place);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
 
     /// Counts steps anew: a text is looked at in place of a schema.

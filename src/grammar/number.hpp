@@ -34,6 +34,8 @@ struct NumberSpec {
     bool is_no_integer = false;  ///< with a fraction that is not 0
     std::vector<Decimal> multiples{}, not_multiples{}, not_equal{};
 
+    bool operator==(const NumberSpec&) const = default;
+
     void raise_min(const Decimal& value, bool is_exclusive);
     void lower_max(const Decimal& value, bool is_exclusive);
 };

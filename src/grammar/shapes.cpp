@@ -12,6 +12,26 @@ Conjunction conjoin(const Conjunction& a, const Conjunction& b) {
     return out;
 }
 
+Conjunction member_terms(const ObjectSpec& object, std::string_view name) {
+    Conjunction out;
+    for (const auto& layer : object.layers) {
+        bool is_declared = false;
+        for (const auto& [declared, terms] : layer.properties)
+            if (declared == name) out = conjoin(out, terms), is_declared = true;
+        for (const auto& [pattern, terms] : layer.patterns)
+            if (pattern->match(name) != 0) out = conjoin(out, terms), is_declared = true;
+        if (!is_declared) out = conjoin(out, layer.rest);
+    }
+    return out;
+}
+
+Conjunction element_terms(const ArraySpec& array, std::size_t place) {
+    Conjunction out;
+    for (const auto& layer : array.layers)
+        out = conjoin(out, place < layer.prefix.size() ? layer.prefix[place] : layer.rest);
+    return out;
+}
+
 std::uint32_t count_characters(std::string_view text) noexcept {
     return static_cast<std::uint32_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -132,7 +152,141 @@ bool requires_what_is_forbidden(const ObjectSpec& object) {
     return false;
 }
 
+/// Whether all terms of `few` are among `all`: then what meets `all` meets `few`.
+bool asks_less(const Conjunction& few, const Conjunction& all) {
+    return std::ranges::includes(all, few) || std::ranges::find(all, Term::Kind::nothing, &Term::kind) != all.end();
+}
+
+bool is_within(const NumberSpec& a, const NumberSpec& b) {
+    NumberSpec both = a;
+    return intersect_numbers(both, b) && both == a;
+}
+
+bool is_within(const StringSpec& a, const StringSpec& b) {
+    if (a.min < b.min || a.max > b.max) return false;
+    if (b.texts) {
+        if (!a.texts) return false;
+        const SortedTexts others = sorted(*b.texts);
+        for (const std::string& text : *a.texts)
+            if (!std::ranges::binary_search(others, std::string_view(text))) return false;
+    }
+    return std::ranges::all_of(b.dfas, [&](const auto& dfa) { return std::ranges::find(a.dfas, dfa) != a.dfas.end(); });
+}
+
+bool is_within(const ArraySpec& a, const ArraySpec& b) {
+    if (!a.contains.empty() || !b.contains.empty() || a.min < b.min || a.max > b.max || (b.is_unique && !a.is_unique))
+        return false;
+    std::size_t n = 0;
+    for (const auto* spec : {&a, &b})
+        for (const auto& layer : spec->layers) n = std::max(n, layer.prefix.size());
+    for (std::size_t i = 0; i <= n; ++i)
+        if (!asks_less(element_terms(b, i), element_terms(a, i))) return false;
+    return true;
+}
+
+/// The names that an object's members are written by, in their order, but for those that `within` forbids.
+std::vector<std::string_view> written_names(const ObjectSpec& object, const ObjectSpec& within) {
+    std::vector<std::string_view> out;
+    const auto add = [&](std::string_view name) {
+        if (std::ranges::find(out, name) != out.end()) return;
+        if (const Conjunction terms = member_terms(within, name);
+            std::ranges::find(terms, Term::Kind::nothing, &Term::kind) == terms.end())
+            out.push_back(name);
+    };
+    for (const auto& layer : object.layers)
+        for (const auto& [name, terms] : layer.properties) add(name);
+    for (const std::string& name : object.required) add(name);
+    return out;
+}
+
+bool is_within(const ObjectSpec& a, const ObjectSpec& b) {
+    if (a.min < b.min || a.max > b.max) return false;
+    const auto has = [](const auto& list, const auto& value) { return std::ranges::find(list, value) != list.end(); };
+    for (const std::string& name : b.required)
+        if (!has(a.required, name)) return false;
+    for (const Conjunction& terms : b.names)
+        if (!has(a.names, terms)) return false;
+    for (const auto& some : b.some)
+        if (!std::ranges::any_of(a.some, [&](const auto& other) {
+                return other.names == some.names && asks_less(some.value, other.value);
+            }))
+            return false;
+    Conjunction rest_a, rest_b;
+    for (const auto& layer : a.layers) rest_a = conjoin(rest_a, layer.rest);
+    for (const auto& layer : b.layers) {
+        rest_b = conjoin(rest_b, layer.rest);
+        // What matches a pattern is asked for what the layer says elsewhere too, so the layer has to be there as it is.
+        if (!layer.patterns.empty() && !std::ranges::any_of(a.layers, [&](const auto& other) {
+                return other.properties == layer.properties && other.patterns == layer.patterns &&
+                       other.rest == layer.rest;
+            }))
+            return false;
+    }
+    for (const auto& layer : a.layers)
+        if (!layer.patterns.empty() && !rest_b.empty()) return false;
+    if (!asks_less(rest_b, rest_a)) return false;
+    for (const auto* spec : {&a, &b})
+        for (const auto& layer : spec->layers)
+            for (const auto& [name, terms] : layer.properties)
+                if (!asks_less(member_terms(b, name), member_terms(a, name))) return false;
+    // Members are written in the order of the declarations, others behind them: what `a` writes, `b` has to write too.
+    const auto names_a = written_names(a, a), names_b = written_names(b, a);
+    return names_b.size() <= names_a.size() && std::equal(names_b.begin(), names_b.end(), names_a.begin());
+}
+
+bool is_within(const Shape& a, const Shape& b) {
+    if (a.kind != b.kind) return false;
+    switch (a.kind) {
+        case JsonKind::null: return true;
+        case JsonKind::boolean: return (b.can_be_true || !a.can_be_true) && (b.can_be_false || !a.can_be_false);
+        case JsonKind::number: return is_within(a.number, b.number);
+        case JsonKind::string: return is_within(a.string, b.string);
+        case JsonKind::array: return is_within(a.array, b.array);
+        case JsonKind::object: return is_within(a.object, b.object);
+    }
+    return false;
+}
+
+/// About how many steps is_within() takes: names are looked up one by one, and so are automata.
+std::size_t steps_within(const Shape& a, const Shape& b) {
+    const auto n_names = [](const ObjectSpec& object) {
+        std::size_t n = object.layers.size() + object.required.size() + object.some.size();
+        for (const auto& layer : object.layers) n += layer.properties.size() + layer.patterns.size();
+        return n;
+    };
+    const std::size_t linear = size_of(a) + size_of(b), names = n_names(a.object) + n_names(b.object);
+    std::size_t elements = 0;
+    for (const Shape* shape : {&a, &b})
+        for (const auto& layer : shape->array.layers) elements += 1 + layer.prefix.size();
+    return 4 * linear + names * names + elements * (a.array.layers.size() + b.array.layers.size()) +
+           a.string.dfas.size() * b.string.dfas.size();
+}
+
 }  // namespace
+
+std::size_t drop_covered(Shapes& shapes) {
+    constexpr std::size_t kMostSteps = 16'000'000;  // what stays undropped is a way more to read the same
+    if (shapes.size() < 2) return 0;
+    std::vector<char> is_dropped(shapes.size());
+    std::size_t n_steps = 0;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+        for (std::size_t k = 0; k < shapes.size() && !is_dropped[i]; ++k) {
+            ++n_steps;
+            if (k == i || is_dropped[k] || shapes[i].kind != shapes[k].kind) continue;
+            const std::size_t more = steps_within(shapes[i], shapes[k]);
+            if (n_steps + more > kMostSteps) continue;
+            n_steps += more;
+            if (is_within(shapes[i], shapes[k])) is_dropped[i] = 1;
+        }
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+        if (!is_dropped[i]) {
+            if (n != i) shapes[n] = std::move(shapes[i]);
+            ++n;
+        }
+    shapes.resize(n);
+    return n_steps / 8;  // most pairs are told apart long before the end
+}
 
 std::optional<Shape> intersect(const Shape& a, const Shape& b) {
     if (a.kind != b.kind) return std::nullopt;

@@ -35,7 +35,7 @@ void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpe
             auto& layer = with.layers.emplace_back();
             layer.properties.emplace_back(name, some.value);
             if (std::ranges::find(with.required, name) == with.required.end()) with.required.push_back(name);
-            if (!normalizer_.is_empty(Normalizer::member(with, name))) witnesses(std::move(with), next + 1, last, to);
+            if (!normalizer_.is_empty(member_terms(with, name))) witnesses(std::move(with), next + 1, last, to);
         }
         last.push_back(some);
         return witnesses(std::move(spec), next + 1, std::move(last), to);

@@ -148,7 +148,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor u = layer_inputs(b, in.x);
+    Tensor u = layer_inputs(b, in);
     StreamsOf x{in.x, in.x, in.x, in.x};
     x = mapped(b, *b.w.altup_proj, x, length(g, in.x));
     SharedKv shared;

@@ -112,7 +112,7 @@ void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
     Tensor x = in.x, u;
-    if (b.hp.n_per_layer > 0) u = layer_inputs(b, x);
+    if (b.hp.n_per_layer > 0) u = layer_inputs(b, in);
     SharedKv shared;
     for (int il = 0; il < b.hp.n_layer; ++il) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];

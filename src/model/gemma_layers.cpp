@@ -35,18 +35,17 @@ void bind_layer_input(WeightBinder& binder, const HParams& hp, int il, LayerWeig
     w.inp_post_norm = binder.norm(block_name(il, "post_norm"), {hp.n_embd});
 }
 
-Tensor layer_inputs(const BuildContext& b, Tensor x0) {
+Tensor layer_inputs(const BuildContext& b, const Inputs& in) {
     Graph& g = b.g;
     const std::int64_t n = b.hp.n_layer + b.hp.n_layer_draft, width = b.hp.n_per_layer;
     g.set_layer(kNoLayer);
     g.set_part(Part::embed);
     // Embeddings of the caller have no token: row 0 stands in, of ids that are zero.
-    const Tensor ids =
-        g.input(b.shape.from_embeddings ? "inp_types" : "inp_tokens", DType::i32, {b.shape.n_tokens, 1, 1, 1});
+    const Tensor ids = in.tokens ? in.tokens : g.input(graph::Input::types, DType::i32, {b.shape.n_tokens, 1, 1, 1});
     const Tensor rows = g.name(g.get_rows(g.weight(*b.w.layer_embd), ids), "layer_embd");
     const float root = std::sqrt(static_cast<float>(width));
     const Tensor own = g.name(g.scale(rows, root), "layer_embd_scaled");
-    const Tensor from_x = g.name(linear(b, b.w.layer_proj, x0), "layer_proj");
+    const Tensor from_x = g.name(linear(b, b.w.layer_proj, in.x), "layer_proj");
     const Tensor scaled = g.scale(from_x, 1.0f / std::sqrt(static_cast<float>(b.hp.n_embd)));
     const Tensor normed = norm(b, b.w.layer_proj_norm, g.heads(scaled, n), "layer_proj_norm");
     const Tensor sum = g.add(g.reshape(normed, g.value(own).ne), own);

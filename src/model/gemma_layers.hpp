@@ -15,8 +15,8 @@ void share_last_layers(KeyReader& keys, HParams& hp, int n_own, std::string_view
 void bind_layer_inputs(WeightBinder& binder, const HParams& hp, Weights& w);
 /// inp_gate, proj, post_norm.
 void bind_layer_input(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
-/// u = (norm(W·x0/sqrt(n_embd)) + sqrt(P)·row of the token)/sqrt(2) of all layers, {P · n_layer, T}.
-[[nodiscard]] Tensor layer_inputs(const BuildContext& b, Tensor x0);
+/// u = (norm(W·x/sqrt(n_embd)) + sqrt(P)·row of the token)/sqrt(2) of all layers, {P · n_layer, T}, of in.x.
+[[nodiscard]] Tensor layer_inputs(const BuildContext& b, const Inputs& in);
 /// norm(W_proj·(gelu(W_gate·x) ⊙ u))
 [[nodiscard]] Tensor add_layer_input(const BuildContext& b, const LayerWeights& w, int il, Tensor x, Tensor u);
 

@@ -113,6 +113,13 @@ class Chat(unittest.TestCase):
         self.assertEqual([first], [a | {"seed": first["seed"], "timings": first["timings"]} for a in answers("once")])
         self.assertEqual(tinfer(*CHAT, input=b"once\nthe\n").decode(), first["text"] + "\n" + second["text"] + "\n")
 
+    def test_a_full_context_is_told_on_a_line_of_its_own(self):
+        args = [arg for arg in CHAT if arg not in ("-n", "6")]
+        for more in ([], ["-p", "on the inn"]):
+            done = subprocess.run([TINFER, *args, "-c", "64", *more], input=b"on the inn\n", stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=120, env=environment())
+            self.assertRegex(done.stdout.decode(errors="replace"), r"(?m)^\(the context is full: see --ctx\)$")
+
     def test_from_a_pipe_nothing_is_a_command(self):
         saved = FOLDER / "not-written.md"
         turns = answers("/reset", f"/save {saved}", "once")

@@ -8,12 +8,13 @@ usage: outputs_test.py path/to/tinfer [unittest arguments]
 import os
 import pathlib
 import re
+import resource
 import shlex
 import shutil
 import subprocess
 import unittest
 
-from cli_support import FOLDER, MODEL, TINFER, environment, tinfer
+from cli_support import FOLDER, MODEL, TINFER, environment, make_model, tinfer
 
 ABSENT = str(FOLDER / "absent.gguf")   # so that an error about the output came before the model was looked at
 
@@ -90,6 +91,55 @@ class Outputs(unittest.TestCase):
             self.assertEqual(self.shell(args, closed).returncode, 0, closed)
             tinfer("trace", "validate", trace)
             self.assertTrue(tinfer("replay", receipt).startswith(b"equal"))
+
+    def test_what_cannot_be_written_to_its_end_is_not_there_and_what_was_there_stays(self):
+        """Files may not grow beyond 48 bytes, as on a full disk."""
+        trace = FOLDER / "full.tntrace"
+        tinfer("trace", "record", MODEL, "-p", "a", "-n", 2, "--temp", 0, "-o", trace)
+        moe, routes = make_model("full-moe.gguf", 1, "moe"), FOLDER / "full-moe.tntrace"
+        tinfer("trace", "record", moe, "-p", "a", "-n", 2, "--temp", 0, "--extras", "router", "-o", routes)
+        text = ["-p", "one two three four five six seven eight", "-n", 2, "--temp", 0]
+        cases = [["run", MODEL, *text, "--receipt"], ["logits", MODEL, *text[:2], "--output"],
+                 ["embed", MODEL, *text[:2], "--output"], ["graph", MODEL, "--output"],
+                 ["perplexity", MODEL, *text[:2], "-c", 8, "--save-logprobs"],
+                 ["trace", "view", trace, "--output"], ["trace", "view", "--output"],
+                 ["trace", "cut", trace, "--overwrite", "--output"],
+                 ["trace", "recover", trace, "--overwrite", "--output"]]
+        formats = re.search(r"(csv, chrome[\w, ]+)", tinfer("trace", "export", "--help").decode())[1]
+        for name in re.findall(r"\w+", formats):
+            cases.append(["trace", "export", routes, "--format", name,
+                          "--output"])
+        self.assertGreater(len(cases), 18)
+        folder = FOLDER / "full"
+        folder.mkdir()
+        out = folder / "out"
+        for case in cases:
+            for before in (None, "kept"):
+                with self.subTest(case=case, before=before):
+                    out.unlink(missing_ok=True)
+                    if before is not None:
+                        out.write_text(before)
+                    done = subprocess.run(
+                        [TINFER, *map(str, case), out], capture_output=True, env=environment(), timeout=120,
+                        restore_signals=False,   # SIGXFSZ stays ignored
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (48, 48)))
+                    self.assertEqual(done.returncode, 1, done.stderr)
+                    self.assertIn(f"{out}: cannot be written: File too large", done.stderr.decode())
+                    self.assertEqual([p.name for p in folder.iterdir()], [] if before is None else ["out"])
+                    if before is not None:
+                        self.assertEqual(out.read_text(), before)
+
+    def test_a_file_that_is_replaced_keeps_its_mode_and_its_links(self):
+        target, link = FOLDER / "target.dot", FOLDER / "link.dot"
+        target.write_text("before")
+        target.chmod(0o640)
+        link.symlink_to(target)
+        tinfer("graph", MODEL, "--output", link)
+        self.assertTrue(link.is_symlink())
+        self.assertNotEqual(target.read_text(), "before")
+        self.assertEqual(target.stat().st_mode & 0o777, 0o640)
+        tinfer("graph", MODEL, "--output", "/dev/full", code=1)
+        self.assertRegex(tinfer.stderr, "cannot be written: No space left")
 
     @staticmethod
     def shell(args, redirect):

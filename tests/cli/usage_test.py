@@ -41,6 +41,13 @@ class Usage(unittest.TestCase):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
 
+    def every_command(self):
+        named = lambda text: re.findall(r"(?m)^  (\w+) +[A-Z]", text[text.index("\nCommands:\n"):].split("\n\n")[0])
+        commands = [[command] for command in named(tinfer("--help").decode()) if command not in ("trace", "grammar")]
+        commands += [["trace", verb] for verb in named(tinfer("trace", "--help").decode())] + [["grammar", "check"]]
+        self.assertGreater(len(commands), 30)
+        return commands
+
     def test_help_fits_a_screen_or_two_and_help_all_has_every_option(self):
         self.assertRegex(tinfer("--version"), rb"^\d+\.\d+\.\d+\n$")
         general = tinfer("--help").decode()
@@ -60,6 +67,17 @@ class Usage(unittest.TestCase):
                     self.assertIn(option, options(full) | {"--help"}, example)
             for option in ("--config", "--quiet", "--no-color", "--help", "--model"):
                 self.assertIn(option, options(short), command)
+        for command in self.every_command():
+            short = tinfer(*command, "--help").decode()
+            lines = short.splitlines()
+            self.assertLess(len(lines), 60, command)
+            self.assertLessEqual(max(map(len, lines[:lines.index("Common:")])), 100, command)
+            self.assertEqual(lines[lines.index("Common:") + 1].split()[0], "-h,", command)   # others have a title
+            self.assertFalse([line for line in lines if re.match(r" \S", line)], command)
+        for usage in ("replay FILE [MODEL]", "template [MODEL]", "man [COMMAND]", "trace view [FILE]",
+                      "trace show FILE", "grammar check [FILE]", "completion SHELL"):
+            command = [word for word in usage.split() if word.islower()]
+            self.assertIn(f"Usage: tinfer {usage} [options]\n", tinfer(*command, "--help").decode())
         run = tinfer("run", "--help").decode()
         self.assertRegex(run, r"(?m)\A[^\n]+\n\nUsage: tinfer run MODEL \[options\]\n\nText:\n  -p, --prompt TEXT")
         for default in ("--temp X .*default 0.8", "--top-k N .*default 40", "--top-p X .*default 0.95",
@@ -68,11 +86,7 @@ class Usage(unittest.TestCase):
 
     def test_every_option_has_its_text_and_an_unknown_one_is_an_error(self):
         # [C3]
-        named = lambda text: re.findall(r"(?m)^  (\w+) +[A-Z]", text[text.index("\nCommands:\n"):].split("\n\n")[0])
-        commands = [[command] for command in named(tinfer("--help").decode())]
-        commands += [["trace", verb] for verb in named(tinfer("trace", "--help").decode())] + [["grammar", "check"]]
-        self.assertGreater(len(commands), 30)
-        for command in commands:
+        for command in [*self.every_command(), ["trace"], ["grammar"]]:
             tinfer(*command, "--no-such-option", code=2)
             self.assertRegex(tinfer.stderr, r"unknown option --no-such-option", command)
             if command in (["trace"], ["grammar"]):
@@ -105,6 +119,13 @@ class Usage(unittest.TestCase):
             self.assertIn(meant, tinfer.stderr)
         self.assertEqual(tinfer("help", "run"), tinfer("run", "--help"))
         self.assertEqual(tinfer("help"), tinfer("--help"))
+        for args, meant in {("help", "chatt"): "unknown command 'chatt': did you mean chat?",
+                            ("chatt", "--help"): "unknown command 'chatt': did you mean chat?",
+                            ("trace", "shwo", "--help"): "unknown command 'shwo': did you mean show?",
+                            ("help", "trace", "shwo"): "unknown command 'shwo': did you mean show?",
+                            ("help", "xyzzy"): "unknown command 'xyzzy' (see tinfer --help)"}.items():
+            self.assertEqual(tinfer(*args, code=2), b"")
+            self.assertIn(meant, tinfer.stderr)
         for args in (("xyzzy",), ("run", MODEL, "-p", "a", "--xyzzy")):
             tinfer(*args, code=2)
             self.assertNotIn("did you mean", tinfer.stderr)
@@ -118,13 +139,40 @@ class Usage(unittest.TestCase):
                               ("--temp", "nan"): "--temp: 'nan' is no number",
                               ("--seed", "4294967296"): "--seed: must be at most 4294967295",
                               ("-c", "-1"): "--ctx: must be at least 0, not -1",
+                              ("-c", "300000000"): "--ctx: must be at most 268435456, not 300000000",
+                              ("-b", "300000000"): "--batch: must be at most 268435456",
+                              ("-u", "300000000"): "--ubatch: must be at most 268435456",
                               ("-t", "-1"): "--threads: must be at least 0, not -1",
+                              ("-t", "9999"): "--threads: must be at most 512, not 9999",
+                              ("--threads-batch", "9999"): "--threads-batch: must be at most 512, not 9999",
+                              ("-n", "9" * 30): f"--predict: {'9' * 30} has too many digits",
+                              ("--stop", ""): "--stop: the text is empty",
+                              ("--isa", "sse"): "--isa: 'sse' is none of auto, reference, avx2",
+                              ("-f", "a"): "--prompt and --file are both given",
                               ("-c",): "--ctx: its value is missing",
                               ("--log-level", "loud"): "'loud' is none of none, warning, info, debug",
                               ("--stop", "a\\d"): "--stop 'a\\d': after \\ comes n, t, r"}.items():
             tinfer("run", MODEL, "-p", "a", *args, code=2)
             self.assertIn(message, tinfer.stderr)
             self.assertIn("(see tinfer run --help)", tinfer.stderr)
+
+    def test_what_is_missing_is_told_as_it_is_typed(self):
+        trace = str(FOLDER / "named.tntrace")
+        tinfer("trace", "record", MODEL, "-p", "a", "-n", "1", "-o", trace)
+        for args, message in {("completion",): "a shell is needed: bash, zsh or fish",
+                              ("trace", "view"): "a file to write is needed: -o FILE.html",
+                              ("run", MODEL): "a text is needed: --prompt TEXT or --file FILE",
+                              ("serve",): "a model is needed", ("serve", "--check"): "a model is needed",
+                              ("embed", MODEL, "-p", "a", "--pooling", "sum"): "--pooling: 'sum' is none of auto, mean",
+                              ("logits", MODEL, "-p", "a", "--pooling", "sum"): "--pooling: 'sum' is none of auto",
+                              ("trace", "show", trace, "--op", "mulmat"): "did you mean mul_mat?",
+                              ("trace", "show", trace, "--part", "ffm"): "did you mean ffn?",
+                              ("trace", "show", trace, "--phase", "decoed"): "did you mean decode?"}.items():
+            self.assertEqual(tinfer(*args, code=2), b"")
+            self.assertIn(message, tinfer.stderr)
+            self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\(see tinfer [^\n]+\)\n\Z")
+        tinfer("run", MODEL, "-p", "a", "--samplers", "foo", code=1)
+        self.assertRegex(tinfer.stderr, r"\Atinfer: --samplers: no sampler is named 'foo'")
 
     def test_the_model_stands_anywhere_and_shards_in_a_list(self):
         whole = tinfer("tokenize", "-m", MODEL, "-p", "once")
@@ -160,6 +208,12 @@ class Usage(unittest.TestCase):
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertIn(message, tinfer.stderr)
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
+        for path, message in {FOLDER: "is a directory, a trace is needed", pipe: "is a pipe or a device",
+                              FOLDER / "no": "cannot be opened: No such file"}.items():
+            self.assertEqual(tinfer("trace", "stats", path, code=2), b"")
+            self.assertIn(message, tinfer.stderr)
+        self.assertEqual(tinfer("serve", FOLDER, code=1), b"")
+        self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+ is a directory, a GGUF file is needed\n\Z")
         with subprocess.Popen(["sh", "-c", f"printf 'on the inn' > {pipe}"]):
             self.assertEqual(json.loads(tinfer("tokenize", MODEL, "-f", pipe)), ids_of("on the inn"))
 
@@ -267,7 +321,9 @@ class Usage(unittest.TestCase):
             self.assertIn(message, tinfer.stderr)
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
         tinfer("run", MODEL, "-p", "a", "--config", FOLDER / "absent.toml", code=2)
-        self.assertIn("absent.toml: cannot be opened", tinfer.stderr)
+        self.assertIn("absent.toml: cannot be opened: No such file", tinfer.stderr)
+        tinfer("run", MODEL, "-p", "a", "--config", FOLDER, code=2)
+        self.assertIn("is a directory, a file is needed", tinfer.stderr)
         # what another command knows is for that one
         config.write_text("predict = 2\npooling = 'last'\nquiet = true\n[embed]\nparallel = 3\n[run]\ntemp = 0\n")
         self.assertEqual(tinfer("run", MODEL, "-p", "a", "--config", config, *NO_EOG),

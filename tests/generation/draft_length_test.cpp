@@ -77,6 +77,31 @@ TEST_CASE("[J1] length of drafts: a text that changes is followed") {
     CHECK(length.worth(5, 15) <= 1);
 }
 
+TEST_CASE("[J3] length of drafts: tokens that are forced go at once, from the first step on, while they are right") {
+    constexpr int kForced = DraftLength::kForced;
+    DraftLength length;
+    CHECK(length.worth(kForced, 11) == 11);  // nothing is measured yet
+    CHECK(length.worth(kForced, 63) == 15);
+    length.note_check(kForced, 15, 15, 2);
+    CHECK(length.worth(kForced, 40) == 40);
+    CHECK(length.worth(kForced, 200) == 63);
+    CHECK(length.worth(3, 15) == 0);  // of others nothing is known
+    length.note_plain(1, 0);
+    CHECK(length.worth(3, 15) > 0);
+    CHECK(length.plain() == 1);
+
+    // A model that spells the bytes by other tokens: as with all other guesses from then on.
+    DraftLength other;
+    double lost = 0;
+    for (int i = 0; i < 300; ++i) {
+        const auto n = other.worth(kForced, 63);
+        if (n == 0) other.note_plain(1, 0);
+        else other.note_check(kForced, n, 0, 1 + 0.15 * static_cast<double>(n));
+        lost += 0.15 * static_cast<double>(n);
+    }
+    CHECK(lost < 0.03 * 300);
+}
+
 TEST_CASE("[J1] length of drafts: with experts a check touches the union of theirs") {
     CHECK(touched({}, 8) == doctest::Approx(1));
     const StepShape moe{.expert_share = 0.8, .experts_used = 1.0 / 16};

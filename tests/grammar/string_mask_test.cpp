@@ -152,5 +152,37 @@ TEST_CASE("[N17][golden] what a mask inside a string steps over does not grow wi
         std::vector<std::uint64_t> mask(trie->n_words());
         matcher.mask(state, mask);
         CHECK(machine.n_states() - before < 200);  // those behind the quote
+        // In the middle of a character, where the pieces that may end it are walked, but not all characters there are.
+        const Machine::State escape = machine.step(state, '\\');
+        if (escape == Machine::kDead) continue;
+        const std::size_t before_escape = machine.n_states();
+        matcher.mask(escape, mask);
+        CHECK(machine.n_states() - before_escape < 2000);
     }
+}
+
+TEST_CASE("[S9][golden] a schema whose parts may be read in many ways at once is masked to the end of its texts") {
+    const auto schemas = tinfer::test::golden_file("maskbench/schemas.jsonl");
+    if (!schemas) return;
+    const auto trie = string_vocabulary();
+    std::ifstream lines(*schemas);
+    int n_texts = 0;
+    for (std::string line; std::getline(lines, line);) {
+        if (line.find("Github_medium---o3626\"") == line.npos) continue;
+        const auto entry = nlohmann::ordered_json::parse(line);
+        Matcher matcher(program_of(entry.at("schema").dump()), trie);
+        std::vector<std::uint64_t> mask(trie->n_words());
+        for (const auto& test : entry.at("tests")) {
+            if (!test.at("valid").get<bool>()) continue;
+            Machine::State state = matcher.machine().start();
+            for (const char byte : test.at("data").dump()) {
+                matcher.mask(state, mask);
+                state = matcher.machine().step(state, static_cast<std::uint8_t>(byte));
+                REQUIRE(state != Machine::kDead);
+            }
+            CHECK(matcher.machine().accepts(state));
+            ++n_texts;
+        }
+    }
+    CHECK(n_texts == 2);
 }

@@ -12,17 +12,18 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
-if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
+if(WAY MATCHES "^(find_package|add_subdirectory|no_trace)$")
     set(how -D CMAKE_PREFIX_PATH=${STAGE} -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
     if(NOT WAY STREQUAL "find_package")
-        # With the command lines of the build that is tested, so that a compiler cache has what they make.
         set(how -D TINFER_SUBDIRECTORY=${PROJECT} -D TINFER_OPENMP=${OPENMP} -D TINFER_WARNINGS=ON
-            -D CMAKE_UNITY_BUILD=${UNITY_BUILD} -D CMAKE_UNITY_BUILD_BATCH_SIZE=${UNITY_BATCH})
+            -D TINFER_ISAS=reference
+            # the quickest way to compile all of it
+            -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=0 -D CMAKE_CXX_FLAGS_RELEASE=-O0)
     endif()
     if(WAY STREQUAL "no_trace")
         list(APPEND how -D TINFER_TRACE=OFF)
     endif()
-    if(WAY STREQUAL "one_table")
+    if(WAY STREQUAL "add_subdirectory")
         foreach(wrong avx3 "reference\\;sse")   # a name that is none is refused, never dropped
             execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK}/refused -G ${GENERATOR}
                 -D CMAKE_CXX_COMPILER=${CXX} ${how} -D TINFER_ISAS=${wrong}
@@ -31,7 +32,6 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
                 message(FATAL_ERROR "TINFER_ISAS=${wrong} should be refused by name:\n${printed}")
             endif()
         endforeach()
-        list(APPEND how -D TINFER_ISAS=reference)
     endif()
     run(${CMAKE_COMMAND} -S ${SOURCE}/consumer -B ${WORK} -G ${GENERATOR} -D CMAKE_BUILD_TYPE=Release
         -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${how})
@@ -42,6 +42,18 @@ if(WAY MATCHES "^(find_package|add_subdirectory|no_trace|one_table)$")
             if(NOT EXISTS ${STAGE}/share/doc/tinfer/docs/${page})
                 message(FATAL_ERROR "docs/${page} is not installed")
             endif()
+        endforeach()
+        list(TRANSFORM pages PREPEND docs/)
+        foreach(page README.md ${pages})   # and so did what they lead to
+            file(READ ${STAGE}/share/doc/tinfer/${page} text)
+            string(REGEX MATCHALL "\\([A-Za-z0-9_./-]+\\.(md|png|svg|hpp)[)#]" links "${text}")
+            get_filename_component(folder ${STAGE}/share/doc/tinfer/${page} DIRECTORY)
+            foreach(link ${links})
+                string(REGEX REPLACE "[()#]" "" link "${link}")
+                if(NOT EXISTS ${folder}/${link})
+                    message(FATAL_ERROR "${page} leads to ${link}, which is not installed")
+                endif()
+            endforeach()
         endforeach()
     endif()
     if(WAY STREQUAL "no_trace")   # what watches is not there at all

@@ -4,6 +4,7 @@
 
 usage: examples_test.py folder_of_the_programs model.gguf
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def main():
     assert len(run("minimal", MODEL, "once on")) > 0
 
     for name in ("minimal", "chat_loop", "eight_sequences", "engine", "search", "observer", "observers", "two_threads",
-                 "errors", "masked"):
+                 "errors", "masked", "json_answer"):
         wrong = subprocess.run([PROGRAMS / name], capture_output=True, text=True, timeout=120)
         assert (wrong.returncode, wrong.stdout) == (2, ""), (name, wrong)
         assert wrong.stderr.lower().startswith(f"usage: {name} model.gguf"), (name, wrong)
@@ -39,6 +40,10 @@ def main():
     answers = run("engine", MODEL, "8", text="once on\nin the\nonce on\n").split("\n\n")[:-1]
     assert len(answers) == 3 and len(set(answers)) == 2, answers
     assert run("engine", MODEL, "8", text="in the\n").split("\n\n")[0] in answers, "alone as beside others"
+
+    answer = json.loads(run("json_answer", MODEL, "once on"))   # random weights, and it parses
+    assert set(answer) == {"name", "age", "hobbies"} and 0 <= answer["age"] <= 150, answer
+    assert len(answer["name"]) <= 20 and set(answer["hobbies"]) <= {"chess", "music", "sport"}, answer
 
     found = run("search", MODEL, "once on a", text="in the\nonce on a\n\nher\n").splitlines()
     assert len(found) == 3 and found[0].endswith("  once on a"), found

@@ -169,7 +169,7 @@ class Page(unittest.TestCase):
         for word in ("fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "importScripts", "innerHTML",
                      "insertAdjacentHTML", "document.write", "eval("):
             self.assertNotIn(word, page)
-        self.assertLess(len(page.encode()), 225 * 1024)
+        self.assertLess(len(page.encode()), 188_000)
         self.assertEqual(embedded(page), (None, b""))
 
     def test_thinned(self):

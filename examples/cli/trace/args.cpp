@@ -21,10 +21,12 @@ bool in_ranges(const Selection::Ranges& ranges, std::uint64_t value) {
 
 template <class Enum>
 void refuse_unknown(const std::set<std::string>& words, std::string_view option, int n) {
+    std::vector<std::string> known;
+    for (int i = 0; i < n; ++i) known.emplace_back(to_string(static_cast<Enum>(i)));
     for (const auto& word : words) {
-        bool known = false;
-        for (int i = 0; i < n; ++i) known = known || to_string(static_cast<Enum>(i)) == word;
-        if (!known) refuse_value(option, word, "a name that traces use");
+        if (std::ranges::find(known, word) != known.end()) continue;
+        const std::string meant = closest(word, known);
+        refuse_value(option, word, "a name that traces use" + (meant.empty() ? "" : ": did you mean " + meant + "?"));
     }
 }
 

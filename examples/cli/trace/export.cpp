@@ -40,25 +40,23 @@ int export_trace(const ExportArgs& args) {
 
 }  // namespace
 
-Out::Out(const std::string& path) : path_(path), file_(path.empty() ? stdout : std::fopen(path.c_str(), "wb")) {
-    if (file_ == nullptr) throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": cannot be written");
+Out::Out(const std::string& path) {
+    if (!path.empty()) file_.emplace(path);
 }
-Out::~Out() {
-    if (file_ != stdout && file_ != nullptr) std::fclose(file_);
+void Out::flush() {
+    if (file_) file_->write(pending_);
+    else if (std::fwrite(pending_.data(), 1, pending_.size(), stdout) != pending_.size())
+        throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout: cannot be written");
+    pending_.clear();
 }
 void Out::write(std::string_view bytes) {
     pending_ += bytes;
-    if (pending_.size() < (1u << 20)) return;
-    if (std::fwrite(pending_.data(), 1, pending_.size(), file_) != pending_.size())
-        throw tinfer::Error(tinfer::ErrorCode::io_error, (path_.empty() ? "stdout" : path_) + ": cannot be written");
-    pending_.clear();
+    if (pending_.size() >= (1u << 20)) flush();
 }
 void Out::finish() {
-    const bool ok =
-        std::fwrite(pending_.data(), 1, pending_.size(), file_) == pending_.size() && std::fflush(file_) == 0;
-    pending_.clear();
-    if (!ok)
-        throw tinfer::Error(tinfer::ErrorCode::io_error, (path_.empty() ? "stdout" : path_) + ": cannot be written");
+    flush();
+    if (file_) file_->finish();
+    else if (std::fflush(stdout) != 0) throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout: cannot be written");
 }
 
 Verb add_export(CLI::App& trace) {

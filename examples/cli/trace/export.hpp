@@ -2,6 +2,7 @@
 // Traces in the formats of others.
 #pragma once
 
+#include "../output_file.hpp"
 #include "trace.hpp"
 
 namespace cli {
@@ -14,16 +15,14 @@ struct ExportArgs : TraceArgs {
 /// Collects output and writes it in pieces, to a file or stdout.
 class Out {
 public:
-    explicit Out(const std::string& path);
-    ~Out();
-    Out(const Out&) = delete;
-    Out& operator=(const Out&) = delete;
+    explicit Out(const std::string& path);  ///< empty: stdout
     void write(std::string_view bytes);
     void finish();  ///< throws where the end cannot be written
 
 private:
-    std::string path_, pending_;
-    std::FILE* file_;
+    void flush();
+    std::string pending_;
+    std::optional<OutputFile> file_;
 };
 
 void export_csv(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out);

@@ -228,6 +228,7 @@ Verb add_record(CLI::App& trace) {
             ->type_name("N")
             ->group(rare("Trace"));
     };
+    hooks->rare_groups = {"Speculation", "Long texts", "Output", "Prompt cache"};
     hooks->check = [args](const ModelArgs& model) { check_record(*args, model); };
     hooks->start = [args](const tinfer::Model&, tinfer::Context& context) { start_record(*args, context); };
     hooks->finish = [args] { finish_record(*args); };

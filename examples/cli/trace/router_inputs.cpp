@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -67,18 +68,24 @@ double softplus(double x) { return x > 30 ? x : std::log1p(std::exp(x)); }
 
 }  // namespace
 
-RouterInputRecorder::RouterInputRecorder(const std::filesystem::path& path, bool overwrite) : name_(path.string()) {
+namespace {
+
+const std::filesystem::path& not_there(const std::filesystem::path& path, bool overwrite) {
     std::error_code ignored;
     if (!overwrite && std::filesystem::exists(path, ignored))
-        refuse(tinfer::ErrorCode::io_error, name_ + ": is there already");
-    out_.open(path, std::ios::binary | std::ios::trunc);
-    out_ << "TNVALUE1";
-    if (!out_) refuse(tinfer::ErrorCode::io_error, name_ + ": cannot be written");
+        refuse(tinfer::ErrorCode::io_error, path.string() + ": is there already");
+    return path;
+}
+
+}  // namespace
+
+RouterInputRecorder::RouterInputRecorder(const std::filesystem::path& path, bool overwrite)
+    : out_(not_there(path, overwrite).string()) {
+    out_.write("TNVALUE1");
 }
 
 void RouterInputRecorder::close() {
-    out_.close();
-    if (!out_) refuse(tinfer::ErrorCode::io_error, name_ + ": could not be written");
+    out_.finish();
     if (!coded_.empty())
         refuse(tinfer::ErrorCode::not_available, coded_ + " multiplies quantized rows, which are not recorded");
 }
@@ -128,7 +135,7 @@ void RouterInputRecorder::write(const tinfer::KernelEvent& event, const tinfer::
     for (const std::uint64_t row : rows)
         for (std::uint64_t i = 0; i < n; ++i) put(record, number_at(input.data.data() + row + i * size_of(type), type));
     record.resize((record.size() + 7) / 8 * 8);
-    out_.write(reinterpret_cast<const char*>(record.data()), static_cast<std::streamsize>(record.size()));
+    out_.write({reinterpret_cast<const char*>(record.data()), record.size()});
     n_rows_ += rows.size();
 }
 

@@ -4,10 +4,10 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 
+#include "../output_file.hpp"
 #include "routes.hpp"
 
 namespace cli {
@@ -27,8 +27,8 @@ public:
 private:
     void write(const tinfer::KernelEvent& event, const tinfer::TensorInfo& weight,
                const tinfer::StepValues::Value& input, const tinfer::ViewShape& shape);
-    std::string name_, coded_;  ///< coded_: a router that multiplies quantized rows
-    std::ofstream out_;
+    std::string coded_;  ///< a router that multiplies quantized rows
+    OutputFile out_;
     std::uint64_t n_rows_ = 0;
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace view: one page that shows a trace in any browser, from disk, without network.
-#include <fstream>
 
 #include "../output_file.hpp"
 #include "trace.hpp"
@@ -31,6 +30,7 @@ std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
 }
 
 int view(const ViewArgs& args) {
+    if (args.out.empty()) throw UsageError("a file to write is needed: -o FILE.html");
     const bool empty = args.in.empty();
     ViewOptions options;
     options.file_name = args.in.substr(args.in.find_last_of('/') + 1);
@@ -44,11 +44,9 @@ int view(const ViewArgs& args) {
     } catch (const tinfer::Error& error) {
         throw ExitError(2, error.what());
     }
-    std::ofstream file(args.out, std::ios::binary | std::ios::trunc);
-    write_view(empty ? nullptr : &packed, options.file_name,
-               [&](std::string_view text) { file.write(text.data(), static_cast<std::streamsize>(text.size())); });
-    file.close();
-    if (!file) throw tinfer::Error(tinfer::ErrorCode::io_error, args.out + ": cannot write the page");
+    OutputFile file(args.out);
+    write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
+    file.finish();
     return 0;
 }
 
@@ -57,14 +55,19 @@ int view(const ViewArgs& args) {
 Verb add_view(CLI::App& trace) {
     auto args = std::make_shared<ViewArgs>();
     auto* command = trace.add_subcommand("view", "Writes one page that shows a trace in any browser, without network.");
-    command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")->type_name("FILE");
-    command->add_option("-o,--output", args->out, "the page")->type_name("FILE")->required();
+    const std::string group = "Page";
+    command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("-o,--output", args->out, "the page")->type_name("FILE")->group(group);
     command->add_option("--max-events", args->max_events, "more are thinned: some runs keep theirs, totals of all stay")
-        ->type_name("N");
+        ->type_name("N")
+        ->group(group);
     command
         ->add_option("--detail", args->detail,
                      "runs that keep theirs then, as in 3-10; default: the first and last ones")
-        ->type_name("RUNS");
+        ->type_name("RUNS")
+        ->group(group);
     command->footer("\nExample:\n  tinfer trace view t.tntrace -o t.html");
     return [args] { return view(*args); };
 }

@@ -14,3 +14,12 @@ macro(cut_page file)
         string(SUBSTRING "${page}" ${at} -1 page)
     endforeach()
 endmacro()
+
+# Drops what only readers of the source need: lines that are comments, empty lines and indentation.
+macro(shorten part)
+    string(REGEX REPLACE "\n *//[^\n]*" "" ${part} "\n${${part}}")
+    string(REGEX REPLACE "\n */\\*\\*?[^*]*\\*/" "" ${part} "${${part}}")
+    string(REGEX REPLACE "\n[ \n]+" "\n" ${part} "${${part}}")
+    string(STRIP "${${part}}" ${part})
+    string(APPEND ${part} "\n")
+endmacro()

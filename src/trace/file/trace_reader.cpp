@@ -2,7 +2,9 @@
 // Reading a trace: block by block by their lengths; behind a block that is damaged, from the next header whose checksum
 // is right. The index at the end is not needed for that.
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
+#include <system_error>
 
 #include "base/byte_io.hpp"
 #include "trace/file/reader_impl.hpp"
@@ -325,9 +327,14 @@ TraceReader TraceReader::from_bytes(std::vector<std::byte> bytes, std::string na
 
 TraceReader TraceReader::open(const std::filesystem::path& path) {
     std::error_code error;
-    if (std::filesystem::is_directory(path, error)) fail(ErrorCode::io_error, cat(path.string(), ": is a folder"));
+    const auto status = std::filesystem::status(path, error);
+    if (std::filesystem::is_directory(status))
+        fail(ErrorCode::io_error, cat(path.string(), ": is a directory, a trace is needed"));
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+        fail(ErrorCode::io_error, cat(path.string(), ": is a pipe or a device, a trace is read as a file"));
     std::ifstream in(path, std::ios::binary);
-    if (!in) fail(ErrorCode::io_error, cat(path.string(), ": cannot be opened"));
+    if (const int number = errno; !in)
+        fail(ErrorCode::io_error, cat(path.string(), ": cannot be opened: ", std::generic_category().message(number)));
     return reporting_memory("reading a trace: an allocation failed", [&] {
         std::vector<std::byte> bytes;
         const auto size = std::filesystem::file_size(path, error);

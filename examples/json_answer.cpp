@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// An answer that is JSON, whatever the model would rather say: a schema says which texts are allowed.
+#include <tinfer/tinfer.hpp>
+
+#include <iostream>
+
+int main(int argc, char** argv) try {
+    if (argc != 3) return std::cerr << "usage: json_answer MODEL.gguf TEXT\n", 2;
+    constexpr auto kSchema = R"({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 20},
+            "age": {"type": "integer", "minimum": 0, "maximum": 150},
+            "hobbies": {"type": "array", "items": {"enum": ["chess", "music", "sport"]}, "maxItems": 3}
+        },
+        "required": ["name", "age", "hobbies"],
+        "additionalProperties": false
+    })";
+    // One space behind each colon and comma and no other: a small model could go on with white space for long.
+    const auto schema = tinfer::Schema::parse(kSchema, {.space = tinfer::SchemaOptions::Space::spaced});
+    const auto model = tinfer::Model::load(argv[1]);
+    const auto& vocab = model.vocab();
+    const auto chat = tinfer::ChatTemplate::of(model.file()).value_or(*tinfer::ChatTemplate::built_in("chatml"));
+    tinfer::Context context(model, {.n_ctx = 2048});
+    tinfer::Sampler sampler(vocab, {.temp = 0});
+    sampler.constrain(schema.grammar().constraint(vocab));  // from here on it draws only what the schema allows
+
+    const std::vector<tinfer::ChatMessage> messages{{"system", "Answer with JSON: name, age, hobbies."},
+                                                    {"user", argv[2]}};
+    tinfer::Generation answer(vocab, tinfer::encode(vocab, chat.render(vocab, messages)).tokens, {.n_predict = 300});
+    if (answer.run(context, sampler) != tinfer::StopReason::eog) {  // the limit, or the end of the context
+        std::cerr << "json_answer: the answer is cut off: " << answer.text() << '\n';
+        return 1;
+    }
+    std::cout << answer.text() << '\n';
+} catch (const tinfer::Error& error) {
+    std::cerr << "json_answer: " << error.what() << '\n';
+    return 1;
+}
