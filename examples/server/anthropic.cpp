@@ -186,14 +186,13 @@ private:
 Job read_anthropic(const json& body, const Service& service, bool only_count) {
     // The sampler reads the same names; those that differ are given to it under its own.
     json as_chat = body;
-    for (const char* name : {"system", "messages", "tools", "tool_choice", "stop_sequences", "thinking", "max_tokens"})
+    for (const char* name : {"system", "messages", "tools", "tool_choice", "thinking", "max_tokens"})
         as_chat.erase(name);
-    if (body.contains("stop_sequences")) as_chat["stop"] = body["stop_sequences"];
     Fields fields(as_chat), own(body);
     Job job;
     service.check_model(fields.text("model"));
     fields.take({"metadata", "service_tier", "container", "mcp_servers", "betas", "cache_control"});
-    read_sampling(fields, service, job);
+    read_sampling(fields, service, job, body.contains("stop_sequences") ? "stop_sequences" : "stop");
     read_stream(fields, job);
 
     Conversation talk;

@@ -146,19 +146,20 @@ tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, 
 
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
     job.is_chat = true;
+    job.prompt_field = talk.field;
     const bool has_tools = !talk.tools.is_null();
     const auto& chat_template = service.chat_template(has_tools);
     tinfer::RenderedPrompt rendered;
     try {
         rendered = render(service, talk, true);
         Prompt prompt;
-        prompt.tokens = encode_within(most, "messages", service, [&] {
+        prompt.tokens = encode_within(most, talk.field, service, [&] {
             return tinfer::encode(service.model.vocab(), rendered, true, most).tokens;
         });
-        if (prompt.tokens.empty()) throw bad_request("messages", "the template makes an empty prompt of them");
+        if (prompt.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
         job.prompts.push_back(std::move(prompt));
     } catch (const tinfer::Error& error) {
-        throw translate(error, "messages");
+        throw translate(error, talk.field);
     }
     try {
         const std::string before = render(service, talk, false).text;

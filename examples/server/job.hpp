@@ -26,8 +26,9 @@ struct Job {
     tinfer::EngineRequest request;  ///< of each answer, but prompt and seed
     int n = 1;
     bool is_chat = false;
-    std::string tools;              ///< JSON array, as the template got it
-    std::string generation_prompt;  ///< AnswerOptions::generation_prompt
+    std::string prompt_field = "prompt";  ///< where the prompts come from
+    std::string tools;                    ///< JSON array, as the template got it
+    std::string generation_prompt;        ///< AnswerOptions::generation_prompt
     std::size_t n_calls_before = 0;
     bool reasoning = true;  ///< what the model thinks is told apart
     bool stream = false, include_usage = false, prompt_progress = false;
@@ -39,7 +40,7 @@ struct Job {
 };
 
 /// The sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
-void read_sampling(Fields& fields, const Service& service, Job& job);
+void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
 /// stream and stream_options.
 void read_stream(Fields& fields, Job& job);
 /// response_format of chat completions, or text.format of responses where `is_flat`. True where a grammar came of it.
@@ -65,7 +66,8 @@ void check_unknown(const Fields& fields, const Service& service, Job& job);
 /// A conversation for the template: messages as the template reads them, the tools, further variables.
 struct Conversation {
     json messages = json::array();
-    json tools;  ///< array or null
+    std::string field = "messages";  ///< where they come from
+    json tools;                      ///< array or null
     json variables = json::object();
     bool thinking = true;
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;

@@ -47,7 +47,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
-        throw translate(error, job_.is_chat ? "messages" : "prompt");
+        throw translate(error, job_.prompt_field);
     }
     if (service_.options.expose_text)
         for (std::size_t i = 0; i < choices_.size(); ++i)

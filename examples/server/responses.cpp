@@ -275,6 +275,7 @@ Job read_responses(const json& body, const Service& service) {
             has_format = read_format(*format, "text.format", job, true);
 
     Conversation talk;
+    talk.field = "input";
     if (const auto instructions = fields.text("instructions"))
         talk.messages.push_back({{"role", "system"}, {"content", *instructions}});
     const json* input = fields.find("input");

@@ -47,11 +47,20 @@ void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
     std::string order;
     for (const auto& name : fields.texts("samplers", 32)) order += (order.empty() ? "" : ";") + name;
     options.order = order;
+    tinfer::SamplerOptions alone;
+    alone.order = order;
+    try {
+        alone.validate();
+    } catch (const tinfer::Error& error) {
+        std::string_view why = error.what();
+        if (why.starts_with("order: ")) why.remove_prefix(7);
+        fields.refuse("samplers", std::string(why));
+    }
 }
 
 }  // namespace
 
-void read_sampling(Fields& fields, const Service& service, Job& job) {
+void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field) {
     tinfer::SamplerOptions options = service.options.sampler;
     const auto real = [&](const char* name, float& value, double least, double most) {
         if (const auto given = fields.number(name, least, most)) value = static_cast<float>(*given);
@@ -106,9 +115,9 @@ void read_sampling(Fields& fields, const Service& service, Job& job) {
     }
     job.request.sampler = std::move(options);
 
-    job.request.generation.stop = fields.texts("stop", kMostStops);
+    job.request.generation.stop = fields.texts(stop_field, kMostStops);
     for (const auto& stop : job.request.generation.stop)
-        if (stop.empty()) fields.refuse("stop", "a stop string is empty");
+        if (stop.empty()) fields.refuse(stop_field, "a stop string is empty");
     if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
     if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
         try {
@@ -194,7 +203,7 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
                                " tokens, and an answer needs room: "
                                "the limit is " +
                                std::to_string(room) + " tokens together",
-                           "context_length_exceeded", job.is_chat ? "messages" : "prompt");
+                           "context_length_exceeded", job.prompt_field);
         if (cuts && tokens.size() + kept > room) {
             // What is in the middle goes: the instructions at the begin and the last words stay.
             const std::size_t stays = room - kept, front = stays / 2;

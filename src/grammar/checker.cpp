@@ -86,6 +86,7 @@ bool Checker::matches(std::string_view text) {
         return false;
     }
     known_.clear();
+    normalizer_.restart();
     const Term root = normalizer_.root();
     return holds(root, parsed->root());
 }

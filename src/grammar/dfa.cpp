@@ -99,6 +99,9 @@ void check_edges(std::size_t n_states, std::size_t n_classes) {
                                             " classes of characters; the limit is ", kMaxDfaEdges, " together"));
 }
 
+/// Most states times classes times automata that are run side by side.
+constexpr std::size_t kMaxCombined = 100'000'000;
+
 }  // namespace
 
 Dfa combine(std::span<const Dfa* const> parts,
@@ -122,6 +125,9 @@ Dfa combine(std::span<const Dfa* const> parts,
                 fail(ErrorCode::limit_exceeded, cat("automaton: more than ", kMaxDfaStates, " states"));
             tuples.push_back(&at->first);
             check_edges(tuples.size(), k);
+            if (tuples.size() * k > kMaxCombined / std::max<std::size_t>(n, 1))
+                fail(ErrorCode::limit_exceeded,
+                     cat("automaton of ", n, " others: more than ", kMaxCombined, " steps to join them"));
             for (std::size_t i = 0; i < n; ++i)
                 labels_of[i] = at->first[i] == Dfa::kDead ? 0 : parts[i]->labels[at->first[i]];
             out.labels.push_back(label(labels_of));
@@ -171,6 +177,9 @@ Dfa dfa_of_texts(std::span<const std::string_view> texts, bool numbered) {
             const auto [edge, is_new] = edges[at].try_emplace(c, static_cast<std::uint32_t>(edges.size()));
             const std::uint32_t to = edge->second;
             if (is_new) {
+                if (edges.size() >= 10 * kMaxDfaStates)
+                    fail(ErrorCode::limit_exceeded,
+                         cat("list of texts: more than ", 10 * kMaxDfaStates, " characters"));
                 edges.emplace_back();
                 labels.push_back(0);
             }
@@ -178,8 +187,6 @@ Dfa dfa_of_texts(std::span<const std::string_view> texts, bool numbered) {
         }
         labels[at] = numbered ? static_cast<std::uint32_t>(n) + 1 : 1;
     }
-    if (edges.size() > 10 * kMaxDfaStates)
-        fail(ErrorCode::limit_exceeded, cat("list of texts: more than ", 10 * kMaxDfaStates, " characters"));
     out.set_classes(std::move(class_starts));
     check_edges(labels.size(), out.n_classes());
     out.labels = std::move(labels);

@@ -298,7 +298,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             if (shape.can_be_false) values.push_back(one);
         } else if (shape.kind == JsonKind::string && shape.string.texts) {
             for (const std::string& text : *shape.string.texts)
-                if (matches(shape.string, text)) one.string = {.texts = std::vector{text}}, values.push_back(one);
+                if (has_form(shape.string, text)) one.string = {.texts = std::vector{text}}, values.push_back(one);
         } else if (shape.kind == JsonKind::number && shape.number.min && shape.number.max) {
             const auto& n = shape.number;
             if (*n.min == *n.max) {
@@ -393,8 +393,20 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     for (const std::string& name : spec.required) add(name);
     std::map<std::string_view, char> required;
     for (const std::string& name : spec.required) required[name] = 1;
+    std::size_t n_patterns = 0;
+    for (const auto& layer : spec.layers) n_patterns += layer.patterns.size();
+    const auto declared = declared_members(spec);
     for (const std::string& name : names) {
-        const Conjunction terms = member_terms(spec, name);
+        normalizer_.spend(1 + spec.layers.size() + 4 * n_patterns);
+        Conjunction terms;
+        for (std::size_t l = 0; l < declared.size(); ++l) {
+            const auto found = declared[l].find(name);
+            bool is_declared = found != declared[l].end();
+            if (is_declared) terms = conjoin(terms, found->second);
+            for (const auto& [pattern, more] : spec.layers[l].patterns)
+                if (pattern->match(name) != 0) terms = conjoin(terms, more), is_declared = true;
+            if (!is_declared) terms = conjoin(terms, spec.layers[l].rest);
+        }
         const bool is_possible = !normalizer_.is_empty(terms) && normalizer_.allows_name(spec, name);
         out.value_entries.push_back(is_possible ? member_value(terms) : kNone);
         out.is_required.push_back(required.contains(name) ? 1 : 0);

@@ -123,7 +123,7 @@ std::uint32_t add_raw_string(Program& program, const StringSpec& spec, const std
     if (spec.texts) {
         std::vector<std::uint32_t> to;
         for (const std::string& one : *spec.texts)
-            if (matches(spec, one) && can_end(text.match(one))) to.push_back(program.add_text(one, behind));
+            if (has_form(spec, one) && can_end(text.match(one))) to.push_back(program.add_text(one, behind));
         return to.empty() ? kNone : program.add_split(to);
     }
     std::vector<const Dfa*> parts{&text};

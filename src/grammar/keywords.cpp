@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "grammar/basic_shapes.hpp"
@@ -78,8 +79,10 @@ std::optional<Decimal> Normalizer::number(const Place& at, std::string_view keyw
 
 std::shared_ptr<const Dfa> Normalizer::regex(std::string_view pattern, const Place& at, std::string_view keyword) {
     if (const auto known = regexes_.find(pattern); known != regexes_.end()) return known->second;
+    constexpr std::size_t kEach = 2'000;  // of one with hardly any states
+    work_.spend(std::exchange(regex_share_.n_steps, 0) + kEach);
     try {
-        return regexes_.emplace(std::string(pattern), std::make_shared<const Dfa>(compile_regex(pattern)))
+        return regexes_.emplace(std::string(pattern), std::make_shared<const Dfa>(compile_regex(pattern, regex_share_)))
             .first->second;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::out_of_memory) throw;
@@ -211,10 +214,12 @@ void Normalizer::apply_object(const Place& at, Shape& shape) {
         layer.evaluates_rest = true;
     }
     if (has_layer) spec.layers.push_back(std::move(layer));
-    if (const auto required = get(at, "required"); required && !required->is(JsonKind::boolean))
+    if (const auto required = get(at, "required"); required && !required->is(JsonKind::boolean)) {
+        std::vector<std::string> names;
         for (const auto& [key, name] : require(at, "required", JsonKind::array).items())
-            if (name.is(JsonKind::string) && std::ranges::find(spec.required, name.string()) == spec.required.end())
-                spec.required.emplace_back(name.string());
+            if (name.is(JsonKind::string)) names.emplace_back(name.string());
+        add_names(spec.required, names);
+    }
     if (const auto min = count(at, "minProperties")) spec.min = std::max(spec.min, *min);
     if (const auto max = count(at, "maxProperties")) spec.max = std::min(spec.max, *max);
     if (const auto names = get(at, "propertyNames")) spec.names.push_back(just(*names));

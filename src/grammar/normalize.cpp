@@ -57,7 +57,7 @@ const Shapes& Normalizer::shapes(const Conjunction& terms) {
     if (const auto known = known_.find(terms); known != known_.end()) return known->second;
     Shapes all = anything();
     for (const Term& term : terms) all = both(all, of_term(term));
-    drop_covered(all);
+    work_.spend(drop_covered(all));
     return known_.emplace(terms, std::move(all)).first->second;
 }
 
@@ -65,12 +65,13 @@ Shapes Normalizer::both(const Shapes& a, const Shapes& b) {
     Shapes out;
     for (const Shape& left : a)
         for (const Shape& right : b) {
+            work_.spend(left.kind != right.kind ? 1 : size_of(left) + size_of(right));
             if (auto shape = intersect(left, right)) out.push_back(std::move(*shape));
             if (out.size() > options_.max_alternatives)
                 fail(ErrorCode::limit_exceeded,
                      cat("a value has more than ", options_.max_alternatives, " alternatives (max_alternatives)"));
         }
-    if (!has_unevaluated_) drop_covered(out);
+    if (!has_unevaluated_) work_.spend(drop_covered(out));
     return out;
 }
 
@@ -98,6 +99,7 @@ Conjunction Normalizer::either(std::vector<Conjunction> parts) {
     std::erase(parts, nothing());
     if (parts.empty()) return nothing();
     if (parts.size() == 1) return parts[0];
+    work_.spend(unions_.size());
     const auto known = std::ranges::find(unions_, parts);
     const auto number = static_cast<std::uint32_t>(known - unions_.begin());
     if (known == unions_.end()) unions_.push_back(std::move(parts));
@@ -170,6 +172,7 @@ std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
 bool Normalizer::allows_name(const ObjectSpec& object, std::string_view name) {
     return std::ranges::all_of(object.names, [&](const Conjunction& terms) {
         return std::ranges::any_of(shapes(terms), [&](const Shape& shape) {
+            if (shape.string.texts) work_.spend(shape.string.texts->size());
             return shape.kind == JsonKind::string && matches(shape.string, name);
         });
     });
@@ -235,9 +238,12 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             return false;
         case JsonKind::object:
             if (shape.object.min > shape.object.max || shape.object.required.size() > shape.object.max) return true;
-            for (const std::string& name : shape.object.required)
+            for (const std::string& name : shape.object.required) {
+                for (const auto& layer : shape.object.layers)
+                    work_.spend(1 + layer.properties.size() + 4 * layer.patterns.size());
                 if (!allows_name(shape.object, name) || is_empty(member_terms(shape.object, name), depth + 1))
                     return true;
+            }
             return std::ranges::any_of(shape.object.some,
                                        [&](const auto& some) { return is_empty(some.value, depth + 1); });
     }

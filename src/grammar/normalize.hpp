@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "grammar/references.hpp"
+#include "grammar/schema_work.hpp"
 #include "grammar/shapes.hpp"
 #include "tinfer/grammar.hpp"
 
@@ -33,6 +34,11 @@ public:
     [[nodiscard]] bool is_empty(const Conjunction& terms, int depth = 0);
     [[nodiscard]] bool is_empty(const Shape& shape, int depth = 0);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
+
+    /// Counts steps anew: a text is looked at in place of a schema.
+    void restart() noexcept { work_ = {}; }
+    /// Of whoever looks through what it gives; limit_exceeded where they are too many.
+    void spend(std::size_t n_steps) { work_.spend(n_steps); }
 
     /// Other documents are not loaded any more.
     void close() noexcept { references_.close(); }
@@ -97,6 +103,8 @@ private:
     std::map<Term, int> open_;  // with the question that it belongs to
     int question_ = 0;          // is_empty() inside another
     std::map<std::string, std::shared_ptr<const Dfa>, std::less<>> regexes_;
+    RegexShare regex_share_;
+    SchemaWork work_;
     std::set<Conjunction> testing_;
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::size_t kMaxDocuments = 64;
 constexpr std::size_t kMaxLoadedBytes = 16u << 20;
+/// Members of an object that are looked through one by one.
+constexpr std::size_t kIndexed = 64;
 
 std::string escape_pointer(std::string_view name) {
     std::string out;
@@ -123,6 +125,22 @@ bool References::has_keyword(std::string_view keyword) const {
                                [&](const auto& place) { return place.second.value.find(keyword).has_value(); });
 }
 
+std::optional<JsonValue> References::find_indexed(std::uint32_t document, JsonValue object,
+                                                  std::string_view name) const {
+    const auto [at, is_new] = members_.try_emplace(document + static_cast<std::uint32_t>(object.offset()));
+    if (is_new)
+        for (const auto& [key, value] : object.members()) at->second.insert_or_assign(key, value);
+    const auto found = at->second.find(name);
+    return found == at->second.end() ? std::nullopt : std::optional(found->second);
+}
+
+JsonValue References::item_of(std::uint32_t document, JsonValue array, std::size_t wanted) const {
+    const auto [at, is_new] = items_.try_emplace(document + static_cast<std::uint32_t>(array.offset()));
+    if (is_new)
+        for (const auto& [key, item] : array.items()) at->second.push_back(item);
+    return at->second[wanted];
+}
+
 std::optional<std::uint32_t> References::pointed(std::uint32_t root, std::string_view pointer) const {
     const SchemaPlace& from = place(root);
     JsonValue at = from.value;
@@ -138,7 +156,7 @@ std::optional<std::uint32_t> References::pointed(std::uint32_t root, std::string
         }
         pointer.remove_prefix(end);
         if (at.is(JsonKind::object)) {
-            const auto member = at.find(name);
+            const auto member = at.size() > kIndexed ? find_indexed(from.document, at, name) : at.find(name);
             if (!member) return std::nullopt;
             at = *member;
         } else if (at.is(JsonKind::array)) {
@@ -146,12 +164,7 @@ std::optional<std::uint32_t> References::pointed(std::uint32_t root, std::string
                                    std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
             const std::size_t wanted = is_number ? std::stoul(name) : SIZE_MAX;
             if (wanted >= at.size()) return std::nullopt;
-            std::size_t i = 0;
-            for (const auto& [key, item] : at.items())
-                if (i++ == wanted) {
-                    at = item;
-                    break;
-                }
+            at = item_of(from.document, at, wanted);
         } else {
             return std::nullopt;
         }

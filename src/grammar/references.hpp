@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/json.hpp"
@@ -57,6 +58,9 @@ private:
     void index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role);
     void identify(JsonValue value, SchemaPlace& place, std::uint32_t number);
     [[nodiscard]] std::optional<std::uint32_t> pointed(std::uint32_t root, std::string_view pointer) const;
+    [[nodiscard]] std::optional<JsonValue> find_indexed(std::uint32_t document, JsonValue object,
+                                                        std::string_view name) const;
+    [[nodiscard]] JsonValue item_of(std::uint32_t document, JsonValue array, std::size_t wanted) const;
     [[nodiscard]] std::uint32_t resource_of(const std::string& uri, std::string_view reference, const SchemaPlace& from,
                                             std::string_view keyword);
 
@@ -66,6 +70,9 @@ private:
     std::map<std::string, std::uint32_t, std::less<>> by_uri_;  // indices of resources_
     std::vector<std::unique_ptr<JsonDocument>> loaded_;
     std::uint32_t next_document_ = 0;
+    // Of large objects, and of arrays, that references went through: schemas have as many references as definitions.
+    mutable std::map<std::uint32_t, std::unordered_map<std::string_view, JsonValue>> members_;
+    mutable std::map<std::uint32_t, std::vector<JsonValue>> items_;
 };
 
 }  // namespace tinfer::grammar

@@ -40,7 +40,7 @@ CharSet any_but_line_ends() { return CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028
 
 class RegexParser {
 public:
-    explicit RegexParser(std::string_view pattern) : pattern_(pattern) {
+    RegexParser(std::string_view pattern, RegexShare& share) : pattern_(pattern), share_(share) {
         for (std::size_t i = 0; i < pattern.size();)
             if (const std::size_t n = utf8_length(pattern.substr(i)); n == 0) refuse("is not UTF-8", i);
             else i += n;
@@ -76,7 +76,8 @@ private:
         return static_cast<std::uint32_t>(states.size() - 1);
     }
     Piece of_set(CharSet set) {
-        sets.push_back(std::move(set));
+        // What is repeated is the same set again.
+        if (sets.empty() || sets.back().ranges() != set.ranges()) sets.push_back(std::move(set));
         const auto in = add(NfaState::Edge::set, static_cast<std::uint32_t>(sets.size() - 1));
         const auto out = add(NfaState::Edge::free);
         states[in].to[0] = out;
@@ -301,8 +302,9 @@ private:
             case 'P': {
                 const std::size_t close = pattern_.find('}', at_);
                 if (!take('{') || close == pattern_.npos) refuse("has a Unicode property without braces", begin);
-                const auto set = unicode_property(pattern_.substr(at_, close - at_));
-                if (!set) refuse("has a Unicode property that is no general category, which is not supported", begin);
+                const CharSet* const set = share_.property(pattern_.substr(at_, close - at_));
+                if (set == nullptr)
+                    refuse("has a Unicode property that is no general category, which is not supported", begin);
                 at_ = close + 1;
                 return c == 'p' ? *set : set->inverted();
             }
@@ -349,6 +351,7 @@ private:
     }
 
     std::string_view pattern_;
+    RegexShare& share_;
     std::size_t at_ = 0;
     bool is_assertion_ = false;
 };
@@ -357,8 +360,8 @@ private:
 /// search at every character.
 class Determinizer {
 public:
-    Determinizer(const std::vector<NfaState>& states, const std::vector<CharSet>& sets, Piece whole)
-        : states_(states), sets_(sets), whole_(whole), seen_(states.size()) {}
+    Determinizer(const std::vector<NfaState>& states, const std::vector<CharSet>& sets, Piece whole, RegexShare& share)
+        : states_(states), sets_(sets), whole_(whole), seen_(states.size()), share_(share) {}
 
     Dfa run() {
         Dfa out;
@@ -421,6 +424,7 @@ public:
 private:
     void take_steps(std::size_t n) {
         n_steps_ += n;
+        share_.n_steps += n;
         if (n_steps_ > kMaxSteps)
             fail(ErrorCode::limit_exceeded,
                  cat("regular expression: more than ", kMaxSteps, " steps to make its automaton"));
@@ -463,11 +467,12 @@ private:
     std::vector<std::uint32_t> seen_;
     std::uint32_t stamp_ = 0;
     std::size_t n_steps_ = 0;
+    RegexShare& share_;
 };
 
 }  // namespace
 
-Dfa compile_regex(std::string_view pattern) {
+Dfa compile_regex(std::string_view pattern, RegexShare& share) {
     // What has to follow the begin of the text, or must not, is a condition on the whole text. Such a condition inside
     // another part of the expression is refused by the parser.
     if (pattern.starts_with("^(?=") || pattern.starts_with("^(?!")) {
@@ -476,14 +481,14 @@ Dfa compile_regex(std::string_view pattern) {
             end < pattern.size() && std::string_view("*+?{").find(pattern[end]) != std::string_view::npos;
         if (end != pattern.npos && !is_repeated && !has_branches(pattern.substr(end))) {
             const bool is_negative = pattern[3] == '!';
-            const Dfa ahead = compile_regex("^(?:" + std::string(pattern.substr(4, end - 5)) + ")");
-            const Dfa rest = compile_regex("^" + std::string(pattern.substr(end)));
+            const Dfa ahead = compile_regex("^(?:" + std::string(pattern.substr(4, end - 5)) + ")", share);
+            const Dfa rest = compile_regex("^" + std::string(pattern.substr(end)), share);
             return intersect(rest, is_negative ? complement(ahead) : ahead);
         }
     }
-    RegexParser parser(pattern);
+    RegexParser parser(pattern, share);
     const Piece whole = parser.parse();
-    return Determinizer(parser.states, parser.sets, whole).run();
+    return Determinizer(parser.states, parser.sets, whole, share).run();
 }
 
 }  // namespace tinfer::grammar

@@ -7,11 +7,17 @@
 #include <string_view>
 
 #include "grammar/dfa.hpp"
+#include "grammar/schema_work.hpp"
 
 namespace tinfer::grammar {
 
 /// Accepts the texts in which the expression matches somewhere. Throws bad_parameter naming place and reason,
 /// limit_exceeded.
-[[nodiscard]] Dfa compile_regex(std::string_view pattern);
+[[nodiscard]] Dfa compile_regex(std::string_view pattern, RegexShare& share);
+/// The same of an expression that has no others beside it.
+[[nodiscard]] inline Dfa compile_regex(std::string_view pattern) {
+    RegexShare alone;
+    return compile_regex(pattern, alone);
+}
 
 }  // namespace tinfer::grammar

@@ -2,6 +2,7 @@
 #include "grammar/shapes.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace tinfer::grammar {
 
@@ -35,18 +36,62 @@ std::uint32_t count_characters(std::string_view text) noexcept {
     return static_cast<std::uint32_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-bool matches(const StringSpec& string, std::string_view text) {
+bool has_form(const StringSpec& string, std::string_view text) {
     const std::uint32_t n = count_characters(text);
     return n >= string.min && n <= string.max &&
-           (!string.texts || std::ranges::find(*string.texts, text) != string.texts->end()) &&
            std::ranges::all_of(string.dfas, [&](const auto& dfa) { return dfa->match(text) != 0; });
+}
+
+bool matches(const StringSpec& string, std::string_view text) {
+    return has_form(string, text) && (!string.texts || std::ranges::find(*string.texts, text) != string.texts->end());
+}
+
+namespace {
+
+using SortedTexts = std::vector<std::string_view>;
+
+SortedTexts sorted(std::span<const std::string> texts) {
+    SortedTexts out(texts.begin(), texts.end());
+    std::ranges::sort(out);
+    return out;
+}
+
+}  // namespace
+
+std::vector<std::map<std::string_view, Conjunction>> declared_members(const ObjectSpec& object) {
+    std::vector<std::map<std::string_view, Conjunction>> out;
+    for (const auto& layer : object.layers) {
+        auto& declared = out.emplace_back();
+        for (const auto& [name, terms] : layer.properties) {
+            auto& all = declared[name];
+            all = conjoin(all, terms);
+        }
+    }
+    return out;
+}
+
+void add_names(std::vector<std::string>& to, std::span<const std::string> names) {
+    if (names.empty()) return;
+    std::set<std::string, std::less<>> known(to.begin(), to.end());
+    for (const std::string& name : names)
+        if (known.insert(name).second) to.push_back(name);
+}
+
+std::size_t size_of(const Shape& shape) noexcept {
+    std::size_t n = 8;
+    if (shape.string.texts) n += shape.string.texts->size();
+    n += shape.string.dfas.size() + shape.number.not_equal.size() + shape.number.multiples.size();
+    for (const auto& layer : shape.array.layers) n += 4 + layer.prefix.size();
+    n += 4 * shape.array.contains.size();
+    for (const auto& layer : shape.object.layers) n += 8 + 2 * layer.properties.size() + 2 * layer.patterns.size();
+    return n + shape.object.required.size() + 4 * shape.object.some.size() + shape.object.names.size();
 }
 
 Dfa string_dfa(const StringSpec& string) {
     if (string.texts) {
         std::vector<std::string_view> texts;
         for (const std::string& text : *string.texts)
-            if (matches(string, text)) texts.push_back(text);
+            if (has_form(string, text)) texts.push_back(text);
         return dfa_of_texts(texts);
     }
     Dfa out;
@@ -84,19 +129,26 @@ bool intersect_strings(StringSpec& a, const StringSpec& b) {
     for (const auto& dfa : b.dfas)
         if (std::ranges::find(a.dfas, dfa) == a.dfas.end()) a.dfas.push_back(dfa);
     if (b.texts && !a.texts) a.texts = b.texts;
-    else if (b.texts)
-        std::erase_if(*a.texts, [&](const auto& text) { return std::ranges::find(*b.texts, text) == b.texts->end(); });
+    else if (b.texts) {
+        const SortedTexts others = sorted(*b.texts);
+        std::erase_if(*a.texts,
+                      [&](const auto& text) { return !std::ranges::binary_search(others, std::string_view(text)); });
+    }
     if (a.texts) {
-        std::erase_if(*a.texts, [&](const auto& text) { return !matches(a, text); });
+        std::erase_if(*a.texts, [&](const auto& text) { return !has_form(a, text); });
         if (a.texts->empty()) return false;
     }
     return a.min <= a.max;
 }
 
 bool requires_what_is_forbidden(const ObjectSpec& object) {
+    SortedTexts required;
     for (const auto& layer : object.layers)
-        for (const auto& [name, terms] : layer.properties)
-            if (terms == nothing() && std::ranges::find(object.required, name) != object.required.end()) return true;
+        for (const auto& [name, terms] : layer.properties) {
+            if (object.required.empty() || terms != nothing()) continue;
+            if (required.empty()) required = sorted(object.required);
+            if (std::ranges::binary_search(required, std::string_view(name))) return true;
+        }
     return false;
 }
 
@@ -114,8 +166,9 @@ bool is_within(const StringSpec& a, const StringSpec& b) {
     if (a.min < b.min || a.max > b.max) return false;
     if (b.texts) {
         if (!a.texts) return false;
+        const SortedTexts others = sorted(*b.texts);
         for (const std::string& text : *a.texts)
-            if (std::ranges::find(*b.texts, text) == b.texts->end()) return false;
+            if (!std::ranges::binary_search(others, std::string_view(text))) return false;
     }
     return std::ranges::all_of(b.dfas, [&](const auto& dfa) { return std::ranges::find(a.dfas, dfa) != a.dfas.end(); });
 }
@@ -194,14 +247,37 @@ bool is_within(const Shape& a, const Shape& b) {
     return false;
 }
 
+/// About how many steps is_within() takes: names are looked up one by one, and so are automata.
+std::size_t steps_within(const Shape& a, const Shape& b) {
+    const auto n_names = [](const ObjectSpec& object) {
+        std::size_t n = object.layers.size() + object.required.size() + object.some.size();
+        for (const auto& layer : object.layers) n += layer.properties.size() + layer.patterns.size();
+        return n;
+    };
+    const std::size_t linear = size_of(a) + size_of(b), names = n_names(a.object) + n_names(b.object);
+    std::size_t elements = 0;
+    for (const Shape* shape : {&a, &b})
+        for (const auto& layer : shape->array.layers) elements += 1 + layer.prefix.size();
+    return 4 * linear + names * names + elements * (a.array.layers.size() + b.array.layers.size()) +
+           a.string.dfas.size() * b.string.dfas.size();
+}
+
 }  // namespace
 
-void drop_covered(Shapes& shapes) {
-    if (shapes.size() < 2) return;
+std::size_t drop_covered(Shapes& shapes) {
+    constexpr std::size_t kMostSteps = 16'000'000;  // what stays undropped is a way more to read the same
+    if (shapes.size() < 2) return 0;
     std::vector<char> is_dropped(shapes.size());
+    std::size_t n_steps = 0;
     for (std::size_t i = 0; i < shapes.size(); ++i)
-        for (std::size_t k = 0; k < shapes.size() && !is_dropped[i]; ++k)
-            if (k != i && !is_dropped[k] && is_within(shapes[i], shapes[k])) is_dropped[i] = 1;
+        for (std::size_t k = 0; k < shapes.size() && !is_dropped[i]; ++k) {
+            ++n_steps;
+            if (k == i || is_dropped[k] || shapes[i].kind != shapes[k].kind) continue;
+            const std::size_t more = steps_within(shapes[i], shapes[k]);
+            if (n_steps + more > kMostSteps) continue;
+            n_steps += more;
+            if (is_within(shapes[i], shapes[k])) is_dropped[i] = 1;
+        }
     std::size_t n = 0;
     for (std::size_t i = 0; i < shapes.size(); ++i)
         if (!is_dropped[i]) {
@@ -209,6 +285,7 @@ void drop_covered(Shapes& shapes) {
             ++n;
         }
     shapes.resize(n);
+    return n_steps / 8;  // most pairs are told apart long before the end
 }
 
 std::optional<Shape> intersect(const Shape& a, const Shape& b) {
@@ -236,9 +313,7 @@ std::optional<Shape> intersect(const Shape& a, const Shape& b) {
             out.object.layers.insert(out.object.layers.end(), b.object.layers.begin(), b.object.layers.end());
             out.object.names.insert(out.object.names.end(), b.object.names.begin(), b.object.names.end());
             out.object.some.insert(out.object.some.end(), b.object.some.begin(), b.object.some.end());
-            for (const std::string& name : b.object.required)
-                if (std::ranges::find(out.object.required, name) == out.object.required.end())
-                    out.object.required.push_back(name);
+            add_names(out.object.required, b.object.required);
             out.object.min = std::max(a.object.min, b.object.min);
             out.object.max = std::min(a.object.max, b.object.max);
             is_possible = out.object.min <= out.object.max && out.object.required.size() <= out.object.max &&

@@ -6,9 +6,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -89,14 +92,22 @@ using Shapes = std::vector<Shape>;
 /// Nothing where the kinds differ or bounds contradict each other at sight.
 [[nodiscard]] std::optional<Shape> intersect(const Shape& a, const Shape& b);
 /// Drops the shapes of which another one allows all that they do, as far as that is seen at sight: fewer ways to read
-/// the same text.
-void drop_covered(Shapes& shapes);
+/// the same text. Returns how many steps it took; pairs that would take too many are left as they are.
+std::size_t drop_covered(Shapes& shapes);
 /// What is asked of the member of this name, and of elements by place.
 [[nodiscard]] Conjunction member_terms(const ObjectSpec& object, std::string_view name);
 [[nodiscard]] Conjunction element_terms(const ArraySpec& array, std::size_t place);
 /// The automaton and the bounds of its length of a string; empty() where there is no such string.
 [[nodiscard]] Dfa string_dfa(const StringSpec& string);
 [[nodiscard]] bool matches(const StringSpec& string, std::string_view text);
+/// The same of one of its own texts, which are not searched then.
+[[nodiscard]] bool has_form(const StringSpec& string, std::string_view text);
+/// What each layer says of the members that it names, for who asks for many: member_terms() looks for each anew.
+[[nodiscard]] std::vector<std::map<std::string_view, Conjunction>> declared_members(const ObjectSpec& object);
+/// Adds the names that are not there yet.
+void add_names(std::vector<std::string>& to, std::span<const std::string> names);
+/// About how many steps a copy of it takes.
+[[nodiscard]] std::size_t size_of(const Shape& shape) noexcept;
 [[nodiscard]] std::uint32_t count_characters(std::string_view text) noexcept;
 
 }  // namespace tinfer::grammar

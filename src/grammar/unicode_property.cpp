@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "grammar/char_set.hpp"
+#include "grammar/schema_work.hpp"
 
 namespace tinfer::grammar {
 namespace {
@@ -78,6 +79,13 @@ std::optional<CharSet> unicode_property(std::string_view name) {
         is_in = now;
     }
     return out;
+}
+
+const CharSet* RegexShare::property(std::string_view name) {
+    if (const auto known = properties.find(name); known != properties.end()) return &known->second;
+    n_steps += kMaxCodePoint / 4;  // each is asked for
+    auto set = unicode_property(name);
+    return set ? &properties.emplace(std::string(name), std::move(*set)).first->second : nullptr;
 }
 
 }  // namespace tinfer::grammar

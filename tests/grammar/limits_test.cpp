@@ -107,6 +107,72 @@ TEST_CASE("regular expression: sets of places that would take too long are refus
     }
 }
 
+TEST_CASE("regular expression: a property of characters is looked up once, however often it is repeated") {
+    const auto compile = [](const char* pattern) { CHECK(!grammar::compile_regex(pattern).empty()); };
+    const double once = seconds([&] { compile("^\\p{L}$"); });
+    CHECK(seconds([&] { compile("^\\p{L}{0,400}$"); }) < 40 * once + 0.02);
+    grammar::RegexShare share;
+    for (const char* pattern : {"^\\p{L}$", "^\\p{L}+$", "^[\\p{L}\\p{N}]$", "^\\P{N}$"})
+        CHECK(!grammar::compile_regex(pattern, share).empty());
+    CHECK(share.properties.size() == 2);
+}
+
+namespace {
+
+/// A list of n texts, joined; {} stands for the number of each.
+std::string list_of(int n, std::string_view item) {
+    std::string out;
+    for (int i = 0; i < n; ++i) {
+        if (i > 0) out += ",";
+        for (std::size_t at = 0; at < item.size(); ++at)
+            if (item.substr(at).starts_with("{}")) out += std::to_string(100'000 + i), ++at;
+            else out += item[at];
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("schema: long lists take a time that grows as they do") {
+    const auto parse = [](const std::string& text) { (void)Schema::parse(text).grammar(); };
+    const auto check = [&](std::string_view what, const auto& text) {
+        CAPTURE(what);
+        const std::string small = text(4'000), large = text(32'000);
+        const double first = seconds([&] { parse(small); });
+        CHECK(seconds([&] { parse(large); }) < 26 * first + 0.1);  // squared it were 64 times
+    };
+    check("enum", [](int n) { return "{\"enum\": [" + list_of(n, "\"{}\"") + "]}"; });
+    check("required", [](int n) { return "{\"type\": \"object\", \"required\": [" + list_of(n, "\"{}\"") + "]}"; });
+    check("properties", [](int n) {
+        return "{\"type\": \"object\", \"properties\": {" + list_of(n, "\"{}\": {\"type\": \"null\"}") +
+               "}, \"required\": [" + list_of(n / 2, "\"{}\"") + "]}";
+    });
+    check("$ref", [](int n) {
+        return "{\"$defs\": {" + list_of(n, "\"{}\": {\"type\": \"null\"}") +
+               "}, \"type\": \"object\", \"properties\": {" + list_of(n, "\"{}\": {\"$ref\": \"#/$defs/{}\"}") + "}}";
+    });
+}
+
+TEST_CASE("schema: what keywords make of each other is bounded by a count of steps") {
+    const auto message = [](const std::string& text) {
+        return message_of([&] { (void)Schema::parse(text).grammar(); });
+    };
+    const std::string objects =
+        "{\"allOf\": [" + list_of(9'000, "{\"type\": \"object\", \"properties\": {\"{}\": true}}") + "]}";
+    const std::string patterns = "{\"allOf\": [" + list_of(20'000, "{\"pattern\": \"^a{}\"}") + "]}";
+    const std::string branches = "{\"oneOf\": [" + list_of(9'000, "{\"const\": {}}") + "]}";
+    for (const std::string* text : {&objects, &patterns, &branches}) {
+        CAPTURE(text->substr(0, 80));
+        const std::string said = message(*text);
+        CHECK(said.starts_with("schema: "));
+        CHECK_MESSAGE(said.find("takes more than 100000000 steps") != said.npos, said);
+    }
+    // What people write is far from it.
+    CHECK(message("{\"oneOf\": [" + list_of(300, "{\"const\": \"{}\"}") + "]}") == "nothing was thrown");
+    CHECK(message("{\"allOf\": [" + list_of(300, "{\"type\": \"object\", \"properties\": {\"{}\": true}}") + "]}") ==
+          "nothing was thrown");
+}
+
 TEST_CASE("automaton: states times classes of characters are bounded before the memory is asked for") {
     std::vector<std::string> texts;
     for (std::uint32_t c = 0x4E00; c < 0x4E00 + 12'000; ++c)

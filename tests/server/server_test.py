@@ -133,6 +133,8 @@ class Routes(unittest.TestCase):
                             ({"messages": []}, "messages"), ({"messages": [{"role": "king", "content": "x"}]},
                                                              "messages[0].role"),
                             (chat("x", stop=["a"] * 17), "stop"),
+                            (chat("x", samplers=["top_k", "best"]), "samplers"),
+                            (chat("x", samplers="top_k(x)"), "samplers"),
                             (chat("x", response_format={"type": "xml"}), "response_format.type"),
                             (chat("x", logit_bias={"99999999": 1}), "logit_bias"),
                             (chat("x", tool_choice="required"), "tool_choice"),
@@ -140,6 +142,9 @@ class Routes(unittest.TestCase):
                              "messages[0].content[0].type")]:
             error = self.server.post(chats, body, status=400)["error"]
             self.assertEqual((error["param"], error["type"]), (param, "invalid_request_error"), error)
+        for stops in [3, [None], ["a"] * 17, [""]]:  # under the name that the request has
+            error = self.server.post("/v1/messages", {**chat("x"), "stop_sequences": stops}, status=400)["error"]
+            self.assertTrue(error["message"].startswith("stop_sequences: "), error)
         for body in [b"", b"{", b"[]", b'"\xff\xfe"', b'{"messages": "\xff"}', b"[" * 100000, b'{"a":' * 5000]:
             error = self.server.post(chats, body, status=400)["error"]
             self.assertEqual(error["code"], "invalid_json")
@@ -214,7 +219,7 @@ class Routes(unittest.TestCase):
         for path, body, param in [("/v1/completions", {"prompt": text}, "prompt"),
                                   ("/v1/completions", {"prompt": ["a", text]}, "prompt[1]"),
                                   ("/v1/chat/completions", {"messages": messages}, "messages"),
-                                  ("/v1/responses", {"input": text}, "messages")]:
+                                  ("/v1/responses", {"input": text}, "input")]:
             error = self.server.post(path, body, status=400)["error"]
             self.assertEqual((error["code"], error["param"]), ("context_length_exceeded", param))
             self.assertIn(f"more than {2 * most} tokens", error["message"])
