@@ -197,8 +197,10 @@ void measure(Options& options) {
                     constraint->accept(Token{static_cast<std::int32_t>(token)});
                     steps.push_back({us_since(begin_step), name});
                     at += trie->piece(token).size();
-                } catch (const Error& error) {  // of a limit: the rest of the text is left
-                    ++n_limited;
+                } catch (const Error& error) {
+                    if (error.code() != ErrorCode::grammar_too_ambiguous && error.code() != ErrorCode::limit_exceeded)
+                        throw;
+                    ++n_limited;  // the rest of the text is left
                     Record limited("grammar limit");
                     printer.print(limited.add("schema", name).add("byte", at).add("limit", to_string(error.code())));
                     break;
