@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -21,18 +22,22 @@ if not hasattr(os, "mkfifo"):
 class Interrupts(unittest.TestCase):
     def interrupted(self, args, wait=0.5, stdin=subprocess.PIPE):
         """Exit code and the two outputs of a program that gets one SIGINT while it works or waits."""
-        process = subprocess.Popen([TINFER, *map(str, args)], stdin=stdin, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env=environment())
-        time.sleep(wait)
-        self.assertIsNone(process.poll(), f"{args}: it was done before it could be interrupted")
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(120)   # with stdin still open
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise AssertionError(f"{args}: not heard") from None
-        with process:
-            return process.returncode, process.stdout.read(), process.stderr.read().decode()
+        # Into files: nobody reads a pipe while the program is waited for, and a full one would hold it up.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            process = subprocess.Popen([TINFER, *map(str, args)], stdin=stdin, stdout=out, stderr=errors,
+                                       env=environment())
+            with process:
+                time.sleep(wait)
+                self.assertIsNone(process.poll(), f"{args}: it was done before it could be interrupted")
+                process.send_signal(signal.SIGINT)
+                try:
+                    process.wait(120)   # with stdin still open
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    raise AssertionError(f"{args}: not heard") from None
+            out.seek(0)
+            errors.seek(0)
+            return process.returncode, out.read(), errors.read().decode()
 
     def test_while_it_waits_for_a_text(self):
         fifo = FOLDER / "never-opened"
