@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Runs a Program over bytes. A state of the match is a set of stacks; stacks and states are kept once each under a
-// number, with the successors that were asked for, so that a grammar becomes, as it is used, a table that a walk over
-// the vocabulary only reads. One thread at a time.
+// Runs a Program over bytes. A state of the match is a set of stacks. What lies below the top of a stack is a set of
+// stacks, too (a graph-structured stack: Tomita, Computational Linguistics 13, 1987), so that the ways to have come to
+// one place are followed as one. Stacks and states are kept once each under a number, with the successors that were
+// asked for, so that a grammar becomes, as it is used, a table that a walk over the vocabulary only reads. One thread
+// at a time.
 #pragma once
 
 #include <array>
@@ -59,7 +61,7 @@ public:
 
     /// A stack that stands in a string or a key, between two characters.
     struct InString {
-        std::uint32_t parent;
+        State parent;
         Frame frame;
         Frame below;  ///< of a key: that of the object
     };
@@ -124,8 +126,10 @@ private:
     using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until asked for
 
     struct Stack {
-        std::uint32_t parent;
+        State parent;  // all that may lie below the frame; below a key that of its object alone
         Frame frame;
+        State alone = kUnknown;     // the state of this stack, kUnknown until asked for
+        std::uint32_t left_in = 0;  // the step that left its rule last
     };
     struct StateRecord {
         std::uint32_t first, count;  // in tops_, ascending
@@ -133,7 +137,8 @@ private:
         bool accepts;
     };
     struct Item {
-        std::uint32_t parent, node, a, b;
+        State parent;
+        std::uint32_t node, a, b;
         bool operator==(const Item&) const = default;
     };
 
@@ -142,6 +147,9 @@ private:
         work_.clear();
         seen_.clear();
         seen_table_.clear();
+        if (++n_steps_ != 0) return;
+        for (Stack& stack : stacks_) stack.left_in = 0;
+        n_steps_ = 1;
     }
     [[nodiscard]] Row* new_row();
     State make_step(State state, std::uint8_t byte);
@@ -155,12 +163,20 @@ private:
     }
     [[noreturn]] void refuse_steps(std::uint32_t node) const;
     void close();
-    void settle(std::uint32_t parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
-    void leave(std::uint32_t parent);
+    void settle(State parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
+    void leave(State parent);
     void expand(const Item& item);
     void enter_choice(const Item& item);
-    void enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
-    std::uint32_t push(std::uint32_t parent, const Frame& frame);
+    void enter_object(State parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
+    std::uint32_t push(State parent, const Frame& frame);
+    [[nodiscard]] State alone(std::uint32_t stack);
+    [[nodiscard]] State on(State parent, const Frame& frame) { return alone(push(parent, frame)); }
+    [[nodiscard]] const Stack& object_below(State parent) const { return stacks_[tops_[states_[parent].first]]; }
+    [[nodiscard]] bool is_key(const Stack& stack) const;
+    [[nodiscard]] State below(std::uint32_t stack) const;
+    void merge(std::vector<std::uint32_t>& stacks);
+    [[nodiscard]] State far_repeats(State parent);
+    [[nodiscard]] State state_of(std::span<const std::uint32_t> stacks);
     State intern();
 
     std::shared_ptr<const Program> program_;
@@ -176,7 +192,8 @@ private:
     State start_ = kDead;
     std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};
     // Of one step:
-    std::vector<std::uint32_t> out_;
+    std::uint32_t n_steps_ = 1;
+    std::vector<std::uint32_t> out_, below_;
     std::vector<Item> work_, seen_;
     std::vector<std::uint32_t> seen_table_;
 };
