@@ -105,7 +105,8 @@ class Soak(unittest.TestCase):
     def test_v11_soak(self):  # [V11]
         with tempfile.TemporaryDirectory() as store, \
                 self.serve("--parallel", 4, "-c", 2048, "--keep-sequences", 3, "--max-queue", 20, "--prompt-store",
-                           store, "--prompt-store-memory", 4 << 20, "--receipts") as server:
+                           store, "--prompt-store-memory", 4 << 20, "--receipts", "--read-timeout", 600,
+                           "--request-timeout", 3600) as server:
             first = {i: ask(server, i, adapters=not MODEL) for i in POOL}
             asked = chat("what stays the same", max_tokens=20, seed=3)
             answer = lambda: bytes_of(server.post("/v1/chat/completions", asked))
