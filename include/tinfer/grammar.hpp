@@ -44,10 +44,10 @@ public:
     virtual void rewind(std::size_t n) = 0;
     virtual void reset() = 0;                                                  ///< as after construction
     [[nodiscard]] virtual std::unique_ptr<TokenConstraint> clone() const = 0;  ///< with its state
-    /// Tokens that follow where the text has one continuation: the vocabulary's own for its bytes, with the characters of
-    /// strings spelled without escapes. They can go into one decode; who draws each of them gets the text of one by one,
-    /// also from a model that spells the same text by other tokens. Empty where there is a choice at once. Valid until
-    /// the next call of any member.
+    /// Tokens that follow where the text has one continuation: the vocabulary's own for its bytes, with the characters
+    /// of strings spelled without escapes. They can go into one decode; who draws each of them gets the text of one by
+    /// one, also from a model that spells the same text by other tokens. Empty where there is a choice at once. Valid
+    /// until the next call of any member.
     [[nodiscard]] virtual std::span<const Token> forced() { return {}; }
 };
 

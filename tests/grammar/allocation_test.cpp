@@ -74,7 +74,8 @@ TEST_CASE("[S9][N6] constraint: names of open objects, arrays, strings and steps
     CHECK(allocations_of(grammar_of_schema("{}"), nested_text(3)) == 0);
     CHECK(allocations_of(grammar_of_schema("{}"), nested_text(60)) == 0);  // beyond the room for names, several times
     CHECK(allocations_of(grammar_of_schema(R"({"type": "object", "properties": {"id": {"type": "integer"}},
-                             "additionalProperties": {"type": "array", "items": {"type": "string", "maxLength": 40}}})"),
+                             "additionalProperties": {"type": "array",
+                                                      "items": {"type": "string", "maxLength": 40}}})"),
                          R"({"id": 12, "words": ["one", "two \u00e9", "three"], "W\u00f6rter": ["eins", "zwei"]})") ==
           0);
     CHECK(allocations_of(grammar_of_schema(R"({"type": "object", "properties": {"name": {"type": "string"}, "list":
