@@ -18,17 +18,16 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
 
 constexpr std::size_t kFirstTable = 1u << 10;
 constexpr std::size_t kFewItems = 32;
-constexpr std::size_t kFewStacks = 16;     // which are followed one by one
 constexpr std::uint32_t kLooksOfStep = 16;  // at stacks that were left already
 
 }  // namespace
 
-Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece)
+Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks)
     : program_(std::move(program)), max_piece_(static_cast<std::uint32_t>(std::min<std::size_t>(max_piece, 1u << 20))),
-      stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
+      few_stacks_(few_stacks), stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
     no_row_->fill(kUnknown);
     stacks_.push_back({kDead, {}});  // the empty stack
-    intern();                                  // the dead state: no stack at all
+    intern();                        // the dead state: no stack at all
     rows_[kDead] = new_row();
     rows_[kDead]->fill(kDead);
     visit({alone(kEmptyStack), program_->start, 0, 0});
@@ -82,11 +81,10 @@ Machine::State Machine::below(std::uint32_t stack) const {
 /// Where they are many: stacks, ascending, of one frame that stand on one stack each become one that stands on all of
 /// them. Those that stand on several stay as they are: sets that grow by each other would be united again and again.
 void Machine::merge(std::vector<std::uint32_t>& stacks) {
-    if (stacks.size() <= kFewStacks) return;
-    const auto several =
-        std::partition(stacks.begin(), stacks.end(), [&](std::uint32_t stack) {
-            return stack != kEmptyStack && states_[below(stack)].count == 1;
-        });
+    if (stacks.size() <= few_stacks_) return;
+    const auto several = std::partition(stacks.begin(), stacks.end(), [&](std::uint32_t stack) {
+        return stack != kEmptyStack && states_[below(stack)].count == 1;
+    });
     const auto frames = [&](std::uint32_t stack) {
         const Frame& frame = stacks_[stack].frame;
         const Frame object = is_key(stacks_[stack]) ? object_below(stacks_[stack].parent).frame : Frame{};
@@ -270,8 +268,7 @@ void Machine::expand(const Item& item) {
         case NodeKind::string: settle(item.parent, {item.node}); break;
         case NodeKind::key: {  // reads the frame of its object
             const StateRecord objects = states_[item.parent];
-            for (std::uint32_t i = 0; i < objects.count; ++i)
-                settle(alone(tops_[objects.first + i]), {item.node});
+            for (std::uint32_t i = 0; i < objects.count; ++i) settle(alone(tops_[objects.first + i]), {item.node});
             break;
         }
     }

@@ -37,8 +37,11 @@ public:
     /// More states in one machine are limit_exceeded; each takes a kilobyte.
     static constexpr std::size_t kMaxStates = 400'000;
 
+    /// So many stacks are followed one by one; more of one frame become one.
+    static constexpr std::size_t kFewStacks = 16;
+
     /// `max_piece` is the largest number of bytes in a token: what a bound farther away than that does, no token sees.
-    Machine(std::shared_ptr<const Program> program, std::size_t max_piece);
+    Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks = kFewStacks);
 
     [[nodiscard]] State start() const noexcept { return start_; }
     [[nodiscard]] State step(State state, std::uint8_t byte) {
@@ -109,6 +112,7 @@ public:
     [[nodiscard]] State load(std::span<const std::uint32_t> saved);
 
     [[nodiscard]] std::size_t n_states() const noexcept { return states_.size(); }
+    [[nodiscard]] std::size_t n_stacks() const noexcept { return stacks_.size(); }
     [[nodiscard]] std::size_t memory() const noexcept {
         return row_bytes_ + rows_.capacity() * sizeof(Row*) + states_.capacity() * sizeof(StateRecord) +
                stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
@@ -181,6 +185,7 @@ private:
 
     std::shared_ptr<const Program> program_;
     std::uint32_t max_piece_;
+    std::size_t few_stacks_;
     std::vector<Stack> stacks_;
     std::vector<std::uint32_t> stack_table_, state_table_;  // open addressing, kUnknown where free
     std::vector<StateRecord> states_;
