@@ -149,7 +149,7 @@ public:
 private:
     static constexpr int kMostTried = 20'000;
 
-    bool put(std::string_view text, grammar::Machine::State& state) {
+    bool put_text(std::string_view text, grammar::Machine::State& state) {
         for (const char byte : text) state = machine_.step(state, static_cast<std::uint8_t>(byte));
         out_ += text;
         return state != grammar::Machine::kDead && ++n_tried_ < kMostTried;
@@ -166,22 +166,22 @@ private:
         if (value.is_object()) {
             std::vector<std::pair<std::string, const BenchJson*>> members;
             for (const auto& [name, item] : value.items()) members.emplace_back(BenchJson(name).dump(), &item);
-            if (with([&] { return put("{", state) && put_members(members, true, state); })) return true;
+            if (with([&] { return put_text("{", state) && put_members(members, true, state); })) return true;
         } else if (value.is_array()) {
             const auto put_items = [&] {
-                bool is_right = put("[", state), is_first = true;
+                bool is_right = put_text("[", state), is_first = true;
                 for (const auto& item : value) {
-                    is_right = is_right && (std::exchange(is_first, false) || put(",", state)) && put(item, state);
+                    is_right = is_right && (std::exchange(is_first, false) || put_text(",", state)) && put(item, state);
                     if (!is_right) return false;
                 }
-                return is_right && put("]", state);
+                return is_right && put_text("]", state);
             };
             if (with(put_items)) return true;
         } else {
             const std::string text = value.dump();
-            if (with([&] { return put(text, state); })) return true;
+            if (with([&] { return put_text(text, state); })) return true;
             if (value.is_number_float() && text.ends_with(".0") &&
-                with([&] { return put(std::string_view(text).substr(0, text.size() - 2), state); }))
+                with([&] { return put_text(std::string_view(text).substr(0, text.size() - 2), state); }))
                 return true;
         }
         return with([] { return false; });
@@ -191,12 +191,12 @@ private:
                      grammar::Machine::State& state) {
         const auto before = state;
         const std::size_t size = out_.size();
-        if (left.empty()) return put("}", state);
+        if (left.empty()) return put_text("}", state);
         for (std::size_t i = 0; i < left.size() && n_tried_ < kMostTried; ++i) {
             const auto member = left[i];
             state = before;
             out_.resize(size);
-            if (!put((is_first ? "" : ",") + member.first + ":", state) || !put(*member.second, state)) continue;
+            if (!put_text((is_first ? "" : ",") + member.first + ":", state) || !put(*member.second, state)) continue;
             left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));
             if (put_members(left, false, state)) return true;
             left.insert(left.begin() + static_cast<std::ptrdiff_t>(i), member);
