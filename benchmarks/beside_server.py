@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tokens per second of `tinfer serve` under several streams at once, beside the server of the PyPI package
-`llama-cpp-python[server]` with its defaults, on the same file, threads and requests. Both take turns, and the best of
-each counts. Without the package it is left out, and said so: `pip install 'llama-cpp-python[server]'` compiles it.
+"""Tokens per second of `tinfer serve` under several streams at once, beside another server of the same interface, on
+the same file, threads and requests. Both take turns, and the best of each counts. --other is how that one is started:
+a command in which {model}, {port}, {threads}, {streams} and {n_ctx} (tokens of all streams together) are filled in.
 
-usage: beside_server.py MODEL.gguf [--streams 8] [--predict 64] [--threads N] [--rounds 3] [--tinfer PROGRAM]
+usage: beside_server.py MODEL.gguf [--other COMMAND] [--streams 8] [--predict 64] [--threads N] [--rounds 3]
+                        [--tinfer PROGRAM]
 """
 import argparse
 import concurrent.futures
 import http.client
-import importlib.util
 import json
 import os
 import pathlib
+import shlex
 import socket
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def free_port():
 def ask(port, i, n_predict):
     """Tokens of one answer; random weights or not, it has the length that was asked for where no end is drawn."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
-    body = {"prompt": f"{i}. {PROMPTS[i % len(PROMPTS)]}", "max_tokens": n_predict, "temperature": 0.8, "seed": i + 1}
+    body = {"prompt": f"{i}. {PROMPTS[i % len(PROMPTS)]}", "max_tokens": n_predict, "temperature": 0.8, "seed": i + 1,
+            "stream": False}
     connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
     response = connection.getresponse()
     document = json.loads(response.read())
@@ -75,6 +77,7 @@ def rate(command, port, streams, n_predict):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
+    parser.add_argument("--other", help="command that starts the other server")
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--predict", type=int, default=64)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -84,12 +87,10 @@ def main():
     n_ctx = args.streams * (args.predict + 64)
     servers = {"tinfer": lambda port: [args.tinfer, "serve", args.model, "--port", str(port), "--parallel",
                                        str(args.streams), "-c", str(n_ctx), "-t", str(args.threads), "--no-counts"]}
-    if importlib.util.find_spec("llama_cpp") and importlib.util.find_spec("uvicorn"):
-        servers["llama-cpp-python"] = lambda port: [
-            sys.executable, "-m", "llama_cpp.server", "--model", args.model, "--port", str(port), "--n_ctx", str(n_ctx),
-            "--n_threads", str(args.threads), "--n_threads_batch", str(args.threads)]
-    else:
-        print("llama-cpp-python[server] is not installed: left out", file=sys.stderr)
+    if args.other:
+        servers["other"] = lambda port: [
+            part.format(model=args.model, port=port, threads=args.threads, streams=args.streams, n_ctx=n_ctx)
+            for part in shlex.split(args.other)]
     best = dict.fromkeys(servers, 0.0)
     for _ in range(args.rounds):
         for name, command in servers.items():

@@ -74,6 +74,10 @@ void add_options(CLI::App& command, ServeArgs& args) {
         ->check(whole(1024))
         ->type_name("BYTES")
         ->group(more);
+    command.add_option("--answer-memory", options.answer_memory, "most bytes of answers that are made or not yet read")
+        ->check(whole(1 << 20))
+        ->type_name("BYTES")
+        ->group(more);
     command.add_option("--max-connections", options.max_connections, "at the same time")
         ->check(whole(1, 100000))
         ->type_name("N")
@@ -120,6 +124,7 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
                   {"queue", args.max_queue},
                   {"connections", options.max_connections},
                   {"body_bytes", options.max_body},
+                  {"answer_bytes", options.answer_memory},
                   {"request_timeout_s", options.request_timeout_s},
                   {"read_timeout_s", options.read_timeout_s},
                   {"traces_bytes", options.trace_dir.empty() ? 0 : options.trace_limit}}},
@@ -160,7 +165,7 @@ int run_serve(ServeArgs& args) {
         note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
              size("cache") + " cache, " + size("compute") + " buffers, " + others + size("connections") + " for " +
              counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ", " + size("bodies") +
-             " for what they send: " + size("total") + " at most");
+             " for what they send, " + size("answers") + " for answers: " + size("total") + " at most");
         return engine;
     };
     server::ServeEvents events{.stops = interrupted};

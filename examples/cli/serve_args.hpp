@@ -22,13 +22,14 @@ struct ServeArgs {
     std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
     int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;
     bool no_auth = false, check = false, no_share = false, no_counts = false;
+    std::uint64_t program_bytes = 0;  ///< of the process's own memory with the model loaded, before an engine is made
 
     /// --lora, --prompt-store, --speculate and what goes with them.
     void add_engine_options(CLI::App& command);
     /// Throws UsageError where options do not go together.
     void check_together() const;
     [[nodiscard]] bool has_store() const { return !store_folder.empty(); }
-    [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine() const;
+    [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine();
 };
 
 /// Bytes by what they are for, and their sum under `total`.

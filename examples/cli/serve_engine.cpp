@@ -4,6 +4,7 @@
 #    include "serve_args.hpp"
 
 #    include <algorithm>
+#    include <fstream>
 
 namespace cli {
 
@@ -15,6 +16,14 @@ tinfer::EngineAdapter load_adapter(const tinfer::Model& model, const std::string
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
         throw UsageError("--lora '" + text + "': expected NAME=FILE");
     return {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())};
+}
+
+/// Bytes of this process that no file backs: code that runs, vocabulary, metadata. 0 where the system does not tell.
+std::uint64_t own_memory() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+    return 0;
 }
 
 tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
@@ -75,8 +84,9 @@ void ServeArgs::check_together() const {
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
-std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() const {
+std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     const auto loaded = model.load();
+    program_bytes = own_memory();
     tinfer::EngineOptions made;
     made.context = context.options(model, loaded.info(), 0);
     if (context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
@@ -128,7 +138,8 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
         draft = plan.context_total() * static_cast<std::uint64_t>(made->n_at_once);
     }
     const std::uint64_t store = engine.options().store ? engine.options().store->memory_limit : 0;
-    json parts{{"weights_mapped", memory.weights_mapped},
+    json parts{{"program", args.program_bytes},
+               {"weights_mapped", memory.weights_mapped},
                {"weights_copied", memory.weights_copied},
                {"cache", memory.cache + memory.recurrent},
                {"compute", memory.compute + memory.outputs + memory.fixed},
@@ -136,7 +147,8 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
                {"draft", draft},
                {"prompt_store", store},
                {"connections", server::connection_bytes(args.options)},
-               {"bodies", server::body_bytes(args.options)}};
+               {"bodies", server::body_bytes(args.options)},
+               {"answers", args.options.answer_memory}};
     std::uint64_t total = 0;
     for (const auto& [name, bytes] : parts.items()) total += bytes.get<std::uint64_t>();
     parts["total"] = total;

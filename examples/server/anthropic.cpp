@@ -127,7 +127,7 @@ public:
         return "event: error\ndata: " + to_line(error.to_messages_json()) + "\n\n";
     }
 
-    json whole(const std::vector<Choice>& choices) override {
+    std::string whole(const std::vector<Choice>& choices) override {
         const Choice& choice = choices[0];
         json document = head(), content = json::array();
         if (!choice.answer.reasoning.empty())
@@ -143,7 +143,7 @@ public:
         document["system_fingerprint"] = service_.engine.fingerprint();
         add_evidence(document, choice);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
-        return document;
+        return to_line(document);
     }
 
 private:

@@ -54,4 +54,10 @@ ApiError translate(const tinfer::Error& error, std::string param) {
 
 std::string to_line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
 
+void open_member(std::string& object, std::string_view name) {
+    object.pop_back();
+    if (object.back() != '{') object += ',';
+    object.append("\"").append(name).append("\":");
+}
+
 }  // namespace server

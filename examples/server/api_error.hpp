@@ -36,5 +36,7 @@ public:
 [[nodiscard]] ApiError translate(const tinfer::Error& error, std::string param = {});
 /// One line of JSON; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_line(const json& document);
+/// The text of an object, open for one more member: its value is to be appended, and a brace that closes the object.
+void open_member(std::string& object, std::string_view name);
 
 }  // namespace server

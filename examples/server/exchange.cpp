@@ -7,23 +7,73 @@
 
 namespace server {
 
+namespace {
+
+constexpr std::size_t kBlock = 16;  ///< what an allocation takes beside its bytes
+
+std::size_t bytes_of(const tinfer::EngineEvent& event) noexcept {
+    return sizeof event + event.text.capacity() + 2 * kBlock + server::bytes_of(event.tokens) +
+           server::bytes_of(event.prompt) + event.vector.capacity() * sizeof(float);
+}
+
+}  // namespace
+
+std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept {
+    std::size_t sum = tokens.capacity() * sizeof(tinfer::TokenChoice);
+    for (const auto& token : tokens) {
+        sum += token.top.capacity() * sizeof(token.top[0]) + kBlock;
+        if (token.piece.capacity() > std::string().capacity()) sum += token.piece.capacity() + kBlock;
+    }
+    return sum;
+}
+
 struct Exchange::Mailbox {
+    struct Letter {
+        std::size_t index;
+        tinfer::EngineEvent event;
+        std::int64_t bytes;
+    };
+
+    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { give_way(); }) {}
+
+    /// On the engine's thread.
+    void put(std::size_t index, const tinfer::EngineEvent& event) {
+        Letter letter{index, event, 0};
+        letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
+        if (!share.add(letter.bytes)) return;
+        const std::lock_guard lock(mutex);
+        if (has_given_way) return;
+        events.push_back(std::move(letter));
+        arrived.notify_one();
+    }
+    /// On any thread, which may hold what is not this one's.
+    void give_way() {
+        const std::lock_guard lock(mutex);
+        has_given_way = true;
+        events.clear();
+        for (const auto id : ids) engine.cancel(id);
+        arrived.notify_one();
+    }
+
+    tinfer::Engine& engine;
     std::mutex mutex;
     std::condition_variable arrived;
-    std::deque<std::pair<std::size_t, tinfer::EngineEvent>> events;
+    std::deque<Letter> events;
+    std::vector<tinfer::RequestId> ids;
+    bool has_given_way = false;
+    AnswerMemory::Share share;
 };
 
-Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests)
-    : engine_(engine), mailbox_(std::make_shared<Mailbox>()) {
-    ids_.reserve(requests.size());
+Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory)
+    : engine_(engine), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
     try {
-        for (std::size_t i = 0; i < requests.size(); ++i)
-            ids_.push_back(
-                engine_.submit(std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) {
-                    const std::lock_guard lock(box->mutex);
-                    box->events.emplace_back(i, event);
-                    box->arrived.notify_one();
-                }));
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const auto id = engine_.submit(
+                std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) { box->put(i, event); });
+            const std::lock_guard lock(mailbox_->mutex);
+            mailbox_->ids.push_back(id);
+            if (mailbox_->has_given_way) engine_.cancel(id);
+        }
     } catch (...) {
         cancel();
         throw;
@@ -35,16 +85,37 @@ Exchange::~Exchange() {
 }
 
 void Exchange::cancel() {
-    for (const auto id : ids_) engine_.cancel(id);
+    for (const auto id : ids()) engine_.cancel(id);
+}
+
+std::vector<tinfer::RequestId> Exchange::ids() const {
+    const std::lock_guard lock(mailbox_->mutex);
+    return mailbox_->ids;
 }
 
 std::optional<std::pair<std::size_t, tinfer::EngineEvent>> Exchange::next(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mailbox_->mutex);
-    if (!mailbox_->arrived.wait_for(lock, timeout, [this] { return !mailbox_->events.empty(); })) return std::nullopt;
-    auto event = std::move(mailbox_->events.front());
+    const bool is_there = mailbox_->arrived.wait_for(
+        lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way; });
+    if (mailbox_->has_given_way) {
+        lock.unlock();
+        throw mailbox_->share.reason();
+    }
+    if (!is_there) return std::nullopt;
+    auto letter = std::move(mailbox_->events.front());
     mailbox_->events.pop_front();
-    if (event.second.ended()) ++n_ended_;
-    return event;
+    lock.unlock();
+    if (!mailbox_->share.add(-letter.bytes)) throw mailbox_->share.reason();
+    if (letter.event.ended()) ++n_ended_;
+    return std::pair(letter.index, std::move(letter.event));
 }
+
+void Exchange::keep(std::size_t bytes) {
+    const auto more = static_cast<std::int64_t>(bytes) - kept_;
+    kept_ += more;
+    if (!mailbox_->share.add(more)) throw mailbox_->share.reason();
+}
+
+void Exchange::waits(bool is_waiting) { mailbox_->share.waits(is_waiting); }
 
 }  // namespace server

@@ -60,6 +60,9 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
 /// A list of ids of the vocabulary.
 [[nodiscard]] std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path,
                                                         const Service& service);
+/// The text of tokens. Throws ApiError 400 where it takes more than all answers may.
+[[nodiscard]] std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param,
+                                        const Service& service);
 /// Fields that nobody knows: ApiError 400 where the server is strict, else warnings.
 void check_unknown(const Fields& fields, const Service& service, Job& job);
 

@@ -26,8 +26,9 @@ constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::seconds kLongestPause{16};
 constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< most bytes of what a client still sends when all is said
 
-thread_local Wire* t_wire = nullptr;  // of the request that this thread answers
-thread_local bool t_closes = false, t_has_interim = false;
+thread_local Wire* t_wire = nullptr;                            // of the request that this thread answers
+thread_local std::atomic<std::int64_t>* t_answering = nullptr;  // counts those that have been read
+thread_local bool t_is_read = false, t_closes = false, t_has_interim = false;
 thread_local ReadFailure t_failure = ReadFailure::none;
 
 void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
@@ -87,6 +88,7 @@ public:
 
     void begin_request() {
         until_ = Clock::now() + limits_.read;
+        write_until_ = Clock::now() + limits_.whole;
         held_ -= n_read_;
         n_read_ = 0;
         t_failure = ReadFailure::none;
@@ -100,7 +102,8 @@ public:
         return has_buffered() || wire_.has_pending() || wait_for(wire_.socket(), POLLIN, until_);
     }
     bool is_writable() const override {
-        return wire_.presence() != Presence::gone && wait_for(wire_.socket(), POLLOUT, Clock::now() + limits_.write);
+        return wire_.presence() != Presence::gone &&
+               wait_for(wire_.socket(), POLLOUT, std::min(write_until_, Clock::now() + limits_.write));
     }
     ssize_t read(char* out, std::size_t size) override {
         if (!has_buffered()) {
@@ -121,7 +124,7 @@ public:
         return static_cast<ssize_t>(n);
     }
     ssize_t write(const char* data, std::size_t size) override {
-        return wire_.write(data, size, limits_.write) ? static_cast<ssize_t>(size) : -1;
+        return wire_.write(data, size, limits_.write, write_until_) ? static_cast<ssize_t>(size) : -1;
     }
     void get_remote_ip_and_port(std::string& ip, int& port) const override {
         sockaddr_storage address{};
@@ -144,14 +147,14 @@ private:
     Wire& wire_;
     const ListenerLimits& limits_;
     std::atomic<std::size_t>& held_;
-    Clock::time_point until_{};
+    Clock::time_point until_{}, write_until_ = Clock::time_point::max();
     std::size_t n_read_ = 0, begin_ = 0, end_ = 0;
     RangeRemover head_;
     std::array<char, 4096> buffer_;
 };
 
 /// What is still on its way is read for a moment, so that the response is not lost with it.
-void close_gently(int sock) {
+void end_gently(int sock) {
     ::shutdown(sock, SHUT_WR);
     const auto until = Clock::now() + std::chrono::seconds(1);
     std::array<char, 16384> ignored;
@@ -160,7 +163,6 @@ void close_gently(int sock) {
         if (n <= 0) break;
         n_left -= n;
     }
-    ::close(sock);
 }
 
 class ConnectionThreads : public httplib::TaskQueue {
@@ -211,8 +213,19 @@ Listener::Listener(ListenerLimits limits, std::shared_ptr<TlsContext> tls) : lim
 
 void Listener::widen_backlog() noexcept { (void)::listen(svr_sock_, SOMAXCONN); }
 
+void Listener::break_all() noexcept {
+    const std::lock_guard lock(open_mutex_);
+    for (const int sock : open_) (void)::shutdown(sock, SHUT_RDWR);
+}
+
 bool Listener::process_and_close_socket(socket_t sock) {
     bool ok = false;
+    const auto note = [&](bool is_open) {
+        const std::lock_guard lock(open_mutex_);
+        if (is_open) open_.insert(sock);
+        else open_.erase(sock);
+    };
+    note(true);
     if (n_connections_.fetch_add(1) >= limits_.max_connections) {
         static constexpr std::string_view kFull =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -220,15 +233,18 @@ bool Listener::process_and_close_socket(socket_t sock) {
     } else {
         ok = serve(sock);
     }
-    close_gently(sock);
+    end_gently(sock);
+    note(false);
+    ::close(sock);
     --n_connections_;
     return ok;
 }
 
 bool Listener::serve(socket_t sock) {
     Wire wire(sock, tls_.get());
-    if (!wire.accept(Clock::now() + limits_.read)) return false;
+    if (closing_ || !wire.accept(Clock::now() + limits_.read)) return false;
     t_wire = &wire;
+    t_answering = &n_answering_;
     TimedStream stream(wire, limits_, n_held_);
     const auto has_bytes = [&] { return stream.has_buffered() || wire.has_pending(); };
     bool ok = true, closed = false;
@@ -240,10 +256,12 @@ bool Listener::serve(socket_t sock) {
             is_idle = closing_ || Clock::now() >= until;
         if (is_idle || (!has_bytes() && wire.presence() != Presence::here)) break;
         stream.begin_request();
-        t_closes = t_has_interim = false;
+        t_is_read = t_closes = t_has_interim = false;
         ok = process_request(stream, closing_, closed, nullptr) && !stream.has_failed() && !t_closes;
+        if (t_is_read) --n_answering_;
     }
     t_wire = nullptr;
+    t_answering = nullptr;
     wire.end();
     return ok;
 }
@@ -265,7 +283,17 @@ bool write_interim() {
            t_wire->write(kContinue.data(), kContinue.size(), std::chrono::seconds(1));
 }
 
-void allow_interim(bool is_allowed) noexcept { t_has_interim = is_allowed; }
+void begin_answer(bool has_interim) noexcept {
+    t_has_interim = has_interim;
+    if (t_answering == nullptr || t_is_read) return;
+    t_is_read = true;
+    ++*t_answering;
+}
+
+std::function<void()> break_connection() {
+    if (t_wire == nullptr) return [] {};
+    return [sock = t_wire->socket()] { (void)::shutdown(sock, SHUT_RDWR); };
+}
 
 void close_behind_this() noexcept { t_closes = true; }
 

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 namespace server {
@@ -19,6 +21,7 @@ struct ListenerLimits {
     std::chrono::seconds read{30};        ///< head and body of one request, together
     std::chrono::seconds keep_alive{30};  ///< until the next request begins
     std::chrono::seconds write{30};       ///< until a client takes more
+    std::chrono::seconds whole{660};      ///< from the first byte of a request until its response is taken
     std::size_t max_bytes = 9u << 20;     ///< of one request
     std::size_t max_held = 72u << 20;     ///< of all requests that are read or answered; one more is told so with 503
 };
@@ -39,6 +42,10 @@ public:
     void widen_backlog() noexcept;
     /// Connections end behind the response they are at; idle ones end at once.
     void close_idle() noexcept { closing_ = true; }
+    /// Requests that have been read, and whose responses have not been written.
+    [[nodiscard]] std::int64_t n_answering() const noexcept { return n_answering_; }
+    /// Breaks all connections, whatever they are at.
+    void break_all() noexcept;
 
 private:
     bool process_and_close_socket(socket_t sock) override;
@@ -46,7 +53,9 @@ private:
 
     ListenerLimits limits_;
     std::shared_ptr<TlsContext> tls_;
-    std::atomic<std::int64_t> n_connections_{0};
+    std::atomic<std::int64_t> n_connections_{0}, n_answering_{0};
+    std::mutex open_mutex_;
+    std::set<int> open_;  ///< sockets
     std::atomic<std::size_t> n_held_{0};
     std::atomic<bool> closing_{false};
 };
@@ -69,8 +78,11 @@ private:
 /// An interim response (100), for a ClientWatch before the response begins. True, and nothing written, where the client
 /// speaks HTTP/1.0, which has none.
 [[nodiscard]] bool write_interim();
-/// Said of the request that this thread answers, from its head.
-void allow_interim(bool is_allowed) noexcept;
+/// The request of this thread has been read. `has_interim`: by its head the client understands interim responses.
+void begin_answer(bool has_interim) noexcept;
+/// Breaks the connection of the thread that has called this; any thread may call what it gives, while the connection
+/// is open.
+[[nodiscard]] std::function<void()> break_connection();
 /// Ends the connection of this thread behind its response: what follows cannot be told from the rest of a request.
 void close_behind_this() noexcept;
 /// Why the request of this thread could not be read.

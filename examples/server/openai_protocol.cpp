@@ -93,15 +93,36 @@ public:
 
     std::string failed(const ApiError& error) override { return event(error.to_json()); }
 
-    json whole(const std::vector<Choice>& choices) override {
+    std::size_t gather(std::size_t index, const tinfer::EngineEvent& from) override {
+        if (gathered_.size() <= index) gathered_.resize(index + 1);
+        Gathered& to = gathered_[index];
+        const auto before = to.bytes();
+        if (job_.is_chat) {
+            for (const auto& token : from.tokens) add_item(to.tokens, chat_logprob(token));
+        } else {
+            if (job_.echo) add_text_logprobs(to, from.prompt);
+            add_text_logprobs(to, from.tokens);
+        }
+        return to.bytes() - before;
+    }
+
+    std::string whole(const std::vector<Choice>& choices) override {
         json document = head(false);
-        document["choices"] = json::array();
-        for (std::size_t i = 0; i < choices.size(); ++i)
-            document["choices"].push_back(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
         document["usage"] = usage(choices);
         document["timings"] = timings_of(choices);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
-        return document;
+        std::string out = to_line(document);
+        open_member(out, "choices");
+        out += '[';
+        gathered_.resize(choices.size());
+        for (std::size_t i = 0; i < choices.size(); ++i) {
+            if (i > 0) out += ',';
+            out += to_line(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
+            open_member(out, "logprobs");
+            add_logprobs(out, std::move(gathered_[i]));
+            out += '}';
+        }
+        return out += "]}";
     }
 
 private:
@@ -128,40 +149,81 @@ private:
             {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
     }
 
-    static json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens, const tinfer::Vocab& vocab) {
-        json list = json::array();
-        for (const auto& token : tokens) {
-            json top = json::array();
-            for (const auto& [id, value] : token.top) {
-                const auto piece = vocab.piece(id, true);
-                top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
-            }
-            list.push_back({{"token", token.piece},
-                            {"logprob", token.log_prob ? finite(*token.log_prob) : json()},
-                            {"bytes", bytes_of(token.piece)},
-                            {"top_logprobs", top}});
+    /// Lists of a whole answer as text: as documents they would take many times the memory.
+    struct Gathered {
+        std::string tokens, values, tops, offsets;
+        std::size_t at = 0;  ///< bytes of the text so far
+        [[nodiscard]] std::size_t bytes() const noexcept {
+            return tokens.size() + values.size() + tops.size() + offsets.size();
         }
-        return list;
-    }
-    json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
-        return chat_logprobs(tokens, service_.model.vocab());
+    };
+
+    static void add_item(std::string& list, const json& item) {
+        if (!list.empty()) list += ',';
+        list += to_line(item);
     }
 
+    json chat_logprob(const tinfer::TokenChoice& token) const {
+        json top = json::array();
+        for (const auto& [id, value] : token.top) {
+            const auto piece = service_.model.vocab().piece(id, true);
+            top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
+        }
+        return {{"token", token.piece},
+                {"logprob", token.log_prob ? finite(*token.log_prob) : json()},
+                {"bytes", bytes_of(token.piece)},
+                {"top_logprobs", top}};
+    }
+    json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
+        json list = json::array();
+        for (const auto& token : tokens) list.push_back(chat_logprob(token));
+        return list;
+    }
+
+    json text_top(const tinfer::TokenChoice& token) const {
+        if (!token.log_prob) return {};
+        json top = json::object();
+        for (const auto& [id, value] : token.top)  // of tokens with the same text the most probable one
+            (void)top.emplace(std::string(service_.model.vocab().piece(id, true)), finite(value));
+        return top;
+    }
     /// Offsets are bytes of the text, from `at` on.
     json text_logprobs(const std::vector<tinfer::TokenChoice>& tokens, std::size_t at) const {
         json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
-        const auto& vocab = service_.model.vocab();
         for (const auto& token : tokens) {
             texts.push_back(token.piece);
             values.push_back(token.log_prob ? finite(*token.log_prob) : json());
             offsets.push_back(at);
             at += token.piece.size();
-            json top = json::object();
-            for (const auto& [id, value] : token.top)  // of tokens with the same text the most probable one
-                (void)top.emplace(std::string(vocab.piece(id, true)), finite(value));
-            tops.push_back(token.log_prob ? top : json());
+            tops.push_back(text_top(token));
         }
         return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+    }
+    void add_text_logprobs(Gathered& to, const std::vector<tinfer::TokenChoice>& tokens) const {
+        for (const auto& token : tokens) {
+            add_item(to.tokens, token.piece);
+            add_item(to.values, token.log_prob ? finite(*token.log_prob) : json());
+            add_item(to.tops, text_top(token));
+            add_item(to.offsets, to.at);
+            to.at += token.piece.size();
+        }
+    }
+    void add_logprobs(std::string& out, Gathered gathered) const {
+        const auto add = [&](std::string_view name, std::string list) {
+            out.append(name).append("[").append(list).append("]");
+        };
+        if (job_.request.n_top < 0) {
+            out += "null";
+        } else if (job_.is_chat) {
+            add("{\"content\":", std::move(gathered.tokens));
+            out += ",\"refusal\":null}";
+        } else {
+            add("{\"tokens\":", std::move(gathered.tokens));
+            add(",\"token_logprobs\":", std::move(gathered.values));
+            add(",\"top_logprobs\":", std::move(gathered.tops));
+            add(",\"text_offset\":", std::move(gathered.offsets));
+            out += '}';
+        }
     }
 
     std::size_t text_at(std::size_t index, const tinfer::EngineEvent& from) {
@@ -188,10 +250,7 @@ private:
             message["tool_calls"] = json::array();
             for (const auto& call : answer.tool_calls) message["tool_calls"].push_back(call_of(call));
         }
-        json result{
-            {"index", index}, {"message", message}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
-        if (job_.request.n_top >= 0)
-            result["logprobs"] = {{"content", chat_logprobs(choice.tokens)}, {"refusal", nullptr}};
+        json result{{"index", index}, {"message", message}, {"finish_reason", choice.finish_reason}};
         add_evidence(result, choice);
         return result;
     }
@@ -199,13 +258,7 @@ private:
     json text_choice(std::size_t index, const Choice& choice) const {
         json result{{"index", index},
                     {"text", (job_.echo ? job_.prompts[choice.prompt].text : "") + choice.answer.content},
-                    {"logprobs", nullptr},
                     {"finish_reason", job_.is_score ? "length" : choice.finish_reason}};
-        if (job_.request.n_top >= 0) {
-            auto tokens = job_.echo ? choice.prompt_tokens : std::vector<tinfer::TokenChoice>();
-            tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
-            result["logprobs"] = text_logprobs(tokens, 0);
-        }
         add_evidence(result, choice);
         return result;
     }
@@ -226,6 +279,7 @@ private:
     std::int64_t created_;
     std::vector<std::size_t> at_;
     std::vector<bool> echoed_;
+    std::vector<Gathered> gathered_;
 };
 
 }  // namespace

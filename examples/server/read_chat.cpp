@@ -12,7 +12,7 @@ constexpr std::int64_t kMostTokens = 1 << 30;
 constexpr int kMostAnswers = 8, kMostTop = 20;
 constexpr std::size_t kMostPrompts = 64;
 
-Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most) {
+Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
     if (item.is_string()) {
@@ -21,7 +21,7 @@ Prompt prompt_of(const json& item, const std::string& path, const Service& servi
             encode_within(most, path, service, [&] { return vocab.encode(prompt.text, {.max_tokens = most}); });
     } else if (item.is_array()) {
         prompt.tokens = read_token_ids(item, path, service);
-        prompt.text = vocab.decode(prompt.tokens);
+        if (is_echoed) prompt.text = decode_within(prompt.tokens, path, service);
     } else {
         throw bad_request(path, "a text or a list of token ids is expected");
     }
@@ -106,15 +106,18 @@ Job read_completion(const json& body, const Service& service) {
             fields.refuse("prompt", "a list of at most " + std::to_string(kMostPrompts) + " prompts is expected, not " +
                                         std::to_string(prompt->size()));
         for (std::size_t i = 0; i < prompt->size(); ++i)
-            job.prompts.push_back(prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service, most));
+            job.prompts.push_back(
+                prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service, most, job.echo));
     } else {
-        job.prompts.push_back(prompt_of(*prompt, "prompt", service, most));
+        job.prompts.push_back(prompt_of(*prompt, "prompt", service, most, job.echo));
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.echo && job.request.n_top >= 0;
     if (const json* format = fields.object("response_format")) (void)read_format(*format, "response_format", job);
     fit(fields, service, job, max_tokens, "max_tokens");
     check_unknown(fields, service, job);
+    if (!job.echo)
+        for (Prompt& one : job.prompts) one.text = {};
     return job;
 }
 

@@ -43,16 +43,20 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
-        exchange_.emplace(service_.engine, std::move(requests));
+        exchange_.emplace(service_.engine, std::move(requests), service_.memory);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
         throw translate(error, job_.prompt_field);
     }
-    if (service_.options.expose_text)
-        for (std::size_t i = 0; i < choices_.size(); ++i)
-            service_.texts.add(exchange_->ids()[i],
-                               service_.model.vocab().decode(job_.prompts[choices_[i].prompt].tokens));
+    if (!service_.options.expose_text) return;
+    const auto ids = exchange_->ids();
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+        auto text = service_.model.vocab().decode(job_.prompts[choices_[i].prompt].tokens);
+        kept_ += text.size();
+        service_.texts.add(ids[i], std::move(text));
+    }
+    exchange_->keep(kept_);
 }
 
 Reply::~Reply() {
@@ -76,10 +80,10 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
                        "the time limit of " + std::to_string(service_.options.request_timeout_s) +
                            " s for an answer has passed",
                        "timeout");
-    if (job_.request.n_top >= 0) {
-        choice.tokens.insert(choice.tokens.end(), event.tokens.begin(), event.tokens.end());
-        choice.prompt_tokens.insert(choice.prompt_tokens.end(), event.prompt.begin(), event.prompt.end());
-    }
+    // What the parser holds, the answer, and what a document repeats of it.
+    kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
+    if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
+    exchange_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     tinfer::ChatAnswer added;
     const auto add = [&](tinfer::ChatAnswer more) {
@@ -111,11 +115,12 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     return out;
 }
 
-std::optional<json> Reply::whole(const std::function<bool()>& gone) {
+std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
     while (!exchange_->done()) {
         if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
         if (!exchange_->done() && gone()) return std::nullopt;
     }
+    exchange_->keep(2 * kept_);  // the document beside what it is made of
     return protocol_->whole(choices_);
 }
 
@@ -124,7 +129,12 @@ void Reply::stream(const std::function<bool(std::string_view)>& write, const std
     auto written_at = Clock::now();
     const auto send = [&](const std::string& bytes) {
         written_at = Clock::now();
-        return bytes.empty() || write(bytes);
+        if (bytes.empty()) return true;
+        exchange_->keep(kept_ + bytes.size());
+        exchange_->waits(true);
+        const bool ok = write(bytes);
+        exchange_->waits(false);
+        return ok;
     };
     try {
         if (!send(protocol_->begin())) return;

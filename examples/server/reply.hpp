@@ -19,10 +19,9 @@ namespace server {
 
 /// One of the answers of a job.
 struct Choice {
-    std::size_t prompt = 0;                                      ///< index into Job::prompts
-    std::optional<tinfer::AnswerParser> parser{};                ///< of conversations
-    tinfer::ChatAnswer answer{};                                 ///< so far; without a parser all is content
-    std::vector<tinfer::TokenChoice> tokens{}, prompt_tokens{};  ///< where log-probabilities are asked for
+    std::size_t prompt = 0;                        ///< index into Job::prompts
+    std::optional<tinfer::AnswerParser> parser{};  ///< of conversations
+    tinfer::ChatAnswer answer{};                   ///< so far; without a parser all is content
     tinfer::EngineEvent last{};
     /// "stop", "length", "tool_calls"; empty while it goes on.
     std::string finish_reason{};
@@ -48,7 +47,10 @@ public:
     virtual std::string progress(const tinfer::EngineEvent&) { return {}; }
     /// An error after the stream has begun.
     virtual std::string failed(const ApiError& error) = 0;
-    [[nodiscard]] virtual json whole(const std::vector<Choice>& choices) = 0;
+    /// Takes log-probabilities of an answer that is not streamed. Bytes that it keeps of them.
+    virtual std::size_t gather(std::size_t /*index*/, const tinfer::EngineEvent&) { return 0; }
+    /// The document, as text.
+    [[nodiscard]] virtual std::string whole(const std::vector<Choice>& choices) = 0;
 };
 
 /// Of /v1/chat/completions, or /v1/completions where the job is no chat.
@@ -71,8 +73,9 @@ public:
 
     ~Reply();
     [[nodiscard]] const Job& job() const noexcept { return job_; }
-    /// Waits for all of it; asks `gone` all the time. nullopt: the client has left. Throws ApiError.
-    [[nodiscard]] std::optional<json> whole(const std::function<bool()>& gone);
+    /// Waits for all of it, and gives the document's text; asks `gone` all the time. nullopt: the client has left.
+    /// Throws ApiError.
+    [[nodiscard]] std::optional<std::string> whole(const std::function<bool()>& gone);
     /// Writes it piece by piece until `write` gives false, or `gone` true.
     void stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
     /// An event of a stream that clients leave out.
@@ -88,6 +91,7 @@ private:
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     bool is_streaming_ = false;  ///< protocols write events, and no whole document
+    std::size_t kept_ = 0;       ///< bytes of what was made of events
     std::optional<Traces> traces_;
     std::optional<Exchange> exchange_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // POST /v1/responses: items in, items out, over the same conversation. Nothing is stored.
 #include <algorithm>
+#include <map>
 
 #include "reply.hpp"
 
@@ -62,13 +63,13 @@ public:
         : service_(service), job_(job), id_(new_id("resp_")), created_(unix_time()) {
         for (const char* name : {"instructions", "max_output_tokens", "parallel_tool_calls", "text", "tool_choice",
                                  "tools", "metadata"})  // what the answer says again
-            if (const auto found = body.find(name); found != body.end() && !found->is_null()) body_[name] = *found;
+            if (const auto found = body.find(name); found != body.end() && !found->is_null())
+                said_again_[name] = to_line(*found);
     }
 
     std::string begin() override {
-        const json response = document("in_progress");
-        return event("response.created", {{"response", response}}) +
-               event("response.in_progress", {{"response", response}});
+        const std::string response = document("in_progress");
+        return response_event("response.created", response) + response_event("response.in_progress", response);
     }
 
     std::string more(std::size_t, const Choice&, const tinfer::ChatAnswer& added, const tinfer::EngineEvent&) override {
@@ -98,16 +99,15 @@ public:
 
     std::string end(const std::vector<Choice>& choices) override {
         const bool is_cut = choices[0].finish_reason == "length";
-        return event(is_cut ? "response.incomplete" : "response.completed", {{"response", finished(choices)}});
+        return response_event(is_cut ? "response.incomplete" : "response.completed", finished(choices));
     }
 
     std::string failed(const ApiError& error) override {
-        json response = document("failed");
-        response["error"] = {{"code", error.code}, {"message", error.what()}};
-        return event("response.failed", {{"response", response}});
+        return response_event("response.failed",
+                              document("failed", {{"error", {{"code", error.code}, {"message", error.what()}}}}));
     }
 
-    json whole(const std::vector<Choice>& choices) override {
+    std::string whole(const std::vector<Choice>& choices) override {
         const auto& answer = choices[0].answer;
         if (!answer.reasoning.empty()) {
             (void)open("reasoning");
@@ -130,43 +130,54 @@ private:
         return "event: " + std::string(type) + "\ndata: " + to_line(whole) + "\n\n";
     }
 
-    json document(std::string_view status) const {
+    std::string response_event(std::string_view type, const std::string& response) {
+        std::string whole = to_line({{"type", type}, {"sequence_number", n_events_++}});
+        open_member(whole, "response");
+        return "event: " + std::string(type) + "\ndata: " + whole + response + "}\n\n";
+    }
+
+    std::string document(std::string_view status, const json& more = json::object()) const {
         json response{{"id", id_},
                       {"object", "response"},
                       {"created_at", created_},
                       {"status", status},
                       {"error", nullptr},
                       {"incomplete_details", nullptr},
-                      {"instructions", body_.value("instructions", json())},
-                      {"max_output_tokens", body_.value("max_output_tokens", json())},
                       {"model", service_.id},
                       {"output", items_},
-                      {"parallel_tool_calls", body_.value("parallel_tool_calls", true)},
                       {"previous_response_id", nullptr},
                       {"store", false},
                       {"temperature", job_.request.sampler.temp},
-                      {"text", body_.value("text", json{{"format", {{"type", "text"}}}})},
-                      {"tool_choice", body_.value("tool_choice", json("auto"))},
-                      {"tools", body_.value("tools", json::array())},
                       {"top_p", job_.request.sampler.top_p},
                       {"usage", nullptr},
-                      {"metadata", body_.value("metadata", json::object())},
                       {"system_fingerprint", service_.engine.fingerprint()}};
         if (!job_.warnings.empty()) response["warnings"] = job_.warnings;
-        return response;
+        response.update(more);
+        const json unsaid{{"instructions", nullptr},     {"max_output_tokens", nullptr},
+                          {"parallel_tool_calls", true}, {"text", {{"format", {{"type", "text"}}}}},
+                          {"tool_choice", "auto"},       {"tools", json::array()},
+                          {"metadata", json::object()}};
+        std::string out = to_line(response);
+        for (const auto& [name, value] : unsaid.items()) {
+            const auto said = said_again_.find(name);
+            open_member(out, name);
+            out += said == said_again_.end() ? to_line(value) : said->second;
+            out += '}';
+        }
+        return out;
     }
 
-    json finished(const std::vector<Choice>& choices) const {
+    std::string finished(const std::vector<Choice>& choices) const {
         const bool is_cut = choices[0].finish_reason == "length";
-        json response = document(is_cut ? "incomplete" : "completed");
-        if (is_cut) response["incomplete_details"] = {{"reason", "max_output_tokens"}};
         const Usage sums = usage_of(job_, choices);
-        response["usage"] = {{"input_tokens", sums.prompt},
-                             {"input_tokens_details", {{"cached_tokens", sums.cached}}},
-                             {"output_tokens", sums.generated},
-                             {"total_tokens", sums.prompt + sums.generated}};
-        add_evidence(response, choices[0]);
-        return response;
+        json more{{"usage",
+                   {{"input_tokens", sums.prompt},
+                    {"input_tokens_details", {{"cached_tokens", sums.cached}}},
+                    {"output_tokens", sums.generated},
+                    {"total_tokens", sums.prompt + sums.generated}}}};
+        if (is_cut) more["incomplete_details"] = {{"reason", "max_output_tokens"}};
+        add_evidence(more, choices[0]);
+        return document(is_cut ? "incomplete" : "completed", more);
     }
 
     static json part_of(std::string_view kind, const std::string& text) {
@@ -234,7 +245,8 @@ private:
 
     const Service& service_;
     const Job& job_;
-    json body_ = json::object();
+    /// Values of the request that answers repeat, as text: as documents they would take many times the memory.
+    std::map<std::string, std::string, std::less<>> said_again_;
     std::string id_, item_id_, open_kind_, text_;
     std::int64_t created_;
     json items_ = json::array();

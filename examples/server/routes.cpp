@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "delivery.hpp"
 #include "listener.hpp"
 
 namespace server {
@@ -114,6 +115,11 @@ void set_json(httplib::Response& response, const json& document, int status) {
     response.set_content(to_line(document), "application/json");
 }
 
+void set_answer(Service& service, httplib::Response& response, std::string document) {
+    set_body(service.memory, response, std::move(document));
+    response.status = 200;
+}
+
 void set_error(const httplib::Request& request, httplib::Response& response, const ApiError& error) {
     const bool is_messages = request.path.starts_with("/v1/messages");
     set_json(response, is_messages ? error.to_messages_json() : error.to_json(), error.status);
@@ -166,7 +172,7 @@ void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHand
             if (!is_whole || !fits) return;  // the error handler says why
         }
         response.status = -1;
-        allow_interim(request.version == "HTTP/1.1");
+        begin_answer(request.version == "HTTP/1.1");
         guard(hub, request, response, [&] { handler(*hub.service(), std::move(body), response); });
     });
 }

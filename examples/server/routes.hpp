@@ -33,6 +33,8 @@ void add_get(httplib::Server& http, Hub& hub, const std::string& path, GetHandle
 using PostHandler = std::function<void(Service&, std::string body, httplib::Response&)>;
 void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHandler handler);
 void set_json(httplib::Response& response, const json& document, int status = 200);
+/// A document of whatever size, as text; throws ApiError where there is no room for it.
+void set_answer(Service& service, httplib::Response& response, std::string document);
 void set_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
 
 /// Whether one of the keys is the given one; takes as long whatever is wrong.

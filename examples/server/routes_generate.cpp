@@ -25,7 +25,9 @@ void answer(Service& service, std::string text, httplib::Response& response, con
     }
     if (!reply->job().stream) {
         ClientWatch watch(write_interim);
-        if (const auto document = reply->whole([&] { return watch.gone(); })) set_json(response, *document);
+        auto document = reply->whole([&] { return watch.gone(); });
+        reply.reset();
+        if (document) set_answer(service, response, *std::move(document));
         else response.status = 499;  // nobody reads it
         return;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What there is, how it is, and the page.
+#include "delivery.hpp"
 #include "openapi.hpp"
 #include "page.hpp"
 #include "routes.hpp"
@@ -39,15 +40,20 @@ void add_state_routes(httplib::Server& http, Hub& hub) {
         service.check_model(std::string(request.matches[1]));
         set_json(response, service.model_card());
     });
-    get("/openapi.json", [](Service& service, const auto&, auto& response) { set_json(response, openapi(service)); });
+    get("/openapi.json", [](Service& service, const auto&, auto& response) {
+        response.status = 200;
+        set_shared_body(response, service.description([&] { return to_line(openapi(service)); }), "application/json");
+    });
     get("/metrics", [](Service& service, const auto&, auto& response) {
         response.status = 200;
-        response.set_content(service.metrics.text(service.engine, service.id), "text/plain; version=0.0.4");
+        set_body(service.memory, response, service.metrics.text(service.engine, service.id),
+                 "text/plain; version=0.0.4");
     });
     get("/slots", [](Service& service, const auto&, auto& response) {
-        json list = json::array();
-        for (const auto& slot : service.engine.slots()) list.push_back(slot_of(service, slot));
-        set_json(response, list);
+        std::string list;
+        for (const auto& slot : service.engine.slots())
+            list += (list.empty() ? "[" : ",") + to_line(slot_of(service, slot));
+        set_answer(service, response, list.empty() ? "[]" : list + "]");
     });
     get("/activity", [](Service& service, const auto&, auto& response) {
         if (service.options.activity == nullptr || service.engine.options().observers.empty())
@@ -65,9 +71,7 @@ void add_state_routes(httplib::Server& http, Hub& hub) {
                             "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
                             "frame-ancestors 'none'");
         response.set_header("X-Content-Type-Options", "nosniff");
-        std::string text;
-        for (const auto part : page_parts()) text += part;
-        response.set_content(text, "text/html; charset=utf-8");
+        set_fixed_body(response, page_parts(), "text/html; charset=utf-8");
         hub.metrics.request("/", 200);
     });
 }

@@ -17,10 +17,13 @@ void tokenize(Service& service, const std::string& body, httplib::Response& resp
     tinfer::EncodeOptions options;
     options.add_special = fields.boolean("add_special").value_or(false);
     options.parse_special = fields.boolean("parse_special").value_or(false);
-    json ids = json::array();
-    for (const auto token : service.model.vocab().encode(*text, options))
-        ids.push_back(static_cast<std::int32_t>(token));
-    set_json(response, {{"tokens", ids}});
+    std::string ids;  // as a list of a document they would take many times the memory
+    for (const auto token : service.model.vocab().encode(*text, options)) {
+        ids += ids.empty() ? "{\"tokens\":[" : ",";
+        ids += std::to_string(static_cast<std::int32_t>(token));
+    }
+    if (ids.empty()) ids = "{\"tokens\":[";
+    set_answer(service, response, ids + "]}");
 }
 
 void detokenize(Service& service, const std::string& body, httplib::Response& response) {
@@ -29,7 +32,8 @@ void detokenize(Service& service, const std::string& body, httplib::Response& re
     Fields fields(document);
     const json* list = fields.list("tokens");
     if (list == nullptr) fields.refuse("tokens", "is missing");
-    set_json(response, {{"text", service.model.vocab().decode(read_token_ids(*list, "tokens", service))}});
+    std::string text = decode_within(read_token_ids(*list, "tokens", service), "tokens", service);
+    set_answer(service, response, to_line({{"text", std::move(text)}}));
 }
 
 void apply_template(Service& service, const std::string& body, httplib::Response& response) {
@@ -39,7 +43,7 @@ void apply_template(Service& service, const std::string& body, httplib::Response
     const bool follows = fields.boolean("add_generation_prompt").value_or(true);
     const Conversation talk = read_conversation(fields);
     try {
-        set_json(response, {{"prompt", render(service, talk, follows).text}});
+        set_answer(service, response, to_line({{"prompt", render(service, talk, follows).text}}));
     } catch (const tinfer::Error& error) {
         throw translate(error, "messages");
     }

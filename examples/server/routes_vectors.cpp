@@ -14,31 +14,53 @@ namespace server {
 namespace {
 
 constexpr std::size_t kMostTexts = 2048;
+constexpr std::size_t kNumberText = 24;  ///< most bytes of a number in a document
 constexpr std::chrono::milliseconds kVectorPoll{20};
 
+/// What one answer takes of the memory of all.
+class Held {
+public:
+    explicit Held(AnswerMemory& memory) : share_(memory, [] {}) {}  // add() is called all the time
+    /// Throws ApiError where the answer has to go.
+    void add(std::size_t bytes) {
+        if (!share_.add(static_cast<std::int64_t>(bytes))) throw share_.reason();
+    }
+
+private:
+    AnswerMemory::Share share_;
+};
+
 struct VectorResults {
-    std::vector<tinfer::EngineEvent> events;
+    struct One {
+        std::vector<float> vector;
+        std::size_t n_prompt = 0;
+    };
+    std::vector<One> all;
     json traces = json::array();  ///< of each, where they were asked for
 };
 
 /// Runs them all, a few at a time so that the queue has room for others. nullopt: the client has left.
-std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests) {
+std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests,
+                                 Held& held) {
     Traces traces(service, job, requests);
     const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
     VectorResults results;
-    results.events.resize(requests.size());
+    held.add(requests.size() * sizeof(VectorResults::One));
+    results.all.resize(requests.size());
     ClientWatch watch(write_interim);
     for (std::size_t first = 0; first < requests.size(); first += at_once) {
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
                                                 std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
-        Exchange exchange(service.engine, std::move(some));
+        Exchange exchange(service.engine, std::move(some), service.memory);
         while (!exchange.done()) {
             auto event = exchange.next(kVectorPoll);
             if (watch.gone()) return std::nullopt;
+            held.add(event ? event->second.vector.capacity() * sizeof(float) : 0);
             if (!event) continue;
             if (event->second.error) throw translate(*event->second.error, "input");
-            if (event->second.ended()) results.events[first + event->first] = std::move(event->second);
+            if (event->second.ended())
+                results.all[first + event->first] = {std::move(event->second.vector), event->second.n_prompt};
         }
     }
     if (job.trace)
@@ -129,29 +151,39 @@ VectorJob read_embeddings(Service& service, const std::string& text) {
 
 void embeddings(Service& service, const std::string& body, httplib::Response& response) {
     auto job = read_embeddings(service, body);
-    const auto results = run(service, job.job, std::move(job.requests));
+    const auto n_numbers = static_cast<std::size_t>(job.dimensions.value_or(service.model.info().n_embd));
+    const std::size_t size = job.requests.size() * (n_numbers * (job.as_base64 ? 6 : kNumberText) + 64);
+    service.memory.check(size, "input", "send fewer texts at once, or ask for base64");
+    std::optional<Held> held(std::in_place, service.memory);
+    auto results = run(service, job.job, std::move(job.requests), *held);
     if (!results) {
         response.status = 499;
         return;
     }
-    json data = json::array();
+    held->add(size);
+    std::string data;  // as a list of a document it would take many times the memory
+    data.reserve(size);
     std::size_t n_tokens = 0;
-    for (std::size_t i = 0; i < results->events.size(); ++i) {
-        auto vector = results->events[i].vector;
-        n_tokens += results->events[i].n_prompt;
+    for (std::size_t i = 0; i < results->all.size(); ++i) {
+        auto vector = std::move(results->all[i].vector);
+        n_tokens += results->all[i].n_prompt;
         if (job.dimensions) vector.resize(std::min(vector.size(), static_cast<std::size_t>(*job.dimensions)));
         normalize(vector);
-        data.push_back({{"object", "embedding"},
-                        {"index", i},
-                        {"embedding", job.as_base64 ? json(base64(vector)) : json(vector)}});
+        data += i == 0 ? "[" : ",";
+        data += to_line({{"object", "embedding"},
+                         {"index", i},
+                         {"embedding", job.as_base64 ? json(base64(vector)) : json(vector)}});
     }
     json document{{"object", "list"},
-                  {"data", data},
                   {"model", service.id},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     if (job.job.trace) document["traces"] = results->traces;
     if (!job.job.warnings.empty()) document["warnings"] = job.job.warnings;
-    set_json(response, document);
+    std::string before = to_line(document);
+    open_member(before, "data");
+    data.insert(0, before);
+    held.reset();
+    set_answer(service, response, std::move(data += "]}"));
 }
 
 /// Query and document as classifiers were trained on them: BERT writes one separator between them, others end the
@@ -203,16 +235,18 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
             check_length(one.prompt, path, service);
         }
     }
-    const auto results = run(service, job, std::move(requests));
+    std::optional<Held> held(std::in_place, service.memory);
+    held->add(gives_texts ? 3 * text.size() : 0);
+    const auto results = run(service, job, std::move(requests), *held);
     if (!results) {
         response.status = 499;
         return;
     }
     std::vector<std::pair<float, std::size_t>> order;
     std::size_t n_tokens = 0;
-    for (std::size_t i = 0; i < results->events.size(); ++i) {
-        order.emplace_back(results->events[i].vector.at(0), i);
-        n_tokens += results->events[i].n_prompt;
+    for (std::size_t i = 0; i < results->all.size(); ++i) {
+        order.emplace_back(results->all[i].vector.at(0), i);
+        n_tokens += results->all[i].n_prompt;
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     json list = json::array();
@@ -228,7 +262,9 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     if (job.trace) document["traces"] = results->traces;
     if (!job.warnings.empty()) document["warnings"] = job.warnings;
-    set_json(response, document);
+    std::string whole = to_line(document);
+    held.reset();
+    set_answer(service, response, std::move(whole));
 }
 
 }  // namespace

@@ -188,6 +188,14 @@ std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& pa
     }
 }
 
+std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param, const Service& service) {
+    const auto& vocab = service.model.vocab();
+    std::uint64_t bytes = 0;
+    for (const auto token : tokens) bytes += vocab.piece(token, true).size();
+    service.memory.check(bytes, param, "ask for the text of fewer tokens");
+    return vocab.decode(tokens);
+}
+
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param) {
     const std::size_t room = service.engine.max_tokens();

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "serve.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
+
+#ifdef __GLIBC__
+#    include <malloc.h>
+#endif
 
 #include "listener.hpp"
 #include "routes.hpp"
@@ -20,6 +25,7 @@ ListenerLimits limits_of(const ServeOptions& options) {
     limits.max_connections = options.max_connections;
     limits.read = limits.write = std::chrono::seconds(options.read_timeout_s);
     limits.keep_alive = std::chrono::seconds(options.keep_alive_s);
+    limits.whole = limits.read + limits.write + std::chrono::seconds(options.request_timeout_s);
     limits.max_bytes = static_cast<std::size_t>(options.max_body) + (256u << 10);
     limits.max_held = 8 * limits.max_bytes;
     return limits;
@@ -39,6 +45,7 @@ public:
         listener_.close_idle();
         while (!listener_.is_running() && !has_ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         listener_.stop();
+        listener_.break_all();
         thread_.join();
     }
 
@@ -48,11 +55,20 @@ private:
     std::thread thread_;
 };
 
+/// What documents took is given back to the system when they go. Otherwise the allocator keeps blocks for itself, the
+/// larger the ones that it has seen, and a document's worth of small ones for each of sixteen groups of threads.
+void return_memory() noexcept {
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
+    (void)mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
 }  // namespace
 
 std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
-    // Of each a stack that is touched a little, and what TLS keeps.
-    return static_cast<std::uint64_t>(options.max_connections) * ((options.cert.empty() ? 96u : 160u) << 10);
+    // Of each a stack that is touched a little, a small response, and what TLS keeps.
+    return static_cast<std::uint64_t>(options.max_connections) * ((options.cert.empty() ? 112u : 176u) << 10);
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
@@ -62,6 +78,7 @@ std::uint64_t body_bytes(const ServeOptions& options) noexcept {
 
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events) {
+    return_memory();
     Hub hub(options);
     std::unique_ptr<tinfer::Engine> engine;
     std::optional<Service> service;  // both outlive what listens
@@ -93,8 +110,14 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     }
     while (!events.stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     hub.drain();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
     (void)engine->drain(std::chrono::seconds(options.drain_s));
     cancel_all();
+    // What is generated is on its way to its clients; those that do not take it have the rest of the time, a second at
+    // least.
+    const auto last = std::max(until, std::chrono::steady_clock::now() + std::chrono::seconds(1));
+    while (listener.n_answering() > 0 && std::chrono::steady_clock::now() < last)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 }  // namespace server

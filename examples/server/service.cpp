@@ -59,8 +59,8 @@ ReadingRoom::Place::~Place() {
 }
 
 Service::Service(tinfer::Engine& given, Hub& hub)
-    : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), id(id_of(model, options)),
-      created(unix_time()), reading(static_cast<std::size_t>(options.max_body)),
+    : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), memory(hub.memory),
+      id(id_of(model, options)), created(unix_time()), reading(static_cast<std::size_t>(options.max_body)),
       traces(options.trace_dir.empty() ? nullptr
                                        : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
       gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
@@ -101,6 +101,12 @@ json Service::model_card() const {
               {"architecture", info.architecture},
               {"adapters", adapters},
               {"system_fingerprint", engine.fingerprint()}}}};
+}
+
+std::shared_ptr<const std::string> Service::description(const std::function<std::string()>& make) {
+    const std::lock_guard lock(describing_);
+    if (description_ == nullptr) description_ = std::make_shared<const std::string>(make());
+    return description_;
 }
 
 void Service::check_model(const std::optional<std::string>& name) const {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "activity.hpp"
+#include "answer_memory.hpp"
 #include "api_error.hpp"
 #include "metrics.hpp"
 
@@ -39,6 +41,7 @@ struct ServeOptions {
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;
+    std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers that are made, or that clients do not read yet
     std::optional<tinfer::ChatTemplate> chat_template{};
     tinfer::SamplerOptions sampler{};                                         ///< of requests that say nothing else
     tinfer::EngineRequest::Guess guess = tinfer::EngineRequest::Guess::none;  ///< the same
@@ -56,10 +59,12 @@ class Service;
 /// call every member.
 class Hub {
 public:
-    explicit Hub(ServeOptions given) : options(std::move(given)) {}
+    explicit Hub(ServeOptions given)
+        : options(std::move(given)), memory(static_cast<std::uint64_t>(options.answer_memory)) {}
 
     const ServeOptions options;
     Metrics metrics;
+    AnswerMemory memory;
 
     /// Null while the model is being loaded.
     [[nodiscard]] Service* service() const noexcept { return service_; }
@@ -124,6 +129,7 @@ public:
     const tinfer::Model& model;
     const ServeOptions& options;
     Metrics& metrics;
+    AnswerMemory& memory;
     const std::string id;  ///< of the model
     const std::int64_t created;
     RunningTexts texts;
@@ -135,10 +141,14 @@ public:
     [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< or scores, and no text
     [[nodiscard]] bool ranks() const noexcept;                                    ///< scores of documents
     [[nodiscard]] json model_card() const;
+    /// What the server says of its routes: made once, and shared by all that ask.
+    [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
     /// The model that a request names: absent or ours, or ApiError 404.
     void check_model(const std::optional<std::string>& name) const;
 
 private:
+    std::mutex describing_;
+    std::shared_ptr<const std::string> description_;
     bool gives_vectors_;
     tinfer::ChatTemplate plain_, with_tools_;
     tinfer::TemplateCapabilities plain_able_, with_tools_able_;

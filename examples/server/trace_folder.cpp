@@ -17,46 +17,67 @@ constexpr std::uint64_t kLeastTrace = 64 << 10;
 }  // namespace
 
 TraceFolder::TraceFolder(std::filesystem::path folder, std::uint64_t limit)
-    : folder_(std::move(folder)), limit_(limit) {
+    : folder_(std::filesystem::absolute(folder).lexically_normal()), limit_(limit) {
+    if (!folder_.has_filename()) folder_ = folder_.parent_path();
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
-    using Files = std::filesystem::directory_iterator;
-    const Files files = error ? Files() : Files(folder_, error);
+    if (!error) count(error);
     if (error)
         throw tinfer::Error(tinfer::ErrorCode::io_error,
                             folder_.string() + ": a folder for traces cannot be had here: " + error.message());
-    for (const auto& entry : files)
-        if (entry.path().extension() == kSuffix && entry.is_regular_file(error)) {
-            const auto size = entry.file_size(error);
-            if (!error) account_->taken += size;
-        }
+}
+
+void TraceFolder::count(std::error_code& error) {
+    std::uint64_t sum = 0;
+    std::filesystem::directory_iterator entry(folder_, error);
+    for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
+        std::error_code gone;
+        if (entry->path().extension() != kSuffix || account_->open.contains(entry->path().filename().string()))
+            continue;
+        const auto size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
+        if (!gone) sum += size;
+    }
+    if (!error) account_->closed = sum;
 }
 
 TraceFolder::File TraceFolder::open() {
     tinfer::TraceFileOptions options;
-    const auto give_back = [account = account_](std::uint64_t reserved, std::uint64_t used) {
+    const std::string name = new_id("request-") + std::string(kSuffix);
+    const auto give_back = [account = account_, name](std::uint64_t reserved, std::uint64_t used) {
         const std::lock_guard lock(account->mutex);
-        account->taken = account->taken - reserved + used;
+        account->reserved -= reserved;
+        account->closed += used;
+        account->open.erase(name);
     };
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);  // what is wrong is told by the file that cannot be made
     {
         const std::lock_guard lock(account_->mutex);
         // Half of what is left: however many are written at once, together they never take more.
-        options.max_bytes = (limit_ - std::min(limit_, account_->taken)) / 2;
+        const auto half = [&] { return (limit_ - std::min(limit_, account_->closed + account_->reserved)) / 2; };
+        if (half() < kLeastTrace) count(error);  // somebody may have taken some away
+        options.max_bytes = half();
         if (options.max_bytes < kLeastTrace)
             throw ApiError(503,
-                           "trace: the folder for traces holds " + std::to_string(account_->taken) +
-                               " bytes, and the limit is " + std::to_string(limit_),
+                           "trace: the folder for traces holds " +
+                               std::to_string(account_->closed + account_->reserved) + " bytes, and the limit is " +
+                               std::to_string(limit_),
                            "trace_folder_full", "trace");
-        account_->taken += options.max_bytes;
+        account_->reserved += options.max_bytes;
+        account_->open.insert(name);
     }
-    const std::string name = new_id("request-") + std::string(kSuffix);
     std::unique_ptr<tinfer::TraceFile> file;
     try {
         file = std::make_unique<tinfer::TraceFile>(folder_ / name, options);
-    } catch (const tinfer::Error&) {
+    } catch (const tinfer::Error& failure) {
         give_back(options.max_bytes, 0);
-        // The folder's place is no client's business.
-        throw ApiError(500, "trace: the folder for traces takes no file", "io_error", "trace");
+        std::string reason = failure.what();
+        const std::string path = (folder_ / name).string();
+        // Where the folder lies is no client's business.
+        if (const auto at = reason.find(path); at != std::string::npos) reason.replace(at, path.size(), name);
+        throw ApiError(503,
+                       "trace: the folder for traces, '" + folder_.filename().string() + "', takes no file: " + reason,
+                       "trace_folder_failed", "trace");
     }
     const auto is_told = std::make_shared<std::atomic<bool>>(false);
     const auto end = [give_back, is_told, path = folder_ / name,
@@ -67,17 +88,19 @@ TraceFolder::File TraceFolder::open() {
         if (!*is_told) std::filesystem::remove(path, ignored);
         give_back(reserved, *is_told ? used : 0);
     };
-    return {name, std::shared_ptr<tinfer::TraceFile>(file.release(), end), is_told};
+    return {folder_ / name, std::shared_ptr<tinfer::TraceFile>(file.release(), end), is_told};
 }
 
 json TraceFolder::File::close() {
-    json result{{"file", name_}};
+    json result{{"file", path_.filename().string()}};
     *is_told_ = true;
     try {
         file_->close();
     } catch (const tinfer::Error&) {
         result["error"] = "the disk has not taken all of it";
     }
+    std::error_code error;
+    if (!std::filesystem::exists(path_, error)) result["error"] = "somebody has removed the file";
     result["bytes"] = file_->bytes();
     result["events"] = file_->events() - std::min(file_->events(), file_->dropped());
     result["dropped_events"] = file_->dropped();

@@ -141,7 +141,7 @@ ssize_t Wire::read(char* out, std::size_t size, Clock::time_point until) {
     }
 }
 
-bool Wire::write(const char* data, std::size_t size, std::chrono::seconds patience) {
+bool Wire::write(const char* data, std::size_t size, std::chrono::seconds patience, Clock::time_point until) {
     for (std::size_t done = 0; done < size;) {
         const auto n = std::min<std::size_t>(size - done, std::numeric_limits<int>::max());
         short events = POLLOUT;
@@ -167,7 +167,7 @@ bool Wire::write(const char* data, std::size_t size, std::chrono::seconds patien
             }
             if (sent < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) return false;
         }
-        if (!wait_for(sock_, events, Clock::now() + patience)) return false;
+        if (!wait_for(sock_, events, std::min(until, Clock::now() + patience))) return false;
     }
     return true;
 }

@@ -36,8 +36,9 @@ public:
     [[nodiscard]] bool accept(Clock::time_point until);
     /// 0: the client ends; -1: nothing came in time, or the connection broke.
     [[nodiscard]] ssize_t read(char* out, std::size_t size, Clock::time_point until);
-    /// Writes all of it; `patience` begins again with whatever the client takes.
-    [[nodiscard]] bool write(const char* data, std::size_t size, std::chrono::seconds patience);
+    /// Writes all of it, before `until`; `patience` begins again with whatever the client takes.
+    [[nodiscard]] bool write(const char* data, std::size_t size, std::chrono::seconds patience,
+                             Clock::time_point until = Clock::time_point::max());
     /// Whether read() gives something without waiting for the socket.
     [[nodiscard]] bool has_pending() const;
     /// What can be told of the client without a word to it.

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -225,6 +226,35 @@ class Evidence(unittest.TestCase):
         with Server() as server:
             error = server.post("/v1/completions", {"prompt": "x", "trace": True}, 400)["error"]
             self.assertEqual(error["param"], "trace")
+
+    def test_trace_folder_is_removed(self):
+        """A folder that somebody removes is made again; where that cannot be, 503 names it, and answers go on"""
+        with tempfile.TemporaryDirectory() as home:
+            folder = pathlib.Path(home) / "deep/traces"
+            with Server("--trace-dir", f"{folder}/", "-c", 2048, "--trace-limit", 1 << 20) as server:
+                body = {"prompt": "the", "max_tokens": 4, "trace": True, **NO_EOG}
+                expected = text_of(server, "the", max_tokens=4)
+                shutil.rmtree(folder.parent)
+                answer = server.post("/v1/completions", {**body, "temperature": 0})["choices"][0]
+                self.assertEqual(answer["text"], expected)
+                self.assertTrue((folder / answer["trace"]["file"]).exists())
+                shutil.rmtree(folder.parent)
+                folder.parent.write_text("a file in its place")
+                status, headers, data = server.ask("POST", "/v1/completions", body)
+                error = json.loads(data)["error"]
+                self.assertEqual((status, headers["Retry-After"], error["code"], error["param"]),
+                                 (503, "1", "trace_folder_failed", "trace"))
+                self.assertIn("'traces'", error["message"])
+                self.assertNotIn(home, error["message"])
+                self.assertEqual(text_of(server, "the", max_tokens=4), expected)
+                folder.parent.unlink()
+                self.assertTrue(server.post("/v1/completions", body)["choices"][0]["trace"]["file"])
+                # A full folder takes traces again once somebody has taken some away.
+                while server.ask("POST", "/v1/completions", {**body, "max_tokens": 100})[0] == 200:
+                    pass
+                for file in folder.iterdir():
+                    file.unlink()
+                self.assertTrue(server.post("/v1/completions", body)["choices"][0]["trace"]["file"])
 
     def test_trace_of_a_client_that_leaves(self):
         # So many tokens take long, wherever this runs: none of the answers ends before its client has left.

@@ -277,6 +277,77 @@ class Limits(Clients):
             for one in deaf:
                 one.close()
 
+    def test_answers_that_nobody_reads(self):
+        """Forty clients that want large answers and read none, whole or as a stream: what they hold stays within the
+        memory that was stated, others are answered with the same bytes, and those that give way hear why"""
+        args = ("--parallel", 8, "-c", 16384, "--max-queue", 100, "--answer-memory", 8 << 20, "--max-body", 1 << 16,
+                "--max-connections", 100)
+        limit = stated(*args)["total"]
+        for stream in [False, True]:
+            with self.subTest(stream=stream), Server(*args) as server:
+                expected, most, stop = self.answer(server), [0], threading.Event()
+
+                def watch():
+                    while not stop.wait(0.01):
+                        most[0] = max(most[0], resident(server))
+                watching = threading.Thread(target=watch)
+                watching.start()
+                deaf = []
+                for i in range(40):
+                    body = json.dumps(chat(f"long {i}", max_tokens=1500, stream=stream, logprobs=True,
+                                           top_logprobs=20)).encode()
+                    one = socket.socket()
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+                    one.connect((server.host, server.port))
+                    one.sendall(head("/v1/chat/completions", len(body)) + body)
+                    deaf.append(one)
+                try:
+                    while server.get("/slots"):
+                        self.assertEqual(self.answer(server), expected)
+                finally:
+                    stop.set()
+                    watching.join()
+                self.assertLess(most[0], limit)
+                said = []
+                for one in deaf:  # now they read what there is
+                    one.settimeout(60)
+                    data = b""
+                    try:
+                        while not data.endswith(b"\r\n0\r\n\r\n") and (part := one.recv(1 << 16)):
+                            data += part
+                    except OSError:
+                        pass
+                    said.append(data)
+                    one.close()
+                cut = [data for data in said if b"(--answer-memory)" in data]
+                if stream:
+                    self.assertTrue(cut, "no stream says that it had to give way")
+                self.assertFalse([data for data in cut if b"[DONE]" in data or b'"overloaded"' not in data])
+                self.assertEqual(self.answer(server), expected)
+
+    def test_answer_too_large(self):
+        """An answer that is larger than all may be: 400 where that is known before, or as soon as it is; as a stream
+        it is given"""
+        with Server("-c", 8192, "--answer-memory", 1 << 20) as server:
+            long = chat("long", max_tokens=700, logprobs=True, top_logprobs=20)
+            error = server.post("/v1/chat/completions", long, 400)["error"]
+            self.assertEqual(error["code"], "answer_too_large")
+            self.assertIn("1048576 bytes (--answer-memory)", error["message"])
+            events = server.events("/v1/chat/completions", long)
+            self.assertEqual(sum(len((c["logprobs"] or {}).get("content", [])) for e in events for c in e["choices"]),
+                             700)
+            ids = {"tokens": [server.post("/tokenize", {"text": "e"})["tokens"][-1]] * 600000}
+            self.assertEqual(len(server.post("/detokenize", ids)["text"].strip()), 600000)
+            ids["tokens"] *= 2
+            self.assertEqual(server.post("/detokenize", ids, 400)["error"]["code"], "answer_too_large")
+            text = {"text": "\U0001F98A" * 100000}
+            self.assertEqual(server.post("/tokenize", text, 400)["error"]["code"], "answer_too_large")
+        with Server("-c", 512, "--pooling", "mean", "--answer-memory", 1 << 20) as server:
+            many = {"input": ["x"] * 1000}
+            error = server.post("/v1/embeddings", many, 400)["error"]
+            self.assertEqual((error["code"], error["param"]), ("answer_too_large", "input"))
+            self.assertEqual(len(server.post("/v1/embeddings", {**many, "encoding_format": "base64"})["data"]), 1000)
+
     def test_queue_is_bounded(self):
         """--max-queue: one more gets 503 with Retry-After, and those that wait are answered"""
         with Server("--parallel", 1, "--max-queue", 2, "-c", 2048) as server:

@@ -56,7 +56,7 @@ class Server:
             self.errors.close()
         return code
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=600):
         if self.address.startswith("https:"):
             return http.client.HTTPSConnection(self.host, self.port, timeout=timeout,
                                                context=ssl._create_unverified_context())

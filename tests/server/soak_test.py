@@ -1,30 +1,44 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A server under mixed load for a long time: memory, latency and the number of pages stay flat. --seconds N (default
-12, half an hour in the slow form). Clients come, ask, leave in the middle, send nonsense; one asks the same all the
-time."""
+"""A server under mixed load for a long time: every answer is equal to the first one to the same request, and memory,
+latency and the number of pages stay flat. Eight clients ask requests of all kinds over and over, ask for texts that
+nobody has seen, leave in the middle, and send nonsense.
+--seconds N (default 12; half an hour in the slow form), --model FILE (default: a tiny one with adapters)"""
 import json
 import pathlib
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
 
-SECONDS = 12
-if "--seconds" in sys.argv:
-    at = sys.argv.index("--seconds")
-    SECONDS = float(sys.argv[at + 1])
-    del sys.argv[at:at + 2]
 
-from server_support import NO_EOG, Server, chat  # noqa: E402  takes the program's path out of the arguments
+def option(name, default):
+    if name not in sys.argv:
+        return default
+    at = sys.argv.index(name)
+    value = sys.argv[at + 1]
+    del sys.argv[at:at + 2]
+    return value
+
+
+SECONDS, MODEL = float(option("--seconds", 12)), option("--model", "")
+
+from server_support import FOLDER, HERE, NO_EOG, Server, chat  # noqa: E402  takes the program's path away
+from mixed_requests import N_KINDS, VECTORS, ask, bytes_of  # noqa: E402
+
+N_CLIENTS = 8
+POOL = [i for i in range(48) if i % N_KINDS != VECTORS]
+PAGES = ["/health", "/v1/models", "/slots", "/metrics", "/activity", "/openapi.json", "/", "/nowhere"]
 
 
 def resident(server):
+    """Bytes of the process's own memory: pages of mapped files are the kernel's."""
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) << 10
+    return int(next(line for line in status.splitlines() if line.startswith("RssAnon:")).split()[1]) << 10
 
 
 def gauge(server, name):
@@ -33,69 +47,113 @@ def gauge(server, name):
 
 
 class Soak(unittest.TestCase):
-    def client(self, server, seed, stop, faults):
-        own = random.Random(seed)
-        while not stop.is_set():
-            words = " ".join(own.choice(["once", "the", "one"]) for _ in range(own.randrange(1, 120)))
-            body = {"messages": [{"role": "user", "content": words}], "max_tokens": own.randrange(1, 80),
-                    "seed": own.randrange(1 << 30), "stream": own.random() < 0.5, **NO_EOG}
-            kind = own.random()
+    def serve(self, *args):
+        if MODEL:
+            return Server(*args, model=MODEL)
+        tiny, files = HERE.parent / "support/tiny_model.py", {}
+        for name, seed, kind in [("talks", 1, "talks"), ("red", 3, "lora"), ("blue", 4, "lora")]:
+            files[name] = FOLDER / f"soak-{name}.gguf"
+            subprocess.run([sys.executable, tiny, files[name], str(seed), kind], check=True)
+        loras = [x for name in ("red", "blue") for x in ("--lora", f"{name}={files[name]}")]
+        return Server(*loras, *args, model=files["talks"])
+
+    def act(self, own, server, expected, counts, faults):
+        """One deed of a client."""
+        kind = own.random()
+        if kind < 0.6:  # one of the known requests
+            i = own.choice(POOL)
             try:
-                if kind < 0.5:
-                    status = server.ask("POST", "/v1/chat/completions", body)[0]
-                    if status not in (200, 503):
-                        faults.append((status, body))
-                elif kind < 0.8:  # leaves in the middle
-                    data = json.dumps(body).encode()
-                    with server.socket() as one:
-                        one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
-                                    + str(len(data)).encode() + b"\r\n\r\n" + data[:own.randrange(len(data) + 1)])
-                        time.sleep(own.random() * 0.05)
-                else:
-                    status = server.ask("POST", "/v1/chat/completions", own.randbytes(own.randrange(2000)))[0]
-                    if status != 400:
-                        faults.append((status, "random bytes"))
-            except OSError as error:
-                if not stop.is_set():
-                    faults.append(error)
+                if ask(server, i, adapters=not MODEL) != expected[i]:
+                    faults.append(f"request {i} has another answer")
+                counts["compared"] += 1
+            except AssertionError as error:
+                if ": 503," not in str(error):  # a full queue says so
+                    raise
+            return
+        words = " ".join(own.choice(["once", "the", "one"]) for _ in range(own.randrange(1, 120)))
+        body = {"messages": [{"role": "user", "content": words}], "max_tokens": own.randrange(1, 80),
+                "seed": own.randrange(1 << 30), "stream": own.random() < 0.5, **NO_EOG}
+        if kind < 0.7:
+            status = server.ask("POST", "/v1/chat/completions", body)[0]
+            if status not in (200, 503):
+                faults.append((status, body))
+        elif kind < 0.85:  # leaves in the middle
+            data = json.dumps(body).encode()
+            with server.socket() as one:
+                one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                            + str(len(data)).encode() + b"\r\n\r\n" + data[:own.randrange(len(data) + 1)])
+                time.sleep(own.random() * 0.05)
+        elif kind < 0.95:
+            status = server.ask("POST", "/v1/chat/completions", own.randbytes(own.randrange(2000)))[0]
+            if status != 400:
+                faults.append((status, "random bytes"))
+        else:
+            path = own.choice(PAGES)
+            status = server.ask("GET", path)[0]
+            if status != (404 if path == "/nowhere" else 200):
+                faults.append((status, path))
+
+    def client(self, seed, stop, counts, faults, *about):
+        own = random.Random(seed)
+        while not stop.is_set() and not faults:
+            try:
+                self.act(own, *about, counts, faults)
+                counts["deeds"] += 1
+            except Exception as error:  # noqa: BLE001  a thread tells what went wrong, or nobody does
+                faults.append(repr(error)[:2000])
 
     def test_v11_soak(self):  # [V11]
         with tempfile.TemporaryDirectory() as store, \
-                Server("--parallel", 4, "-c", 2048, "--keep-sequences", 0, "--max-queue", 20, "--prompt-store", store,
-                       "--prompt-store-memory", 4 << 20) as server:
+                self.serve("--parallel", 4, "-c", 2048, "--keep-sequences", 3, "--max-queue", 20, "--prompt-store",
+                           store, "--prompt-store-memory", 4 << 20, "--receipts", "--read-timeout", 600,
+                           "--request-timeout", 3600) as server:
+            first = {i: ask(server, i, adapters=not MODEL) for i in POOL}
             asked = chat("what stays the same", max_tokens=20, seed=3)
-            answer = lambda: server.post("/v1/chat/completions", asked)["choices"]
+            answer = lambda: bytes_of(server.post("/v1/chat/completions", asked))
             expected, stop, faults = answer(), threading.Event(), []
-            clients = [threading.Thread(target=self.client, args=(server, i, stop, faults)) for i in range(6)]
+            counts = [dict.fromkeys(("deeds", "compared"), 0) for _ in range(N_CLIENTS)]
+            clients = [threading.Thread(target=self.client, args=(i, stop, counts[i], faults, server, first))
+                       for i in range(N_CLIENTS)]
             for client in clients:
                 client.start()
             samples, begin = [], time.monotonic()  # (moment, bytes, seconds of an answer)
             try:
-                while time.monotonic() - begin < SECONDS:
+                while time.monotonic() - begin < SECONDS and not faults:
                     start = time.monotonic()
                     try:
                         self.assertEqual(answer(), expected)
                     except AssertionError as error:
-                        if ": 503," not in str(error):  # a full queue says so
+                        if ": 503," not in str(error):
                             raise
                     samples.append((start - begin, resident(server), time.monotonic() - start))
+                    stop.wait(SECONDS / 2000)
             finally:
                 stop.set()
                 for client in clients:
                     client.join()
             self.assertEqual(faults, [])
             until = time.monotonic() + 20
-            while gauge(server, "tinfer_cache_tokens_used") > 0 and time.monotonic() < until:
+            while server.get("/slots") and time.monotonic() < until:
                 time.sleep(0.05)
-            self.assertEqual(gauge(server, "tinfer_cache_tokens_used"), 0, "a page is lost")
             self.assertEqual(server.get("/slots"), [])
             self.assertEqual(answer(), expected)
+            # An answer as long as the cache needs every page that there is.
+            room = server.get("/v1/models")["data"][0]["meta"]["n_ctx"]
+            self.assertEqual(room, 2048)
+            whole = server.post("/v1/completions", {"prompt": "once", "max_tokens": room - 16, "temperature": 0,
+                                                    "cache_prompt": False, **NO_EOG})
+            self.assertEqual(whole["usage"]["completion_tokens"], room - 16)
+            self.assertEqual(gauge(server, "tinfer_cache_tokens_used"), 0, "a page is lost")
             third = len(samples) // 3
-            first, last = samples[third:2 * third], samples[2 * third:]  # the first third fills what is bounded
-            memory = [statistics.median(s[1] for s in part) for part in (first, last)]
-            latency = [statistics.median(s[2] for s in part) for part in (first, last)]
-            print(f"{len(samples)} answers, memory {memory[0] / 2**20:.1f} to {memory[1] / 2**20:.1f} MiB, "
+            parts = samples[third:2 * third], samples[2 * third:]  # the first third fills what is bounded
+            memory = [statistics.median(s[1] for s in part) for part in parts]
+            latency = [statistics.median(s[2] for s in part) for part in parts]
+            deeds, compared = (sum(c[name] for c in counts) for name in ("deeds", "compared"))
+            print(f"{samples[-1][0]:.0f} s, {deeds} deeds of {N_CLIENTS} clients, {compared + len(samples)} answers "
+                  f"equal to their first, memory {memory[0] / 2**20:.1f} to {memory[1] / 2**20:.1f} MiB "
+                  f"(most {max(s[1] for s in samples) / 2**20:.1f}), "
                   f"latency {1e3 * latency[0]:.0f} to {1e3 * latency[1]:.0f} ms")
+            self.assertGreater(compared, N_CLIENTS)
             self.assertLess(memory[1], memory[0] * 1.05 + (8 << 20), "memory grows")
             self.assertLess(latency[1], latency[0] * 2 + 0.05, "answers take longer and longer")
 

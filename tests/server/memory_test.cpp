@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// Who gives way when answers take too much memory, and how long a client may take to read one.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "answer_memory.hpp"
+#include "wire.hpp"
+
+namespace {
+
+using server::AnswerMemory;
+using namespace std::chrono_literals;
+
+struct Holder {
+    explicit Holder(AnswerMemory& memory) : share(memory, [this] { ++n_cut; }) {}
+    int n_cut = 0;
+    AnswerMemory::Share share;
+};
+
+}  // namespace
+
+TEST_CASE("answer memory: within the limit nobody gives way, beyond it the largest does") {
+    AnswerMemory memory(1000);
+    Holder small(memory), large(memory), last(memory);
+    CHECK(small.share.add(300));
+    CHECK(large.share.add(600));
+    CHECK(last.share.add(100));
+    CHECK(last.share.add(1));  // 1001
+    CHECK(large.n_cut == 1);
+    CHECK(!large.share.add(1));
+    CHECK(large.n_cut == 1);
+    CHECK(large.share.reason().status == 503);
+    CHECK(small.share.add(599));  // what was cut is free again: 401 are held
+    CHECK(small.n_cut == 0);
+    CHECK(!small.share.add(100));
+    CHECK(small.n_cut == 1);
+    CHECK(last.share.add(899));
+    CHECK(!last.share.add(1));
+    CHECK(last.share.reason().status == 400);  // alone it was too large
+}
+
+TEST_CASE("answer memory: those that wait for their clients go first, the longest first") {
+    AnswerMemory memory(1000);
+    Holder first(memory), second(memory), active(memory);
+    CHECK(first.share.add(10));
+    CHECK(second.share.add(200));
+    CHECK(active.share.add(700));
+    first.share.waits(true);
+    std::this_thread::sleep_for(50ms);
+    second.share.waits(true);
+    std::this_thread::sleep_for(1100ms);
+    CHECK(active.share.add(100));  // 1010: the first one's ten bytes are enough
+    CHECK(first.n_cut == 1);
+    CHECK(second.n_cut == 0);
+    CHECK(std::string(first.share.reason().what()).find("does not read it") != std::string::npos);
+    CHECK(active.share.add(100));
+    CHECK(second.n_cut == 1);
+    CHECK(active.n_cut == 0);
+}
+
+TEST_CASE("answer memory: what is given back counts no more, from any number of threads") {
+    AnswerMemory memory(1 << 20);
+    std::vector<std::thread> threads;
+    std::atomic<int> n_cut = 0;
+    for (int t = 0; t < 4; ++t)
+        threads.emplace_back([&] {
+            for (int i = 0; i < 2000; ++i) {
+                Holder holder(memory);
+                if (!holder.share.add(200'000) || !holder.share.add(-100'000) || !holder.share.add(1)) ++n_cut;
+            }
+        });
+    for (auto& thread : threads) thread.join();
+    CHECK(n_cut == 0);
+    Holder all(memory);
+    CHECK(all.share.add(1 << 20));
+    CHECK(!all.share.add(1));
+}
+
+TEST_CASE("wire: a client that takes a little now and then has no longer than until the end") {
+    std::array<int, 2> ends{};
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+    std::atomic<bool> done = false;
+    std::thread reader([&] {
+        for (std::array<char, 4096> some{}; !done; std::this_thread::sleep_for(5ms))
+            (void)recv(ends[1], some.data(), some.size(), MSG_DONTWAIT);
+    });
+    {
+        server::Wire wire(ends[0], nullptr);
+        const std::vector<char> large(std::size_t{64} << 20);
+        const auto begin = server::Wire::Clock::now();
+        CHECK(!wire.write(large.data(), large.size(), 1000s, begin + 300ms));
+        CHECK(server::Wire::Clock::now() - begin >= 290ms);
+        const std::vector<char> small(100'000);
+        CHECK(wire.write(small.data(), small.size(), 1000s, server::Wire::Clock::now() + 600s));
+    }
+    done = true;
+    reader.join();
+    for (const int end : ends) ::close(end);
+}
