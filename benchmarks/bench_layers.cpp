@@ -14,6 +14,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "kernel_run.hpp"
+#include "random_model.hpp"
 #include "support.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/random_blocks.hpp"
@@ -27,7 +28,11 @@ constexpr std::string_view kUsage =
     "                    [--threads 1] [--rounds 5] [--table auto|reference|…] [--smoke] [--json]\n"
     "Time of a layer of each kind in multiples of that of a dense layer of the same width, the median over rounds.\n";
 
-constexpr int kLayers = 2, kVocab = 256;
+constexpr int kLayers = 2, kHybridLayers = 4, kVocab = 256;
+
+// Steps of recurrent layers as in trained models: softplus(kStepBias) is 0.018, rates are negative. Steps of any size
+// would let states decay into subnormal numbers, which take a processor ten times as long.
+constexpr float kStepBias = -4.0f, kRate = -4.0f;
 
 /// What a kind of layer is made of. `e` and `f` stand for embedding and feed-forward width; heads are of 128.
 struct Kind {
@@ -39,10 +44,22 @@ struct Kind {
         float value = 0.0f;  ///< of all elements, where it is not 0; else random
     };
     std::vector<Weight> weights{};  ///< of a layer, their full names behind "blk.N."
+    int n_layer = kLayers;
+    std::vector<Weight> last{};  ///< of the last layer, where that is of another kind
+    [[nodiscard]] const std::vector<Weight>& of_layer(int layer) const {
+        return last.empty() || layer + 1 < n_layer ? weights : last;
+    }
 };
 
 test::GgufValue u32(std::int64_t x) { return {static_cast<std::uint32_t>(x)}; }
 test::GgufValue flags(bool x) { return {test::GgufWriter::array_of(std::vector<bool>(kLayers, x))}; }
+
+/// Of each layer: the last alone has attention.
+test::GgufValue kv_heads_at_last(std::int32_t n) {
+    std::vector<std::int32_t> heads(kHybridLayers, 0);
+    heads.back() = n;
+    return {test::GgufWriter::array_of(heads)};
+}
 
 void add_ffn(Kind& kind, std::int64_t e, std::int64_t f) {
     kind.weights.push_back({"ffn_norm.weight", {e}, 1.0f});
@@ -99,11 +116,51 @@ Kind qwen35(std::int64_t e, std::int64_t f) {
     out.weights = {{"attn_norm.weight", {e}, 1.0f},     {"attn_qkv.weight", {e, wide}},
                    {"attn_gate.weight", {e, nv * 128}}, {"ssm_alpha.weight", {e, nv}},
                    {"ssm_beta.weight", {e, nv}},        {"ssm_conv1d.weight", {4, wide}},
-                   {"ssm_dt.bias", {nv}, 0.1f},         {"ssm_a", {nv}, -0.5f},
+                   {"ssm_dt.bias", {nv}, kStepBias},    {"ssm_a", {nv}, kRate},
                    {"ssm_norm.weight", {128}, 1.0f},    {"ssm_out.weight", {nv * 128, e}}};
     add_ffn(out, e, f);
     for (Kind::Weight& weight : out.weights)
         if (weight.role == "ffn_norm.weight") weight.role = "post_attention_norm.weight";
+    return out;
+}
+
+/// Three delta nets with one decay per key, each with convolutions of its own for queries, keys and values, and a layer
+/// of latent attention, which such a model has in every fourth place.
+Kind kimi_linear(std::int64_t e, std::int64_t f) {
+    const std::int64_t n = e / 128;
+    Kind out{"kimi-linear",
+             "kimi-linear",
+             {{"attention.head_count", u32(n)},
+              {"attention.head_count_kv", kv_heads_at_last(1)},
+              {"rope.dimension_count", u32(64)},
+              {"attention.key_length", u32(576)},
+              {"attention.value_length", u32(512)},
+              {"attention.key_length_mla", u32(192)},
+              {"attention.value_length_mla", u32(128)},
+              {"attention.kv_lora_rank", u32(512)},
+              {"kda.head_dim", u32(128)},
+              {"ssm.conv_kernel", u32(4)},
+              {"leading_dense_block_count", u32(kHybridLayers)},
+              {"expert_count", u32(2)},
+              {"expert_used_count", u32(1)},
+              {"expert_feed_forward_length", u32(f)},
+              {"expert_gating_func", u32(2)}}};
+    out.n_layer = kHybridLayers;
+    out.weights = {{"attn_norm.weight", {e}, 1.0f},          {"attn_q.weight", {e, n * 128}},
+                   {"attn_k.weight", {e, n * 128}},          {"attn_v.weight", {e, n * 128}},
+                   {"ssm_conv1d_q.weight", {4, 1, n * 128}}, {"ssm_conv1d_k.weight", {4, 1, n * 128}},
+                   {"ssm_conv1d_v.weight", {4, 1, n * 128}}, {"ssm_f_a.weight", {e, 128}},
+                   {"ssm_f_b.weight", {128, n * 128}},       {"ssm_g_a.weight", {e, 128}},
+                   {"ssm_g_b.weight", {128, n * 128}},       {"ssm_beta.weight", {e, n}},
+                   {"ssm_dt.bias", {n * 128}, kStepBias},    {"ssm_a", {1, n}, kRate},
+                   {"ssm_norm.weight", {128}, 1.0f},         {"attn_output.weight", {n * 128, e}}};
+    const auto n_own = static_cast<std::ptrdiff_t>(out.weights.size());
+    add_ffn(out, e, f);
+    out.last = {{"attn_norm.weight", {e}, 1.0f},     {"attn_q.weight", {e, n * 192}},
+                {"attn_kv_a_mqa.weight", {e, 576}},  {"attn_kv_a_norm.weight", {512}, 1.0f},
+                {"attn_k_b.weight", {128, 512, n}},  {"attn_v_b.weight", {512, 128, n}},
+                {"attn_output.weight", {n * 128, e}}};
+    out.last.insert(out.last.end(), out.weights.begin() + n_own, out.weights.end());
     return out;
 }
 
@@ -122,11 +179,26 @@ Kind mamba2(std::int64_t e, std::int64_t) {
                    {"ssm_in.weight", {e, 2 * inner + 256 + n}},
                    {"ssm_conv1d.weight", {4, inner + 256}},
                    {"ssm_conv1d.bias", {inner + 256}, 0.1f},
-                   {"ssm_dt.bias", {n}, 0.1f},
-                   {"ssm_a", {1, n}, -0.5f},
+                   {"ssm_dt.bias", {n}, kStepBias},
+                   {"ssm_a", {1, n}, kRate},
                    {"ssm_d", {1, n}, 0.5f},
                    {"ssm_norm.weight", {inner, 1}, 1.0f},
                    {"ssm_out.weight", {inner, e}}};
+    return out;
+}
+
+/// The same scan and a feed-forward part behind it, as wide as the dense layer's; the last of four layers is dense.
+Kind granite_hybrid(std::int64_t e, std::int64_t f) {
+    Kind out = mamba2(e, f);
+    const Kind dense = llama(e, f);
+    out.name = out.arch = "granitehybrid";
+    const auto n_kv = static_cast<std::int32_t>(std::max<std::int64_t>(e / 512, 1));
+    out.keys[0] = {"attention.head_count", u32(e / 128)};
+    out.keys.insert(out.keys.end(),
+                    {{"attention.head_count_kv", kv_heads_at_last(n_kv)}, {"rope.dimension_count", u32(128)}});
+    add_ffn(out, e, f);
+    out.n_layer = kHybridLayers;
+    out.last = dense.weights;
     return out;
 }
 
@@ -141,9 +213,9 @@ Kind mamba(std::int64_t e, std::int64_t) {
               {"ssm.state_size", u32(16)},
               {"ssm.time_step_rank", u32(rank)}}};
     out.weights = {
-        {"attn_norm.weight", {e}, 1.0f},    {"ssm_in.weight", {e, 2 * inner}},    {"ssm_conv1d.weight", {4, inner}},
-        {"ssm_conv1d.bias", {inner}, 0.1f}, {"ssm_x.weight", {inner, rank + 32}}, {"ssm_dt.weight", {rank, inner}},
-        {"ssm_dt.bias", {inner}, 0.1f},     {"ssm_a", {16, inner}, -0.5f},        {"ssm_d", {inner}, 0.5f},
+        {"attn_norm.weight", {e}, 1.0f},     {"ssm_in.weight", {e, 2 * inner}},    {"ssm_conv1d.weight", {4, inner}},
+        {"ssm_conv1d.bias", {inner}, 0.1f},  {"ssm_x.weight", {inner, rank + 32}}, {"ssm_dt.weight", {rank, inner}},
+        {"ssm_dt.bias", {inner}, kStepBias}, {"ssm_a", {16, inner}, kRate},        {"ssm_d", {inner}, 0.5f},
         {"ssm_out.weight", {inner, e}}};
     return out;
 }
@@ -235,17 +307,18 @@ Kind minimax_m3(std::int64_t e, std::int64_t f) {
 }
 
 std::vector<Kind> kinds(std::int64_t e, std::int64_t f) {
-    return {qwen35(e, f), mamba2(e, f), mamba(e, f), minimax_01(e, f), deepseek32(e, f), minimax_m3(e, f)};
+    return {qwen35(e, f), kimi_linear(e, f), mamba2(e, f),     granite_hybrid(e, f),
+            mamba(e, f),  minimax_01(e, f),  deepseek32(e, f), minimax_m3(e, f)};
 }
 
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
-/// Blocks of random codes; matrices keep the size of what they are applied to.
+/// Sixty-four random rows, again and again.
 std::vector<std::byte> random_matrix(DType type, const std::vector<std::int64_t>& ne, std::uint64_t seed) {
     std::int64_t rows = 1;
     for (std::size_t i = 1; i < ne.size(); ++i) rows *= ne[i];
-    std::vector<std::byte> one =
-        test::random_weights(type, ne[0], std::min<std::int64_t>(rows, 64), seed, test::Extremes::none);
+    std::vector<std::byte> one(static_cast<std::size_t>(row_bytes(type, ne[0]) * std::min<std::int64_t>(rows, 64)));
+    fill_matrix(one, type, ne[0], seed);
     std::vector<std::byte> all;
     const auto bytes = static_cast<std::size_t>(row_bytes(type, ne[0]) * rows);
     while (all.size() < bytes) all.insert(all.end(), one.begin(), one.end());
@@ -263,7 +336,7 @@ Model model_of(const Kind& kind, std::int64_t e, std::int64_t f, DType type) {
     number("vocab_size", kVocab);
     number("context_length", 65536);
     number("embedding_length", e);
-    number("block_count", kLayers);
+    number("block_count", kind.n_layer);
     number("feed_forward_length", kind.arch == "minimax-01" ? f / 2 : f);
     file.kv(cat(kind.arch, ".attention.layer_norm_rms_epsilon"), 1e-5f);
     for (const auto& [key, value] : kind.keys) file.kv(cat(kind.arch, ".", key), value);
@@ -286,8 +359,8 @@ Model model_of(const Kind& kind, std::int64_t e, std::int64_t f, DType type) {
     add("token_embd.weight", {"token_embd", {e, kVocab}});
     add("output_norm.weight", {"output_norm", {e}, 1.0f});
     add("output.weight", {"output", {e, kVocab}});
-    for (int layer = 0; layer < kLayers; ++layer)
-        for (const Kind::Weight& weight : kind.weights) add(cat("blk.", layer, ".", weight.role), weight);
+    for (int layer = 0; layer < kind.n_layer; ++layer)
+        for (const Kind::Weight& weight : kind.of_layer(layer)) add(cat("blk.", layer, ".", weight.role), weight);
     const auto path = std::filesystem::temp_directory_path() / cat("bench_layers.", ::getpid(), ".gguf");
     file.save(path);
     const Model model = Model::load(path);
@@ -306,14 +379,32 @@ Isa isa_named(std::string_view name) {
 
 using Clock = std::chrono::steady_clock;
 
+/// Multiply-accumulates of a token in the matrices of a layer.
+double macs_of(const Kind& kind) {
+    double sum = 0, n_used = 1;
+    for (const auto& [key, value] : kind.keys)
+        if (key == "expert_used_count") n_used = std::get<std::uint32_t>(value.value);
+    for (int layer = 0; layer < kind.n_layer; ++layer)
+        for (const Kind::Weight& weight : kind.of_layer(layer)) {
+            const bool experts = weight.role.find("_exps") != std::string::npos;
+            double size = weight.ne.size() < 2 ? 0 : experts ? n_used / static_cast<double>(weight.ne[2]) : 1;
+            for (const std::int64_t n : weight.ne) size *= static_cast<double>(n);
+            sum += size;
+        }
+    return sum / kind.n_layer;
+}
+
 struct Subject {
     std::string name;
+    int n_layer;
+    double macs;
     Model model;
     Context context;
-    std::vector<double> prompt{}, token{};
+    std::vector<double> prompt{}, token{};  ///< seconds per token and layer
 
     Subject(const Kind& kind, std::int64_t e, std::int64_t f, DType type, const ContextOptions& options)
-        : name(kind.name), model(model_of(kind, e, f, type)), context(model, options) {}
+        : name(kind.name), n_layer(kind.n_layer), macs(macs_of(kind)), model(model_of(kind, e, f, type)),
+          context(model, options) {}
 
     /// Seconds of decoding `n` tokens at once.
     double decode(int n) {
@@ -325,10 +416,10 @@ struct Subject {
     }
     void measure(int n_prompt, int n_tokens) {
         context.clear();
-        prompt.push_back(decode(n_prompt) / n_prompt);
+        prompt.push_back(decode(n_prompt) / n_prompt / n_layer);
         double sum = 0;
         for (int i = 0; i < n_tokens; ++i) sum += decode(1);
-        token.push_back(sum / n_tokens);
+        token.push_back(sum / n_tokens / n_layer);
     }
 };
 
@@ -367,10 +458,11 @@ void run(Options& options) {
         }
         Record record("layers");
         record.add("kind", kind.name).add("width", e).add("threads", n_threads).add("prompt", n_prompt);
-        record.add("us_per_token", 1e6 * median(other.prompt) / kLayers, 1);
-        record.add("dense_us", 1e6 * median(dense.prompt) / kLayers, 1);
+        record.add("us_per_token", 1e6 * median(other.prompt), 1);
+        record.add("dense_us", 1e6 * median(dense.prompt), 1);
         record.add("of_dense", median_ratio(other.prompt, dense.prompt), 2);
-        record.add("one_by_one_us", 1e6 * median(other.token) / kLayers, 1);
+        record.add("matrices_of_dense", other.macs / dense.macs, 2);
+        record.add("one_by_one_us", 1e6 * median(other.token), 1);
         printer.print(record.add("one_by_one_of_dense", median_ratio(other.token, dense.token), 2));
     }
 }

@@ -215,24 +215,24 @@ void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::str
     }
 }
 
-/// The bytes of one tensor: norms are one, matrices keep the size of what they are applied to (rms 1/√k).
+/// The bytes of one tensor; norms are one.
 void fill_tensor(std::vector<std::byte>& bytes, const test::GgufWriter::Tensor& tensor, std::uint64_t seed) {
-    test::Random random(seed);
     bytes.resize(tensor.size());
-    const double rms = 1 / std::sqrt(static_cast<double>(tensor.ne[0]));
-    if (tensor.ne.size() == 1) {
-        const float one = 1.0f;
-        for (std::size_t i = 0; i < bytes.size(); i += sizeof one) std::memcpy(bytes.data() + i, &one, sizeof one);
-    } else if (is_float(tensor.type)) {
-        fill_floats(bytes, tensor.type, rms, random);
-    } else {
-        const Scales scales = scales_for(tensor.type, rms);
-        fill_random(bytes, random);
-        put_scales(bytes, tensor.type, scales.d, scales.min);
-    }
+    if (tensor.ne.size() > 1) return fill_matrix(bytes, tensor.type, tensor.ne[0], seed);
+    const float one = 1.0f;
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof one) std::memcpy(bytes.data() + i, &one, sizeof one);
 }
 
 }  // namespace
+
+void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed) {
+    test::Random random(seed);
+    const double rms = 1 / std::sqrt(static_cast<double>(k));
+    if (is_float(type)) return fill_floats(bytes, type, rms, random);
+    const Scales scales = scales_for(type, rms);
+    fill_random(bytes, random);
+    put_scales(bytes, type, scales.d, scales.min);
+}
 
 const ModelShape& shape_named(std::string_view name) {
     for (const ModelShape& shape : kShapes)

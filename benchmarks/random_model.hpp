@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,9 @@ struct ModelShape {
 /// "1.1b", "110m" with the same vocabulary, "135m", "moe" (8 experts, 2 used) and "moe-dense" of the same active size,
 /// "tiny", "tiny-moe". Throws for other names.
 [[nodiscard]] const ModelShape& shape_named(std::string_view name);
+
+/// Fills rows of `k` random weights. They keep the size of what they are applied to: root mean square 1/√k.
+void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed);
 
 /// Writes the file. `mix` is "q4_k_m" (Q6_K for the head, and for attn_v and ffn_down in half of the layers; else Q4_K)
 /// or the one type of every matrix. The same seed gives the same bytes on every machine.

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 // tinfer forecast: tokens per second of a model on this machine before it is loaded. From the file's directory alone
-// come the bytes and multiply-accumulates that a token needs, from measuring (or from the options) what the machine
-// can do at most; how near kernels come to that is known from the benchmarks. Where memory is too small, the missing
-// weights come from storage for every token: a dense model is a loop over its weights, and a cache that forgets what
-// was used longest ago then keeps nothing of it.
+// come the bytes and multiply-accumulates that a token needs. How long this machine takes for them is measured with
+// samples of the model, a few layers of the same sizes and types through the same kernels. Where options give the roofs
+// of another machine, shares of them are taken that the benchmarks know. Where memory is too small, the missing weights
+// come from storage for every token: a dense model is a loop over its weights, and a cache that forgets what was used
+// longest ago then keeps nothing of it.
 #include "common.hpp"
 #include "roof.hpp"
+#include "sample_model.hpp"
 #include "storage.hpp"
 #include "trace/trace.hpp"
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <thread>
+#include <vector>
 
 namespace cli {
 
@@ -22,6 +26,13 @@ namespace {
 // int8 instructions, which narrow models reach less of, because quantizing and norms weigh more; products of floats.
 // The tiles of amx multiply more at once than the instruction that the peak is measured with.
 constexpr double kReadShare = 0.86, kInt8Share = 0.66, kNarrowColumns = 240, kFloatShare = 0.80, kAmxGain = 2.4;
+// Of samples. What caches hold from token to token does not count, so those for single tokens are large; a prompt takes
+// every layer alike.
+constexpr std::uint64_t kTokenSample = std::uint64_t{1} << 30, kPromptSample = 256u << 20;
+constexpr int kPromptLayers = 4, kSampleTokens = 16;
+constexpr int kPromptTokens = 512;  // of a micro-batch: longer prompts are several
+constexpr std::size_t kRounds = 5, kFewRounds = 3;
+constexpr double kSampleSeconds = 4;                 // after which few rounds are enough
 constexpr std::uint64_t kPagingRequest = 256 << 10;  // what read-ahead of the system makes of page faults
 
 struct ForecastArgs {
@@ -94,16 +105,21 @@ struct Machine {
     double stream = 0, int8 = 0, f32 = 0;  ///< per second
 };
 
-Machine measure_machine(const ForecastArgs& args, const Demand& demand) {
+Machine this_machine(const ForecastArgs& args) {
     Machine machine;
     const auto tables = tinfer::available_isas();
     machine.isa = args.context.isa == "auto" ? std::string(to_string(tables.front())) : args.context.isa;
+    machine.n_threads = args.context.n_threads > 0 ? args.context.n_threads
+                                                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    return machine;
+}
+
+/// Those that the options do not give are measured.
+void add_roofs(Machine& machine, const ForecastArgs& args, const Demand& demand) {
     machine.stream = 1e9 * args.stream_gbps;
     machine.int8 = 1e9 * args.int8_gmacs;
     machine.f32 = 1e9 * args.f32_gmacs;
-    machine.n_threads = args.context.n_threads > 0 ? args.context.n_threads
-                                                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return machine;
+    if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return;
     roof::Team team(machine.n_threads);
     const roof::Level level = roof::level_of(machine.isa);
     // A model that fits the caches is read from them: as many bytes are streamed as a token reads, a GiB at most.
@@ -111,28 +127,106 @@ Machine measure_machine(const ForecastArgs& args, const Demand& demand) {
     if (machine.stream <= 0) machine.stream = roof::read_rate(team, roof::LargePages(bytes).bytes(), 0.5);
     if (machine.int8 <= 0) machine.int8 = roof::int8_dot_rate(team, level);
     if (machine.f32 <= 0) machine.f32 = roof::f32_fma_rate(team, level);
-    return machine;
+}
+
+/// Seconds of kernels for a token, and for one of a prompt, where all weights lie in memory.
+struct KernelTimes {
+    double token_s = 0, prompt_s = 0;
+    std::string bound = "kernels";
+    json samples;                    ///< null: from roofs
+    std::int64_t sample_layers = 0;  ///< of those for a token
+};
+
+KernelTimes times_from_roofs(const Demand& demand, const Machine& machine, std::uint64_t cache_bytes, int n_prompt) {
+    KernelTimes out;
+    const double int8_share = kInt8Share * double(demand.n_embd) / (double(demand.n_embd) + kNarrowColumns) *
+                              (machine.isa == "amx" ? kAmxGain : 1);
+    const double int8_rate = machine.int8 * int8_share, f32_rate = machine.f32 * kFloatShare;
+    const double read_s = double(demand.token_bytes + cache_bytes) / (kReadShare * machine.stream);
+    const double compute_s = demand.token_int8 / int8_rate + demand.token_f32 / f32_rate;
+    out.token_s = std::max(read_s, compute_s);
+    out.bound = read_s >= compute_s ? "memory" : "compute";
+    const double prompt_kernels = demand.prompt_int8 / int8_rate + demand.prompt_f32 / f32_rate;
+    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // each micro-batch reads all
+    out.prompt_s =
+        std::max(prompt_kernels * n_prompt, passes_s * std::ceil(n_prompt / double(kPromptTokens))) / n_prompt;
+    return out;
+}
+
+double median(std::vector<double> list) {
+    std::ranges::nth_element(list, list.begin() + std::ptrdiff_t(list.size() / 2));
+    return list[list.size() / 2];
+}
+
+/// What a sample takes, and how much of what takes the time it has: bytes for a token, products for a prompt.
+struct SampleTime {
+    std::int64_t n_layer = 0;
+    double work = 0;
+    std::vector<double> runs{};
+    [[nodiscard]] double seconds() const { return median(runs); }
+    [[nodiscard]] json document() const { return {{"layers", n_layer}, {"work", work}, {"seconds", seconds()}}; }
+};
+
+/// Of the whole model, from one layer and several: what a layer adds, so that what a model has once counts once.
+double seconds_of_whole(double work, const SampleTime& one, const SampleTime& several) {
+    if (several.work <= one.work) return several.seconds() * work / several.work;
+    const double of_work = std::max(several.seconds() - one.seconds(), 0.0) / (several.work - one.work);
+    return several.seconds() + of_work * (work - several.work);
+}
+
+double prompt_work(const Demand& demand) { return demand.prompt_int8 + demand.prompt_f32; }
+
+/// Samples take turns, so that a noisy machine treats them alike.
+KernelTimes times_from_samples(const tinfer::ModelFile& file, const Demand& demand,
+                               const tinfer::ContextOptions& options, std::uint64_t cache_bytes, int n_prompt) {
+    const LayerSizes sizes = layer_sizes(file);
+    const auto layers_in = [&](std::uint64_t bytes) {
+        return std::clamp<std::int64_t>(std::int64_t(bytes / sizes.bytes), std::min<std::int64_t>(2, sizes.n_layer),
+                                        sizes.n_layer);
+    };
+    const int n = std::min(n_prompt, kPromptTokens);
+    const std::int64_t n_deep = layers_in(kTokenSample),
+                       n_few = std::min<std::int64_t>(layers_in(kPromptSample), kPromptLayers);
+    SampleModel one(file, 1, options, n), few(file, n_few, options, n), deep(file, n_deep, options, n);
+    const Demand of_one = demand_of(one.model().file()), of_few = demand_of(few.model().file()),
+                 of_deep = demand_of(deep.model().file());
+    SampleTime token_of_one{1, double(of_one.token_bytes)}, token_of_several{n_deep, double(of_deep.token_bytes)},
+        prompt_of_one{1, prompt_work(of_one)}, prompt_of_several{n_few, prompt_work(of_few)};
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::size_t round = 0; round <= kRounds; ++round) {
+        token_of_one.runs.push_back(one.token_seconds(kSampleTokens));
+        token_of_several.runs.push_back(deep.token_seconds(kSampleTokens));
+        prompt_of_one.runs.push_back(one.prompt_seconds(n));
+        prompt_of_several.runs.push_back(few.prompt_seconds(n));
+        if (round == 0)  // makes plans
+            for (SampleTime* each : {&token_of_one, &token_of_several, &prompt_of_one, &prompt_of_several})
+                each->runs.clear();
+        const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (spent > kSampleSeconds && round >= kFewRounds) break;
+    }
+    KernelTimes out;
+    out.token_s = seconds_of_whole(double(demand.token_bytes), token_of_one, token_of_several) *
+                  double(demand.token_bytes + cache_bytes) / double(demand.token_bytes);
+    out.prompt_s = seconds_of_whole(prompt_work(demand), prompt_of_one, prompt_of_several);
+    out.samples = {{"token", {token_of_one.document(), token_of_several.document()}},
+                   {"prompt", {prompt_of_one.document(), prompt_of_several.document()}}};
+    out.sample_layers = n_deep;
+    return out;
 }
 
 struct Forecast {
     double prompt_s = 0, token_s = 0, token_best_s = 0;
     double resident = 1;              ///< share of the weights that stays in memory
     std::uint64_t storage_bytes = 0;  ///< per token
-    std::string bound = "memory";
+    std::string bound;
     bool fits = true;
 };
 
 /// Seconds of kernels and of storage of one token. `available`: bytes of memory for weights.
-Forecast forecast_of(const Demand& demand, const Machine& machine, std::uint64_t cache_bytes, std::uint64_t available,
-                     double disk_rate, int n_prompt) {
+Forecast forecast_of(const Demand& demand, const KernelTimes& kernels, std::uint64_t available, double disk_rate,
+                     int n_prompt) {
     Forecast out;
-    const double int8_share = kInt8Share * double(demand.n_embd) / (double(demand.n_embd) + kNarrowColumns) *
-                              (machine.isa == "amx" ? kAmxGain : 1);
-    const double int8_rate = machine.int8 * int8_share, f32_rate = machine.f32 * kFloatShare;
-    const double read_s = double(demand.token_bytes + cache_bytes) / (kReadShare * machine.stream);
-    const double compute_s = demand.token_int8 / int8_rate + demand.token_f32 / f32_rate;
-    const double kernels_s = std::max(read_s, compute_s);
-    out.bound = read_s >= compute_s ? "memory" : "compute";
+    out.bound = kernels.bound;
     out.fits = demand.weight_bytes <= available;
     // Storage: what every token reads anyway is a loop, so of it all or nothing stays; experts come as they are chosen,
     // so as large a share of their picks hits as fits.
@@ -154,12 +248,10 @@ Forecast forecast_of(const Demand& demand, const Machine& machine, std::uint64_t
     }
     const auto from_storage = [&](double bytes) { return out.fits || disk_rate <= 0 ? 0.0 : bytes / disk_rate; };
     // Reading and computing take turns: pages are asked for when they are missed.
-    out.token_s = kernels_s + from_storage(double(out.storage_bytes));
-    out.token_best_s = kernels_s + from_storage(best_bytes);
-    const double prompt_kernels = demand.prompt_int8 / int8_rate + demand.prompt_f32 / f32_rate;
-    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // each micro-batch reads all
-    out.prompt_s = std::max(prompt_kernels * n_prompt, passes_s * std::ceil(n_prompt / 512.0)) / n_prompt;
-    if (!out.fits) out.prompt_s += from_storage(double(demand.weight_bytes)) * std::ceil(n_prompt / 512.0) / n_prompt;
+    out.token_s = kernels.token_s + from_storage(double(out.storage_bytes));
+    out.token_best_s = kernels.token_s + from_storage(best_bytes);
+    const double n_passes = std::ceil(n_prompt / double(kPromptTokens));
+    out.prompt_s = kernels.prompt_s + n_passes * from_storage(double(demand.weight_bytes)) / n_prompt;
     return out;
 }
 
@@ -180,12 +272,20 @@ int forecast(const ForecastArgs& args) {
     const std::uint64_t available = args.ram.empty() ? ~std::uint64_t{0} : ram - taken;
     const auto cache_bytes =
         std::uint64_t(double(plan.cache) * args.depth / std::max(options.n_ctx, 1)) + plan.recurrent;
-    const Machine machine = measure_machine(args, demand);
+    const bool by_roofs = args.stream_gbps > 0 || args.int8_gmacs > 0 || args.f32_gmacs > 0;
+    Machine machine = this_machine(args);
+    KernelTimes kernels;
+    if (by_roofs) {
+        add_roofs(machine, args, demand);
+        kernels = times_from_roofs(demand, machine, cache_bytes, args.prompt);
+    } else {
+        kernels = times_from_samples(file, demand, options, cache_bytes, args.prompt);
+    }
     double disk_rate = 1e9 * args.disk_gbps;
     if (demand.weight_bytes > available && disk_rate <= 0)
         disk_rate = (args.disk.empty() ? measure_storage(paths.front(), 2.0).curve : read_storage_curve(args.disk))
                         .saturated_rate(kPagingRequest);
-    const Forecast out = forecast_of(demand, machine, cache_bytes, available, disk_rate, args.prompt);
+    const Forecast out = forecast_of(demand, kernels, available, disk_rate, args.prompt);
     const json document = {{"prompt_tps", 1 / out.prompt_s},
                            {"generation_tps", 1 / out.token_s},
                            {"generation_best_tps", 1 / out.token_best_s},
@@ -198,6 +298,7 @@ int forecast(const ForecastArgs& args) {
                            {"context_bytes", taken},
                            {"threads", machine.n_threads},
                            {"isa", machine.isa},
+                           {"samples", kernels.samples},
                            {"stream_gbps", machine.stream / 1e9},
                            {"int8_gmacs", machine.int8 / 1e9},
                            {"f32_gmacs", machine.f32 / 1e9},
@@ -217,9 +318,13 @@ int forecast(const ForecastArgs& args) {
           (ram > 0 ? ", " + size_text(available) + " left for weights: they " + (out.fits ? "fit" : "do not fit")
                    : std::string()) +
           "\n");
-    print("machine     " + std::to_string(machine.n_threads) + " threads, " + machine.isa + ": reads " +
-          fixed(machine.stream / 1e9, 1) + " GB/s, multiplies " + fixed(machine.int8 / 1e9, 1) + " (int8) and " +
-          fixed(machine.f32 / 1e9, 1) + " (f32) GMAC/s" +
+    const std::string speed =
+        by_roofs ? "reads " + fixed(machine.stream / 1e9, 1) + " GB/s, multiplies " + fixed(machine.int8 / 1e9, 1) +
+                       " (int8) and " + fixed(machine.f32 / 1e9, 1) + " (f32) GMAC/s"
+                 : "reads " + fixed(double(demand.token_bytes + cache_bytes) / kernels.token_s / 1e9, 1) +
+                       " GB/s for a token, multiplies " + fixed(prompt_work(demand) / kernels.prompt_s / 1e9, 1) +
+                       " GMAC/s for a prompt, by " + std::to_string(kernels.sample_layers) + " layers of zeros";
+    print("machine     " + std::to_string(machine.n_threads) + " threads, " + machine.isa + ": " + speed +
           (out.fits ? std::string() : ", storage " + fixed(disk_rate / 1e9, 2) + " GB/s") + "\n");
     return 0;
 }
@@ -240,7 +345,7 @@ Action add_forecast(CLI::App& app) {
         ->group(group);
     command->add_option("-d,--depth", args->depth, "tokens in the cache")->check(whole())->type_name("N")->group(group);
     command->add_flag("--json", args->as_json, "one JSON document")->group(group);
-    const std::string roofs = "Roofs";
+    const std::string roofs = "Roofs of another machine; this one is measured with layers of the model's sizes";
     const auto add_rate = [&](const std::string& name, double& value, const std::string& help) {
         command->add_option(name, value, help)
             ->check(number(1e-6, 1e9))
@@ -257,7 +362,10 @@ Action add_forecast(CLI::App& app) {
     args->context.add_threads_to(*command);
     command->footer(
         "\nA model that does not fit is read from storage again for every token, except experts, of which as many\n"
-        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured.\n"
+        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured. Layers of "
+        "zeros,\n"
+        "of the same sizes and types, are measured instead: up to a GiB in memory and in the folder for temporary "
+        "files.\n"
         "\nExamples:\n  tinfer forecast model.gguf\n  tinfer forecast model.gguf --ram 16G -d 8000 --json");
     return [args] { return forecast(*args); };
 }

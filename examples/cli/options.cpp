@@ -447,7 +447,7 @@ void SamplerArgs::add_to(CLI::App& command) {
     command
         .add_option("--order", options.order,
                     "letters of the chain: e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p, "
-                    "x xtc, t temperature, i infill; or names with ';' between them")
+                    "x xtc, t temperature, i infill, a adaptive_p (always last); or names with ';' between them")
         ->type_name("LETTERS")
         ->group(more);
     command

@@ -44,9 +44,11 @@ public:
     virtual void rewind(std::size_t n) = 0;
     virtual void reset() = 0;                                                  ///< as after construction
     [[nodiscard]] virtual std::unique_ptr<TokenConstraint> clone() const = 0;  ///< with its state
-    /// Tokens that are sure to follow, whatever the model says: the vocabulary's own for the bytes without a choice.
-    /// They can go into one decode. Empty where there is a choice at once.
-    [[nodiscard]] virtual std::vector<Token> forced() { return {}; }
+    /// Tokens that follow where the text has one continuation: the vocabulary's own for its bytes, with the characters
+    /// of strings spelled without escapes. They can go into one decode; who draws each of them gets the text of one by
+    /// one, also from a model that spells the same text by other tokens. Empty where there is a choice at once. Valid
+    /// until the next call of any member.
+    [[nodiscard]] virtual std::span<const Token> forced() { return {}; }
 };
 
 /// Bounds of what a grammar may take; reaching one is limit_exceeded naming it.

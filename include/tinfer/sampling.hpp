@@ -93,8 +93,9 @@ struct SamplerOptions {
     float adaptive_decay = 0.9f;        ///< of older tokens in its mean; at most 0.99
     bool adaptive_use_current = false;  ///< its mean is of probabilities behind the other links, not of the raw ones
     /// Letters, or names with ';' between them (penalties, dry, top_n_sigma, top_k, typical_p, top_p, min_p, xtc,
-    /// temperature, infill). e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p, x xtc,
-    /// t temperature, i infill.
+    /// temperature, infill, adaptive_p). e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p,
+    /// x xtc, t temperature, i infill, a adaptive_p, which comes last wherever it is named, if adaptive_target asks for
+    /// it.
     std::string order = "edskypmxt";
     std::uint32_t seed = kRandomSeed;  ///< kRandomSeed: from the hardware, reported by Sampler::seed()
     /// Throws bad_parameter naming field and value.

@@ -34,7 +34,7 @@ namespace {
 struct NewTeam {
     TeamFn fn;
     void* context;
-    std::atomic<int> size{0};  ///< 0 until all have begun that can
+    std::atomic<int> size{0};  ///< 0 until it is known how many threads could be made
     std::atomic<int> next{1};
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Jinja's `loop`: what a template may ask inside of a for.
 #include "chat/loop.hpp"
 
 #include "chat/runtime_error.hpp"
@@ -19,7 +20,7 @@ bool changed(Heap& heap, LoopObject& loop, const Arguments& arguments) {
     return !same;
 }
 
-/// A method of the loop, which lives as long as the function.
+/// A method of the loop. The function keeps the loop alive.
 template <class Fn>
 Value bound(Interpreter& interpreter, LoopObject& loop, std::string_view name, Fn fn) {
     auto body = [keep = loop.shared_from_this(), &loop, fn](Interpreter& inner, Arguments& arguments) -> Value {

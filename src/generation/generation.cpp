@@ -137,7 +137,7 @@ struct Generation::Impl {
     /// Ends the transaction with the first n tokens of the batch. `is_decoded`: nothing was drawn behind them.
     void keep(Context& context, std::size_t n, bool is_decoded) {
         Context::Impl& state = detail::impl_of(context);
-        // Where this fails the context has none of them, and all are pending.
+        // If the commit fails, the context has none of the tokens, so all of them are pending.
         const Token drawn = pending.front();
         const std::size_t n_pending = is_decoded ? n : n + 1;
         pending.clear();
@@ -188,13 +188,14 @@ struct Generation::Impl {
             finish(StopReason::limit);
     }
 
-    /// A step that was done took so long.
+    /// Adds the time of a step that is done.
     void note(const Timings& before, bool was_prompt, double seconds) {
         (was_prompt ? timings.prompt_s : timings.generation_s) += seconds;
         const auto n_decoded_now = timings.generation_n - before.generation_n;
         if (was_prompt || n_decoded_now == 0) return;
         guesses.note(timings.drafted_n - before.drafted_n, timings.accepted_n - before.accepted_n, seconds);
-        // Steps of one token count as they are, checks as so many of those; the first ones once such a step was done.
+        // plain_s is what the tokens would have cost without guesses: the time of plain steps, and for each token of a
+        // check the mean time of a plain step. Checks before the first plain step are priced once there was one.
         if (timings.drafted_n == before.drafted_n) timings.plain_s += seconds;
         else n_unpriced += n_decoded_now;
         if (guesses.plain() > 0) timings.plain_s += static_cast<double>(std::exchange(n_unpriced, 0)) * guesses.plain();

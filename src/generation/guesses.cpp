@@ -55,7 +55,7 @@ std::span<const Token> Guesses::make(const Context& context, Sampler& sampler, s
     if (!std::exchange(has_shape_, true)) length_ = DraftLength(shape_of(context.model()));
     std::size_t n = 0;
     if (options_.forced && sampler.constraint() != nullptr) {
-        const auto forced = sampler.constraint()->forced();
+        const std::span<const Token> forced = sampler.constraint()->forced();
         n = std::min(limit, forced.size());
         std::copy_n(forced.begin(), n, drafts_.begin());
         degree_ = DraftLength::kForced;

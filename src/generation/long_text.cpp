@@ -64,7 +64,8 @@ std::size_t PositionGroups::advance(Context& context, SeqId seq) {
              "windows without swa_full)");
     int end = end_of(context, seq);
     while (end >= begin_ + width) {
-        // Positions are divided where they were counted from 0: what was divided so far moves out of the way and back.
+        // Groups are counted from position 0. So all that is not divided yet first moves up to where it would lie
+        // without earlier divisions, is divided there, and moves back.
         const int before = group * begin_ / width;
         const int lost = width / group * (group - 1);
         if (before > 0) context.seq_add(seq, Pos{begin_}, Pos{end}, before * lost);

@@ -20,7 +20,7 @@ void log_note(const ModelOptions& options, LogLevel level, const std::string& te
     if (options.log) options.log(level, text);
 }
 
-/// Lack of memory as the library reports it.
+/// Runs the action; exceptions of allocations become out_of_memory.
 template <class Action>
 auto with_memory_errors(const Action& action) {
     try {

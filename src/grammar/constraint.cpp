@@ -7,6 +7,37 @@
 #include "base/error.hpp"
 
 namespace tinfer::grammar {
+namespace {
+
+/// Whether the tokens spell the text; drops those in front of `begin`.
+bool spell(std::vector<Token>& tokens, const TokenTrie& trie, std::string_view text, std::size_t begin) {
+    std::size_t at = 0, n_dropped = 0;
+    for (const Token token : tokens) {
+        const std::string_view piece = trie.piece(static_cast<std::uint32_t>(token));
+        if (!text.substr(at).starts_with(piece) || (at < begin && at + piece.size() > begin)) return false;
+        at += piece.size();
+        if (at <= begin) ++n_dropped;
+    }
+    tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(n_dropped));
+    return at == text.size();
+}
+
+/// The vocabulary's own tokens for what follows a newline; none where its tokens are no such bytes.
+void find_tokens(const Vocab& vocab, const TokenTrie& trie, std::string_view text, std::vector<Token>& tokens) {
+    const auto encode = [&](std::string_view part) {
+        tokens.resize(2 * part.size() + 2);
+        const std::size_t n = vocab.encode_into(part, {.add_special = false}, tokens);
+        tokens.resize(n <= tokens.size() ? n : 0);
+    };
+    encode(text.substr(1));
+    if (spell(tokens, trie, text.substr(1), 0)) return;
+    // Some vocabularies put a space in front of a text, but not behind a newline.
+    encode(text);
+    if (!tokens.empty() && trie.piece(static_cast<std::uint32_t>(tokens[0])) == " ") tokens.erase(tokens.begin());
+    if (!spell(tokens, trie, text, 1)) tokens.clear();
+}
+
+}  // namespace
 
 GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> grammar,
                                      std::shared_ptr<const TokenTrie> trie, const Vocab* vocab)
@@ -15,7 +46,8 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> gramma
     if (vocab != nullptr) vocab_ = *vocab;
     if (grammar_->has_open_objects) {
         quotes_ = grammar_->quotes(trie_);
-        names_before_.resize(kRemembered);
+        names_ = GivenNames(true);
+        places_.resize(kRemembered);
     }
     const std::scoped_lock lock(matcher_->mutex);
     state_ = matcher_->machine().start();
@@ -66,8 +98,8 @@ std::span<const std::uint64_t> GrammarConstraint::mask() {
     return mask_;
 }
 
-void GrammarConstraint::remember(Machine::State next, GivenNames names) {
-    if (quotes_ != nullptr) names_before_[n_accepted_ % kRemembered] = std::exchange(names_, std::move(names));
+void GrammarConstraint::remember(Machine::State next, const GivenNames::Place& before) {
+    if (quotes_ != nullptr) places_[n_accepted_ % kRemembered] = before;
     history_[n_accepted_++ % kRemembered] = state_;
     n_remembered_ = std::min(n_remembered_ + 1, kRemembered);
     state_ = next;
@@ -85,12 +117,13 @@ void GrammarConstraint::accept(Token token) {
     const std::scoped_lock lock(matcher_->mutex);
     const Machine::State next = matcher_->step(state_, id);
     if (next != Machine::kDead) {
-        GivenNames names = names_;
-        if (quotes_ != nullptr && !names.read(trie_->piece(id))) refuse();
-        return remember(next, std::move(names));
+        if (quotes_ != nullptr) names_.make_room(places_, n_accepted_ - n_remembered_, n_remembered_);
+        const GivenNames::Place before = names_.place();
+        if (quotes_ != nullptr && !names_.read(trie_->piece(id))) refuse();
+        return remember(next, before);
     }
     if (!trie_->is_eog(id) || !matcher_->machine().accepts(state_)) refuse();
-    remember(state_, names_);
+    remember(state_, names_.place());
     has_ended_ = true;
 }
 
@@ -101,11 +134,7 @@ bool GrammarConstraint::accept_bytes(std::string_view bytes) {
     Machine::State next = state_;
     for (const char byte : bytes) next = matcher_->machine().step(next, static_cast<std::uint8_t>(byte));
     if (next == Machine::kDead) return false;
-    if (quotes_ != nullptr) {
-        GivenNames names = names_;
-        if (!names.read(bytes)) return false;
-        names_ = std::move(names);
-    }
+    if (quotes_ != nullptr && !names_.read(bytes)) return false;
     state_ = next;
     return true;
 }
@@ -117,7 +146,7 @@ void GrammarConstraint::rewind(std::size_t n) {
     n_accepted_ -= n;
     n_remembered_ -= n;
     state_ = history_[n_accepted_ % kRemembered];
-    if (quotes_ != nullptr) names_ = names_before_[n_accepted_ % kRemembered];
+    if (quotes_ != nullptr) names_.go_back(places_[n_accepted_ % kRemembered]);
     has_ended_ = false;
 }
 
@@ -125,42 +154,29 @@ void GrammarConstraint::reset() {
     const std::scoped_lock lock(matcher_->mutex);
     state_ = matcher_->machine().start();
     n_accepted_ = n_remembered_ = 0;
-    names_ = {};
+    names_.clear();
     has_ended_ = false;
 }
 
 std::unique_ptr<TokenConstraint> GrammarConstraint::clone() const { return std::make_unique<GrammarConstraint>(*this); }
 
-std::vector<Token> GrammarConstraint::forced() {
-    constexpr std::size_t kLongest = 4096;  // bytes
+std::span<const Token> GrammarConstraint::forced() {
     if (has_ended_ || !vocab_) return {};
-    std::string bytes;
-    bool ends = false;
-    {
-        make_room();
-        const std::scoped_lock lock(matcher_->mutex);
-        GivenNames names = names_;
-        matcher_->machine().allow(matcher_->max_steps);
-        for (Machine::State state = state_; bytes.size() < kLongest;) {
-            const int byte = matcher_->machine().forced_byte(state);
-            const char text[] = {static_cast<char>(byte)};
-            if (byte < 0 || (quotes_ != nullptr && !names.read({text, 1}))) {
-                ends = byte < 0 && matcher_->machine().accepts(state);
-                break;
-            }
-            bytes += static_cast<char>(byte);
-            state = matcher_->machine().step(state, static_cast<std::uint8_t>(byte));
-        }
+    make_room();
+    const std::scoped_lock lock(matcher_->mutex);
+    Matcher::Forced* const known = matcher_->forced(state_);
+    if (known == nullptr) return {};
+    if (!known->has_tokens) {
+        find_tokens(*vocab_, *trie_, known->text, known->tokens);
+        // The last token may be the begin of a longer one, whose rest is the model's choice.
+        if (!known->ends && !known->tokens.empty()) known->tokens.pop_back();
+        known->has_tokens = true;
     }
-    if (bytes.empty()) return {};
-    std::vector<Token> tokens = vocab_->encode(bytes, {.add_special = false});
-    // The last token may be the begin of a longer one, whose rest is the model's choice.
-    if (!ends && !tokens.empty()) tokens.pop_back();
-    std::string spelled;
-    for (const Token token : tokens) spelled += trie_->piece(static_cast<std::uint32_t>(token));
-    // A vocabulary may put a space in front of a text; such tokens are not these bytes.
-    if (!bytes.starts_with(spelled)) return {};
-    return tokens;
+    // A name that was given before, where a pattern leaves no other: the mask says so when it comes there.
+    if (quotes_ != nullptr && !names_.allows(std::string_view(known->text).substr(1))) return {};
+    const std::size_t n = std::min(known->tokens.size(), forced_.size());
+    std::copy_n(known->tokens.begin(), n, forced_.begin());
+    return std::span(forced_).first(n);
 }
 
 std::unique_ptr<TokenConstraint> make_constraint(std::shared_ptr<const Grammar::Impl> grammar,

@@ -2,6 +2,7 @@
 // The constraint of a grammar: the state behind the tokens so far, with those before it, so that callers can step back.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -20,7 +21,7 @@ public:
     void rewind(std::size_t n) override;
     void reset() override;
     [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override;
-    [[nodiscard]] std::vector<Token> forced() override;
+    [[nodiscard]] std::span<const Token> forced() override;
 
     /// Reads bytes that are part of a token. False where the grammar has no such text; nothing has changed then.
     [[nodiscard]] bool accept_bytes(std::string_view bytes);
@@ -28,7 +29,7 @@ public:
 private:
     static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
     void make_room();
-    void remember(Machine::State next, GivenNames names);
+    void remember(Machine::State next, const GivenNames::Place& before);
 
     std::shared_ptr<const Grammar::Impl> grammar_;
     std::shared_ptr<const TokenTrie> trie_;
@@ -42,7 +43,8 @@ private:
     // Of schemas whose objects are open: the names given so far, and before the last tokens.
     std::shared_ptr<const QuoteTokens> quotes_;
     GivenNames names_;
-    std::vector<GivenNames> names_before_;
+    std::vector<GivenNames::Place> places_;  // ring
+    std::array<Token, 64> forced_{};
 };
 
 }  // namespace tinfer::grammar

@@ -4,77 +4,210 @@
 #include <algorithm>
 #include <functional>
 
-#include "base/json.hpp"
+#include "base/utf8.hpp"
 
 namespace tinfer::grammar {
 
-bool GivenNames::end_name() {
-    std::string text = name_;
-    if (text.find('\\') != text.npos) {
-        const auto decoded = JsonDocument::parse("\"" + name_ + "\"", "name");
-        text = std::string(decoded.root().string());
+GivenNames::GivenNames(const GivenNames& other)
+    : names_(other.names_), levels_(other.levels_), text_(other.text_), at_(other.at_) {
+    reserve(other.room_);
+}
+
+void GivenNames::reserve(std::size_t n) {
+    room_ = n;
+    // One token more is read before the next look at the room.
+    names_.reserve(2 * n);
+    levels_.reserve(2 * n);
+    text_.reserve(2 * n * kBytesOfName);
+}
+
+void GivenNames::clear() noexcept {
+    names_.clear();
+    levels_.clear();
+    text_.clear();
+    at_ = {};
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+void GivenNames::add_to_name(std::uint32_t code_point) {
+    if (at_.size == 0) at_.begin = static_cast<std::uint32_t>(text_.size());
+    // Behind a name that was gone back into stands what had followed it.
+    if (at_.begin + at_.size != text_.size()) {
+        const auto begin = static_cast<std::uint32_t>(text_.size());
+        text_.append(text_, at_.begin, at_.size);
+        at_.begin = begin;
     }
-    for (const Name* name = level_->names.get(); name != nullptr; name = name->before.get())
-        if (name->text == text) return false;
-    auto names = std::make_shared<Name>(std::move(text), level_->names);
-    level_ = std::make_shared<Level>(true, std::move(names), level_->outer);
-    has_names_ = true;
+    append_code_point(text_, code_point);
+    at_.size = static_cast<std::uint32_t>(text_.size()) - at_.begin;
+}
+
+bool GivenNames::end_name() {
+    const Level level = levels_[at_.level];
+    const std::string_view text = begun();
+    for (std::uint32_t name = level.names; name != kNone; name = names_[name].before)
+        if (text_of(names_[name].begin, names_[name].size) == text) return false;
+    names_.push_back({at_.size == 0 ? 0 : at_.begin, at_.size, level.names});
+    levels_.push_back({static_cast<std::uint32_t>(names_.size() - 1), level.outer, true});
+    at_.level = static_cast<std::uint32_t>(levels_.size() - 1);
+    at_.has_names = true;
+    return true;
+}
+
+bool GivenNames::go_on(char c) {
+    if (at_.in_string) {
+        const CharStep step = step_char(at_.in_char, static_cast<std::uint8_t>(c));
+        at_.in_char = step.kind == CharStep::Kind::partial ? step.place : 0;
+        if (step.kind == CharStep::Kind::character && at_.is_name) add_to_name(step.lo[0]);
+        if (step.kind != CharStep::Kind::close) return true;
+        at_.in_string = false;
+        const bool is_new = !at_.is_name || end_name();
+        at_.size = 0;
+        return is_new;
+    }
+    switch (c) {
+        case '"':
+            at_.in_string = true;
+            at_.is_name = at_.expects_name;
+            break;
+        case '{':
+        case '[':
+            levels_.push_back({kNone, at_.level, c == '{'});
+            at_.level = static_cast<std::uint32_t>(levels_.size() - 1);
+            at_.expects_name = c == '{';
+            break;
+        case '}':
+        case ']':
+            if (at_.level != kNone) at_.level = levels_[at_.level].outer;
+            at_.expects_name = false;
+            break;
+        case ',': at_.expects_name = at_.level != kNone && levels_[at_.level].is_object; break;
+        case ':': at_.expects_name = false; break;
+        default: break;
+    }
     return true;
 }
 
 bool GivenNames::read(std::string_view bytes) {
-    for (const char c : bytes) {
-        if (in_string_) {
-            const bool ends = c == '"' && !is_escaped_;
-            is_escaped_ = c == '\\' && !is_escaped_;
-            if (!ends) {
-                if (is_name_) name_ += c;
-                continue;
-            }
-            in_string_ = false;
-            if (is_name_ && !end_name()) return false;
-            name_ = {};  // a long one would be copied with every token
-            continue;
-        }
-        switch (c) {
-            case '"':
-                in_string_ = true;
-                is_name_ = expects_name_;
-                name_.clear();
-                break;
-            case '{':
-            case '[':
-                level_ = std::make_shared<Level>(c == '{', nullptr, level_);
-                expects_name_ = c == '{';
-                break;
-            case '}':
-            case ']':
-                if (level_ != nullptr) level_ = level_->outer;
-                expects_name_ = false;
-                break;
-            case ',': expects_name_ = level_ != nullptr && level_->is_object; break;
-            case ':': expects_name_ = false; break;
-            default: break;
-        }
+    const Place before = at_;
+    try {
+        if (std::ranges::all_of(bytes, [&](char c) { return go_on(c); })) return true;
+    } catch (...) {
+        at_ = before;
+        throw;
     }
-    return true;
+    at_ = before;
+    return false;
 }
 
-bool GivenNames::allows(std::string_view piece) const {
+bool GivenNames::allows(std::string_view piece) {
     if (piece.find('"') == piece.npos) return true;
-    GivenNames copy = *this;
-    return copy.read(piece);
+    const Place before = at_;
+    const std::size_t n_names = names_.size(), n_levels = levels_.size(), n_bytes = text_.size();
+    const bool is_allowed = read(piece);
+    at_ = before;
+    names_.resize(n_names);
+    levels_.resize(n_levels);
+    text_.resize(n_bytes);
+    return is_allowed;
 }
 
 std::size_t GivenNames::fewest_quotes() const noexcept {
-    if (!has_names_) return 4;  // two names in one piece
-    if (!in_string_ || !is_name_) return 2;
+    if (!at_.has_names) return 4;  // two names in one piece
+    if (!at_.in_string || !at_.is_name) return 2;
     // Where no name begins like this one, only another one behind it can be there twice.
-    const bool is_plain = name_.find('\\') == name_.npos;
-    for (const Name* name = level_->names.get(); name != nullptr; name = name->before.get())
-        if (!is_plain || name->text.starts_with(name_)) return 1;
+    for (std::uint32_t name = levels_[at_.level].names; name != kNone; name = names_[name].before)
+        if (text_of(names_[name].begin, names_[name].size).starts_with(begun())) return 1;
     return 3;
 }
+
+// ---- room -----------------------------------------------------------------------------------------------------------
+
+void GivenNames::make_room(std::span<Place> ring, std::size_t first, std::size_t count) {
+    if (names_.size() <= room_ && levels_.size() <= room_ && text_.size() <= room_ * kBytesOfName) return;
+    places_.assign(1, &at_);
+    for (std::size_t i = 0; i < count; ++i) places_.push_back(&ring[(first + i) % ring.size()]);
+    ranges_.reserve(names_.size() + places_.size());  // nothing is half moved where memory ends
+
+    // What is needed, from the last on, as each refers to those in front of it.
+    constexpr std::uint32_t kNeeded = 0;
+    const auto need = [](std::vector<std::uint32_t>& moved, std::uint32_t i) {
+        if (i != kNone) moved[i] = kNeeded;
+    };
+    moved_levels_.assign(levels_.size(), kNone);
+    moved_names_.assign(names_.size(), kNone);
+    for (const Place* place : places_) need(moved_levels_, place->level);
+    for (std::size_t i = levels_.size(); i-- > 0;)
+        if (moved_levels_[i] == kNeeded) {
+            need(moved_levels_, levels_[i].outer);
+            need(moved_names_, levels_[i].names);
+        }
+    for (std::size_t i = names_.size(); i-- > 0;)
+        if (moved_names_[i] == kNeeded) need(moved_names_, names_[i].before);
+
+    // It moves to the front.
+    const auto moved_to = [](const std::vector<std::uint32_t>& moved, std::uint32_t i) {
+        return i == kNone ? kNone : moved[i];
+    };
+    std::uint32_t n_names = 0, n_levels = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+        if (moved_names_[i] == kNone) continue;
+        names_[n_names] = {names_[i].begin, names_[i].size, moved_to(moved_names_, names_[i].before)};
+        moved_names_[i] = n_names++;
+    }
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+        if (moved_levels_[i] == kNone) continue;
+        levels_[n_levels] = {moved_to(moved_names_, levels_[i].names), moved_to(moved_levels_, levels_[i].outer),
+                             levels_[i].is_object};
+        moved_levels_[i] = n_levels++;
+    }
+    names_.resize(n_names);
+    levels_.resize(n_levels);
+    for (Place* place : places_) place->level = moved_to(moved_levels_, place->level);
+    drop_text(places_);
+
+    std::size_t needed = room_;
+    while (std::max({names_.size(), levels_.size(), text_.size() / kBytesOfName}) * 2 > needed)
+        needed = std::max(2 * needed, kFirstRoom);
+    if (needed > room_) reserve(needed);
+}
+
+void GivenNames::drop_text(std::span<Place* const> places) {
+    ranges_.clear();
+    for (const Name& name : names_) ranges_.push_back({name.begin, name.begin + name.size, 0});
+    for (const Place* place : places)
+        if (place->size > 0) ranges_.push_back({place->begin, place->begin + place->size, 0});
+    std::ranges::sort(ranges_, {}, &Range::begin);
+    std::size_t n = 0;
+    std::uint32_t end = 0;
+    for (const Range& range : ranges_) {
+        if (n > 0 && range.begin <= ranges_[n - 1].end) {
+            Range& last = ranges_[n - 1];
+            if (range.end > last.end) {
+                std::copy(text_.begin() + last.end, text_.begin() + range.end, text_.begin() + end);
+                end += range.end - last.end;
+                last.end = range.end;
+            }
+            continue;
+        }
+        std::copy(text_.begin() + range.begin, text_.begin() + range.end, text_.begin() + end);
+        const Range moved{range.begin, range.end, end};
+        end += range.end - range.begin;
+        ranges_[n++] = moved;
+    }
+    ranges_.resize(n);
+    text_.resize(end);
+    const auto move = [&](std::uint32_t& begin) {
+        const auto behind = std::ranges::upper_bound(ranges_, begin, {}, &Range::begin);
+        const Range& range = *(behind - 1);
+        begin = range.moved + (begin - range.begin);
+    };
+    for (Name& name : names_) move(name.begin);
+    for (Place* place : places)
+        if (place->size > 0) move(place->begin);
+}
+
+// ---- tokens ---------------------------------------------------------------------------------------------------------
 
 QuoteTokens::QuoteTokens(const TokenTrie& trie) {
     for (std::uint32_t token = 0; token < trie.size(); ++token)
@@ -83,7 +216,7 @@ QuoteTokens::QuoteTokens(const TokenTrie& trie) {
     std::ranges::stable_sort(rows, std::ranges::greater{}, &Row::n_quotes);
 }
 
-void QuoteTokens::forbid(const GivenNames& names, const TokenTrie& trie, std::span<std::uint64_t> bits) const {
+void QuoteTokens::forbid(GivenNames& names, const TokenTrie& trie, std::span<std::uint64_t> bits) const {
     const std::size_t fewest = names.fewest_quotes();
     for (const Row& row : rows) {
         if (row.n_quotes < fewest) break;

@@ -12,14 +12,11 @@
 namespace tinfer::grammar {
 namespace {
 
-struct FreeCode {
+struct FreeTrigger {
     void operator()(pcre2_code* code) const noexcept { pcre2_code_free(code); }
-};
-struct FreeMatch {
     void operator()(pcre2_match_data* match) const noexcept { pcre2_match_data_free(match); }
-};
-struct FreeContext {
     void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
+    void operator()(pcre2_general_context* memory) const noexcept { pcre2_general_context_free(memory); }
 };
 
 constexpr std::uint32_t kMatchLimit = 1'000'000;
@@ -27,7 +24,7 @@ constexpr std::uint32_t kMatchLimit = 1'000'000;
 std::shared_ptr<const pcre2_code> compile(const std::string& pattern) {
     int code = 0;
     PCRE2_SIZE at = 0;
-    std::unique_ptr<pcre2_code, FreeCode> compiled(pcre2_compile(
+    std::unique_ptr<pcre2_code, FreeTrigger> compiled(pcre2_compile(
         reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
         PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_NEVER_BACKSLASH_C, &code,
         &at, nullptr));
@@ -37,24 +34,48 @@ std::shared_ptr<const pcre2_code> compile(const std::string& pattern) {
         fail(ErrorCode::bad_parameter, cat("trigger pattern '", escaped(pattern),
                                            "': ", reinterpret_cast<const char*>(reason), " (byte ", at, ")"));
     }
-    return {compiled.release(), FreeCode{}};
+    return {compiled.release(), FreeTrigger{}};
 }
 
-/// Where the constrained part begins, nullopt where the expression does not match.
-std::optional<std::size_t> find(const pcre2_code& code, std::string_view text) {
-    const std::unique_ptr<pcre2_match_data, FreeMatch> match(pcre2_match_data_create_from_pattern(&code, nullptr));
-    const std::unique_ptr<pcre2_match_context, FreeContext> context(pcre2_match_context_create(nullptr));
-    if (match == nullptr || context == nullptr) throw std::bad_alloc();
-    pcre2_set_match_limit(context.get(), kMatchLimit);
-    const int n =
-        pcre2_match(&code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, match.get(), context.get());
-    if (n == PCRE2_ERROR_NOMATCH) return std::nullopt;
-    if (n < 0) fail(ErrorCode::limit_exceeded, cat("trigger pattern: matching stopped with code ", n));
-    const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(match.get());
-    for (int i = 1; i < n; ++i)
-        if (ends[2 * i] != PCRE2_UNSET && ends[2 * i + 1] > ends[2 * i]) return ends[2 * i];
-    return ends[0];
-}
+/// An expression, with what matching writes to: kept from token to token. Copies have their own.
+class TriggerPattern {
+public:
+    explicit TriggerPattern(const std::string& pattern) : TriggerPattern(compile(pattern)) {}
+    TriggerPattern(const TriggerPattern& other) : TriggerPattern(other.code_) {}
+    TriggerPattern(TriggerPattern&&) = default;
+    TriggerPattern& operator=(const TriggerPattern&) = delete;
+    TriggerPattern& operator=(TriggerPattern&&) = default;
+    ~TriggerPattern() = default;
+
+    /// Where the constrained part begins, nullopt where the expression does not match.
+    [[nodiscard]] std::optional<std::size_t> find(std::string_view text) const {
+        const int n = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
+                                  match_.get(), context_.get());
+        if (n == PCRE2_ERROR_NOMATCH) return std::nullopt;
+        if (n == PCRE2_ERROR_NOMEMORY) throw std::bad_alloc();
+        if (n < 0) fail(ErrorCode::limit_exceeded, cat("trigger pattern: matching stopped with code ", n));
+        const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(match_.get());
+        for (int i = 1; i < n; ++i)
+            if (ends[2 * i] != PCRE2_UNSET && ends[2 * i + 1] > ends[2 * i]) return ends[2 * i];
+        return ends[0];
+    }
+
+private:
+    explicit TriggerPattern(std::shared_ptr<const pcre2_code> code)
+        : code_(std::move(code)),
+          memory_(pcre2_general_context_create([](PCRE2_SIZE n, void*) { return ::operator new(n, std::nothrow); },
+                                               [](void* memory, void*) { ::operator delete(memory); }, nullptr)),
+          match_(pcre2_match_data_create_from_pattern(code_.get(), memory_.get())),
+          context_(pcre2_match_context_create(memory_.get())) {
+        if (memory_ == nullptr || match_ == nullptr || context_ == nullptr) throw std::bad_alloc();
+        pcre2_set_match_limit(context_.get(), kMatchLimit);
+    }
+
+    std::shared_ptr<const pcre2_code> code_;
+    std::unique_ptr<pcre2_general_context, FreeTrigger> memory_;
+    std::unique_ptr<pcre2_match_data, FreeTrigger> match_;
+    std::unique_ptr<pcre2_match_context, FreeTrigger> context_;
+};
 
 class LazyConstraint final : public TokenConstraint {
 public:
@@ -65,7 +86,7 @@ public:
             if (word.empty()) fail(ErrorCode::bad_parameter, "trigger word: the text is empty");
             longest_word_ = std::max(longest_word_, word.size());
         }
-        for (const std::string& pattern : triggers_.patterns) patterns_.push_back(compile(pattern));
+        for (const std::string& pattern : triggers_.patterns) patterns_.emplace_back(pattern);
         all_.assign(trie_->n_words(), ~std::uint64_t{0});
         if (const std::size_t rest = trie_->size() % 64; rest != 0) all_.back() = (1ull << rest) - 1;
     }
@@ -87,6 +108,7 @@ public:
         if (!allows(token))
             fail(ErrorCode::grammar_violation, cat("token ", static_cast<std::int32_t>(token), " behind the end"));
         const auto id = static_cast<std::uint32_t>(token);
+        if (patterns_.empty()) forget();
         lengths_.push_back(static_cast<std::uint32_t>(trie_->piece(id).size()));
         text_ += trie_->piece(id);
         if (std::ranges::find(triggers_.tokens, token) != triggers_.tokens.end() && inner_.allows(token)) {
@@ -127,9 +149,22 @@ public:
     [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override {
         return std::make_unique<LazyConstraint>(*this);
     }
-    [[nodiscard]] std::vector<Token> forced() override { return is_active_ ? inner_.forced() : std::vector<Token>{}; }
+    [[nodiscard]] std::span<const Token> forced() override {
+        return is_active_ ? inner_.forced() : std::span<const Token>{};
+    }
 
 private:
+    static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
+
+    /// Without expressions, which may look at the whole text, the last tokens are enough.
+    void forget() {
+        if (lengths_.size() < 2 * kRemembered) return;
+        std::size_t n = 0, n_bytes = 0;
+        while (lengths_.size() - n > kRemembered && text_.size() - n_bytes - lengths_[n] >= longest_word_)
+            n_bytes += lengths_[n++];
+        text_.erase(0, n_bytes);
+        lengths_.erase(lengths_.begin(), lengths_.begin() + static_cast<std::ptrdiff_t>(n));
+    }
     /// Looks for the triggers in what the last token completed. One behind which the text is not the grammar's does not
     /// fire.
     void fire() {
@@ -140,14 +175,14 @@ private:
             for (std::size_t at = text_.find(word, from); at != std::string::npos; at = text_.find(word, at + 1))
                 if (feed(at)) return;
         for (const auto& pattern : patterns_)
-            if (const auto at = find(*pattern, text_); at && feed(*at)) return;
+            if (const auto at = pattern.find(text_); at && feed(*at)) return;
     }
     bool feed(std::size_t at) { return is_active_ = inner_.accept_bytes(std::string_view(text_).substr(at)); }
 
     std::shared_ptr<const TokenTrie> trie_;
     GrammarTriggers triggers_;
     GrammarConstraint inner_;
-    std::vector<std::shared_ptr<const pcre2_code>> patterns_;
+    std::vector<TriggerPattern> patterns_;
     std::vector<std::uint64_t> all_;
     std::size_t longest_word_ = 0;
     std::string text_;                    // before the trigger fired

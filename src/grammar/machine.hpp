@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "grammar/json_text.hpp"
@@ -97,8 +98,9 @@ public:
                                         std::uint32_t state) noexcept;
     [[nodiscard]] static bool key_begins(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
                                          std::uint32_t state, const CharStep& begun) noexcept;
-    /// The one byte that can follow, −1 where there is a choice, an end or a token item.
-    [[nodiscard]] int forced_byte(State state);
+    /// Appends what follows where the text goes on in one way, and moves the state behind it; false where there is a
+    /// choice, an end or a token item. A character of a string is spelled without an escape that it does not need.
+    [[nodiscard]] bool append_forced(State& state, std::string& out);
 
     /// A state as numbers that another machine of the same program understands, and back.
     [[nodiscard]] std::vector<std::uint32_t> save(State state) const;
@@ -115,6 +117,9 @@ public:
 private:
     static constexpr std::uint32_t kEmptyStack = 0;
     static constexpr std::uint32_t kUnknown = 0xFFFFFFFF;
+
+    [[nodiscard]] int forced_byte(State state);
+    [[nodiscard]] std::uint32_t forced_char(State state) const;
 
     using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until asked for
 

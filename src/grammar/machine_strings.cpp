@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The rules of strings and keys, for steps over a byte and for masks that walk over characters.
 #include <algorithm>
+#include <string_view>
 
+#include "base/hex.hpp"
+#include "base/utf8.hpp"
 #include "grammar/machine.hpp"
 
 namespace tinfer::grammar {
@@ -32,6 +35,56 @@ std::pair<std::uint32_t, std::uint32_t> next_properties(const ObjectTerminal& ob
         while (last > first && frame.b + 1 + object.allowed_from[last + 1] < object.min) --last;
     }
     return {first, last};
+}
+
+// What may follow between two characters of a string: no code points.
+constexpr std::uint32_t kQuote = 0xFFFFFFFD, kMany = 0xFFFFFFFE;
+
+void add_char(std::uint32_t& found, std::uint32_t c) noexcept { found = found == kNone || found == c ? c : kMany; }
+
+/// Adds the characters over which `is_good` follows.
+template <class Fn>
+void add_chars(std::uint32_t& found, const Dfa& dfa, std::uint32_t state, const Fn& is_good) {
+    const std::size_t n = dfa.n_classes();
+    for (std::size_t c = 0; c < n && found != kMany; ++c) {
+        const std::uint32_t to = dfa.next[state * n + c];
+        if (to == Dfa::kDead || !is_good(to)) continue;
+        const bool is_one = c + 1 < n && dfa.starts[c + 1] == dfa.starts[c] + 1;
+        add_char(found, is_one ? dfa.starts[c] : kMany);
+    }
+}
+
+void add_chars(std::uint32_t& found, const StringTerminal& string, const Frame& at) {
+    if (Machine::string_ends(string, at.b, at.a)) add_char(found, kQuote);
+    const std::uint32_t count = Machine::count_after(string, at.a);
+    const auto lives = [&](std::uint32_t to) { return Machine::string_lives(string, to, count); };
+    if (string.dfa != nullptr) add_chars(found, *string.dfa, at.b, lives);
+    else if (lives(0)) found = kMany;
+}
+
+void add_chars(std::uint32_t& found, const ObjectTerminal& object, const Frame& at, const Frame& below) {
+    const std::uint32_t names = at.a == Machine::kLeftNames ? kNone : at.a;
+    const std::uint32_t other = object.other_names == nullptr ? Dfa::kDead : at.b;
+    if (Machine::key_end(object, below, names, other).entry != kNone) add_char(found, kQuote);
+    if (other != Dfa::kDead)
+        add_chars(found, *object.other_names, other,
+                  [&](std::uint32_t to) { return Machine::key_lives(object, below, kNone, to); });
+    if (names == kNone) return;
+    for (const auto& [c, next] : object.trie[names].next)
+        if (Machine::key_lives(object, below, next, Dfa::kDead)) add_char(found, c);
+}
+
+/// As a string has it, with an escape only where one is needed.
+void append_char(std::string& out, std::uint32_t c) {
+    constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
+    if (const auto at = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos; at != kEscaped.npos) {
+        (out += '\\') += kLetters[at];
+    } else if (c < 0x20) {
+        out += "\\u00";
+        append_hex(out, static_cast<std::uint8_t>(c));
+    } else {
+        append_code_point(out, c);
+    }
 }
 
 }  // namespace
@@ -98,6 +151,43 @@ bool Machine::key_begins(const ObjectTerminal& object, const Frame& frame, std::
         for (auto edge = next.lower_bound(begun.lo[r]); edge != next.end() && edge->first <= begun.hi[r]; ++edge)
             if (key_lives(object, frame, edge->second, Dfa::kDead)) return true;
     return false;
+}
+
+/// kNone where a stack stands elsewhere than between two characters of a string, kMany where there is a choice.
+std::uint32_t Machine::forced_char(State state) const {
+    const StateRecord& record = states_[state];
+    std::uint32_t found = kNone;
+    for (std::uint32_t i = 0; i < record.count; ++i) {
+        const std::uint32_t top = tops_[record.first + i];
+        if (top == kEmptyStack) return kNone;
+        const Stack& stack = stacks_[top];
+        const Node& node = program_->nodes[stack.frame.node];
+        if ((node.kind != NodeKind::string && node.kind != NodeKind::key) || stack.frame.c != 0) return kNone;
+        if (node.kind == NodeKind::string) add_chars(found, program_->strings[node.arg], stack.frame);
+        else add_chars(found, program_->objects[node.arg], stack.frame, stacks_[stack.parent].frame);
+        if (found == kMany) return kMany;
+    }
+    return found;
+}
+
+bool Machine::append_forced(State& state, std::string& out) {
+    const std::uint32_t c = forced_char(state);
+    if (c == kMany) return false;
+    const std::size_t begin = out.size();
+    if (c == kNone) {
+        const int byte = forced_byte(state);
+        if (byte < 0) return false;
+        out += static_cast<char>(byte);
+    } else if (c == kQuote) {
+        out += '"';
+    } else {
+        append_char(out, c);
+    }
+    State to = state;
+    for (std::size_t i = begin; i < out.size() && to != kDead; ++i) to = step(to, static_cast<std::uint8_t>(out[i]));
+    if (to == kDead) out.resize(begin);  // a character that no string may have
+    else state = to;
+    return to != kDead;
 }
 
 Machine::State Machine::split_strings(State state, std::vector<InString>& strings) {

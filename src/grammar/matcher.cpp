@@ -2,6 +2,9 @@
 #include "grammar/matcher.hpp"
 
 #include <algorithm>
+#include <bit>
+
+#include "base/utf8.hpp"
 
 namespace tinfer::grammar {
 namespace {
@@ -11,7 +14,8 @@ constexpr std::uint32_t kLargeBranch = 16;  // tokens; fewer are walked
 }  // namespace
 
 Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie)
-    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)), in_strings_(*trie_) {
+    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)), in_strings_(*trie_),
+      bits_(std::make_unique_for_overwrite<std::uint64_t[]>(kMasks * trie_->n_words())) {
     path_.resize(trie_->max_piece() + 1);
     ends_.resize(trie_->max_piece() + 1);
 }
@@ -63,8 +67,8 @@ void Matcher::walk(State state, std::span<std::uint64_t> bits) {
     }
 }
 
-void Matcher::make(State state, std::vector<std::uint64_t>& bits) {
-    bits.assign(trie_->n_words(), 0);
+void Matcher::make(State state, std::span<std::uint64_t> bits) {
+    std::ranges::fill(bits, 0);
     strings_.clear();
     const State others = machine_.split_strings(state, strings_);
     for (const Machine::InString& string : strings_) in_strings_.add(machine_, string, bits);
@@ -86,20 +90,53 @@ void Matcher::make(State state, std::vector<std::uint64_t>& bits) {
 void Matcher::mask(State state, std::span<std::uint64_t> out) {
     state = machine_.abstract(state);
     Mask* oldest = &masks_[0];
+    const auto bits_of = [&](const Mask& mask) {
+        const auto n = static_cast<std::size_t>(&mask - masks_.data());
+        return std::span(bits_.get() + n * trie_->n_words(), trie_->n_words());
+    };
     for (Mask& mask : masks_) {
         if (mask.state == state) {
             mask.last_use = ++n_uses_;
-            std::ranges::copy(mask.bits, out.begin());
+            std::ranges::copy(bits_of(mask), out.begin());
             return;
         }
         if (mask.last_use < oldest->last_use) oldest = &mask;
     }
     oldest->state = 0xFFFFFFFF;  // should making it throw
     machine_.allow(max_steps);
-    make(state, oldest->bits);
+    make(state, bits_of(*oldest));
     oldest->state = state;
     oldest->last_use = ++n_uses_;
-    std::ranges::copy(oldest->bits, out.begin());
+    std::ranges::copy(bits_of(*oldest), out.begin());
+}
+
+Matcher::Forced* Matcher::forced(State state) {
+    constexpr std::size_t kLongest = 1024;  // bytes
+    if (state < has_no_forced_.size() && has_no_forced_[state] != 0) return nullptr;
+    Forced& out = forced_[state % forced_.size()];
+    if (out.state == state) return &out;
+    out.state = 0xFFFFFFFF;  // should it throw
+    out.text = '\n';
+    out.has_tokens = false;
+    machine_.allow(max_steps);
+    State at = state;
+    while (out.text.size() < kLongest && machine_.append_forced(at, out.text)) {
+    }
+    out.ends = out.text.size() < kLongest && machine_.accepts(at);
+    // What ends inside of a character is no text.
+    for (std::size_t n = 1; n <= std::min<std::size_t>(out.text.size(), 3); ++n) {
+        const std::string_view last = std::string_view(out.text).substr(out.text.size() - n);
+        if (static_cast<unsigned char>(last[0]) < 0xC0) continue;
+        if (utf8_length(last) == 0) out.text.resize(out.text.size() - n), out.ends = false;
+        break;
+    }
+    if (out.text.size() > 1) {
+        out.state = state;
+        return &out;
+    }
+    if (has_no_forced_.size() < machine_.n_states()) has_no_forced_.resize(std::bit_ceil(machine_.n_states()), 0);
+    has_no_forced_[state] = 1;
+    return nullptr;
 }
 
 }  // namespace tinfer::grammar

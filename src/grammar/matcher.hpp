@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "grammar/machine.hpp"
 #include "grammar/string_mask.hpp"
 #include "grammar/token_trie.hpp"
+#include "tinfer/types.hpp"
 
 namespace tinfer::grammar {
 
@@ -29,6 +31,17 @@ public:
     /// The tokens that may follow, into `out` of n_words().
     void mask(State state, std::span<std::uint64_t> out);
 
+    /// The text without a choice behind a state.
+    struct Forced {
+        State state = 0xFFFFFFFF;
+        std::string text;   ///< behind a newline
+        bool ends = false;  ///< the grammar ends behind it
+        bool has_tokens = false;
+        std::vector<Token> tokens;  ///< the user's
+    };
+    /// nullptr where there is a choice at once. Kept for some states; valid until the next call.
+    [[nodiscard]] Forced* forced(State state);
+
     /// How many nodes of the vocabulary's trie the masks so far stepped over.
     [[nodiscard]] std::uint64_t n_walked() const noexcept { return n_walked_; }
     [[nodiscard]] Machine& machine() noexcept { return machine_; }
@@ -42,9 +55,8 @@ private:
     struct Mask {
         State state = 0xFFFFFFFF;
         std::uint64_t last_use = 0;
-        std::vector<std::uint64_t> bits;
     };
-    void make(State state, std::vector<std::uint64_t>& bits);
+    void make(State state, std::span<std::uint64_t> bits);
     void walk(State state, std::span<std::uint64_t> bits);
 
     Machine machine_;
@@ -53,6 +65,9 @@ private:
     Loops loops_;
     std::vector<Machine::InString> strings_;
     std::array<Mask, kMasks> masks_;
+    std::unique_ptr<std::uint64_t[]> bits_;  // {n_words, masks}
+    std::array<Forced, 64> forced_;          // by the last bits of the state
+    std::vector<char> has_no_forced_;        // {states}
     std::uint64_t n_uses_ = 0, n_walked_ = 0;
     std::vector<State> path_;
     std::vector<std::uint32_t> ends_;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Takes out of a program what can never be finished. A node can end if some text leads from it to the end of its rule;
+// these nodes are found by a fixed point, and every branch that leads to another one is cut off.
 #include <algorithm>
 
 #include "grammar/gbnf.hpp"
@@ -6,6 +8,7 @@
 namespace tinfer::grammar {
 namespace {
 
+/// Whether a node can end, as far as `ends` knows that of the nodes it leads to.
 bool can_end(const Program& program, const Node& node, const std::vector<char>& ends) {
     const auto next_ends = [&] { return ends[node.next] != 0; };
     switch (node.kind) {

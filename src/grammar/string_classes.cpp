@@ -31,7 +31,29 @@ void StringClasses::set(const Dfa& dfa, std::span<const std::uint32_t> shortest,
     }
     known_.assign(dfa.n_states(), {});
     reached_in_.assign(dfa.n_states(), n_searches_ = 0);
+    knows_to_dead_ = false;
     dfa_ = &dfa;
+}
+
+/// As far as a few rounds tell.
+void StringClasses::find_to_dead() {
+    constexpr std::size_t kMostTransitions = 1u << 13;
+    constexpr std::uint32_t kMostRounds = 12;
+    const std::size_t n = dfa_->n_states(), k = n_classes_;
+    to_dead_.assign(n * k > kMostTransitions ? 0 : n, kMostRounds + 1);
+    knows_to_dead_ = true;
+    bool changes = !to_dead_.empty();
+    for (std::uint32_t round = 1; round <= kMostRounds && changes; ++round) {
+        changes = false;
+        for (std::size_t s = 0; s < n; ++s) {
+            if (to_dead_[s] < round) continue;
+            for (std::size_t c = 0; c < k && to_dead_[s] > round; ++c) {
+                const std::uint32_t to = dfa_->next[s * k + c];
+                const std::uint32_t rest = to == Dfa::kDead ? 0 : to_dead_[to];
+                if (rest == round - 1) to_dead_[s] = round, changes = true;
+            }
+        }
+    }
 }
 
 void StringClasses::find(std::uint32_t state) {

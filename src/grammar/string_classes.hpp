@@ -31,6 +31,13 @@ public:
     [[nodiscard]] std::uint64_t roams(std::uint32_t state) { return known(state).roams; }
     /// The most characters that are needed to an end behind such a text.
     [[nodiscard]] std::uint32_t needed(std::uint32_t state) { return known(state).needed; }
+    /// Whether no text below the node can be dead, characters that were begun counted: it is too short for that. False
+    /// also of automata that are too large to tell.
+    [[nodiscard]] bool stays_alive(std::uint32_t state, const StringTrie::Node& node) {
+        if (!knows_to_dead_) find_to_dead();
+        const std::uint32_t longest = node.height + ((node.kinds & StringTrie::kUnfinished) != 0 ? 1 : 0);
+        return !to_dead_.empty() && longest < to_dead_[state];
+    }
     [[nodiscard]] bool takes_all(std::uint32_t state) { return loops(state) == ~StringTrie::kUnfinished; }
 
     std::uint64_t last_use = 0;
@@ -49,6 +56,7 @@ private:
         return one;
     }
     void find(std::uint32_t state);
+    void find_to_dead();
 
     const Dfa* dfa_ = nullptr;
     std::span<const std::uint32_t> shortest_;
@@ -58,6 +66,8 @@ private:
     std::vector<Known> known_;
     std::vector<std::uint32_t> reached_, reached_in_;  // reached_in_: {states}, the search that reached it last
     std::uint32_t n_searches_ = 0;
+    bool knows_to_dead_ = false;
+    std::vector<std::uint32_t> to_dead_;  // {states}: the fewest characters behind which a text can be dead
 };
 
 }  // namespace tinfer::grammar

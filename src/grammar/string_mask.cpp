@@ -9,39 +9,6 @@ namespace {
 constexpr std::size_t kFewClosers = 8;
 constexpr std::uint32_t kLargeSubtree = 4;  // tokens; smaller ones are walked
 
-/// Per state the fewest characters behind which a text can be dead, as far as a few rounds tell; empty for automata
-/// that are large.
-class ToDead {
-public:
-    explicit ToDead(const Dfa& dfa) {
-        const std::size_t n = dfa.n_states(), k = dfa.n_classes();
-        if (n * k > kMostTransitions) return;
-        fewest_.assign(n, kMostRounds + 1);
-        bool changes = true;
-        for (std::uint32_t round = 1; round <= kMostRounds && changes; ++round) {
-            changes = false;
-            for (std::size_t s = 0; s < n; ++s) {
-                if (fewest_[s] < round) continue;
-                for (std::size_t c = 0; c < k && fewest_[s] > round; ++c) {
-                    const std::uint32_t to = dfa.next[s * k + c];
-                    const std::uint32_t rest = to == Dfa::kDead ? 0 : fewest_[to];
-                    if (rest == round - 1) fewest_[s] = round, changes = true;
-                }
-            }
-        }
-    }
-    /// Whether no text below the node can be dead, characters that were begun counted.
-    [[nodiscard]] bool is_far(std::uint32_t state, const StringTrie::Node& node) const noexcept {
-        const std::uint32_t longest = node.height + ((node.kinds & StringTrie::kUnfinished) != 0 ? 1 : 0);
-        return !fewest_.empty() && longest < fewest_[state];
-    }
-
-private:
-    static constexpr std::size_t kMostTransitions = 1u << 13;
-    static constexpr std::uint32_t kMostRounds = 12;
-    std::vector<std::uint32_t> fewest_;
-};
-
 void allow(std::span<std::uint64_t> bits, std::uint32_t token) noexcept { bits[token / 64] |= 1ull << (token % 64); }
 
 }  // namespace
@@ -49,8 +16,7 @@ void allow(std::span<std::uint64_t> bits, std::uint32_t token) noexcept { bits[t
 /// A string with an automaton: its state, and the number of characters.
 class StringMask::OfString {
 public:
-    OfString(const StringTerminal& string, StringClasses& classes)
-        : string_(string), classes_(classes), to_dead_(*string.dfa) {}
+    OfString(const StringTerminal& string, StringClasses& classes) : string_(string), classes_(classes) {}
 
     [[nodiscard]] bool step(Place& at, std::uint32_t symbol) const noexcept {
         at.state = classes_.step(at.state, symbol);
@@ -67,7 +33,7 @@ public:
         if (loops(at, node)) return !is_short(at) || string_.distances.longest[at.state] == DfaDistances::kEndless;
         if (is_short(at)) return false;
         const bool is_unbounded = string_.max == StringTerminal::kNoLimit || at.count == Machine::kFarInside;
-        if (is_unbounded && to_dead_.is_far(at.state, node)) return true;
+        if (is_unbounded && classes_.stays_alive(at.state, node)) return true;
         return node.height <= StringClasses::kLongest && (node.kinds & ~classes_.roams(at.state)) == 0 &&
                has_room(at, node, classes_.needed(at.state));
     }
@@ -94,7 +60,6 @@ private:
 
     const StringTerminal& string_;
     StringClasses& classes_;
-    ToDead to_dead_;
 };
 
 /// A key: the node of the declared names and the state of the automaton of others.
@@ -102,7 +67,7 @@ class StringMask::OfKey {
 public:
     /// Of an object whose next member may have a name that is not declared.
     OfKey(const ObjectTerminal& object, const Frame& frame, StringClasses& classes, StringMask& mask)
-        : object_(object), frame_(frame), classes_(classes), mask_(mask), to_dead_(*object.other_names) {}
+        : object_(object), frame_(frame), classes_(classes), mask_(mask) {}
 
     [[nodiscard]] bool step(Place& at, std::uint32_t symbol) const noexcept {
         if (at.count != kNone) at.count = object_.name_after(at.count, mask_.trie_.symbols()[symbol]);
@@ -114,7 +79,7 @@ public:
     }
     [[nodiscard]] bool is_alive(const Place& at, const StringTrie::Node& node) const {
         return at.state != Dfa::kDead &&
-               (to_dead_.is_far(at.state, node) ||
+               (classes_.stays_alive(at.state, node) ||
                 (node.height <= StringClasses::kLongest && (node.kinds & ~classes_.roams(at.state)) == 0));
     }
     [[nodiscard]] bool begins(const Place& at, const CharStep& begun) const noexcept {
@@ -133,7 +98,6 @@ private:
     Frame frame_;
     StringClasses& classes_;
     StringMask& mask_;
-    ToDead to_dead_;
 };
 
 StringMask::StringMask(const TokenTrie& trie) : vocabulary_(trie), trie_(trie.in_string()) {

@@ -87,8 +87,8 @@ void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexc
 
 namespace {
 
-/// What an operand holds of the queries that score, of which dimension `dim` has one entry each; those below it lie
-/// without gaps, or are rows with one gap between them.
+/// Ranges of an operand for the queries that are scored. Dimension `dim` counts queries; what one query has lies
+/// without gaps, or in rows that are equally far apart.
 void resolve_scoring_queries(const KernelCall& call, AccessSink& sink, int slot, std::size_t dim) noexcept {
     const Operand &x = call[slot], &spans = call[6];
     if (!x.present()) return;

@@ -22,7 +22,7 @@ void each_token(const KvCache& cache, SeqId seq, Fn&& fn) noexcept {
         }
 }
 
-/// The last position of a sequence, and the last one with something missing, as they would be.
+/// The last position that a sequence would have after an operation, and the last one at which a token would be missing.
 struct Ends {
     std::int64_t last = -1, missing = -1;
     void add(std::int64_t pos, bool is_missing) noexcept {

@@ -56,8 +56,8 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor slots, Tensor h)
 
 void read_switches(KeyReader& keys, HParams& hp) {
     SwitchParams& s = hp.switches;
-    const int n = positive_u32(keys, "adapters.count", 1024);
-    s.rank = positive_u32(keys, "adapters.lora_rank", 1u << 20);
+    const int n = positive_u32(keys, "adapters.count", 4096);
+    s.rank = positive_u32(keys, "adapters.lora_rank", 4096);
     (void)keys.find_f32("adapters.router_gain");  // no effect
     const auto ids = [&](std::string_view key) {
         const auto array = keys.note(key) ? keys.file().find_array(keys.full(key)) : std::nullopt;

@@ -16,7 +16,7 @@ const kernels::KernelTable& table_for(Isa isa) {
          cat("instruction set ", to_string(isa), " is not available on this machine or in this build"));
 }
 
-/// Bytes of a context that are asked for as a whole before its parts are.
+/// A context with more bytes than this is first allocated as a whole, and freed again, before its parts are.
 constexpr std::uint64_t kLargeContext = std::uint64_t{1} << 30;
 
 }  // namespace
@@ -25,7 +25,7 @@ void runtime::check_memory_limit(const Layout& layout, const ContextOptions& opt
     const MemoryPlan plan = layout.memory();
     const std::uint64_t needs = plan.context_total();
     if (options.memory_limit == 0 || needs <= options.memory_limit) {
-        // Asked for at once, before tables of every place in the cache are filled: what cannot be is refused soon.
+        // One allocation of all shows at once what the system does not have, before large tables are filled.
         void* const all = needs > kLargeContext ? ::operator new(needs, std::nothrow) : nullptr;
         ::operator delete(all);
         if (all == nullptr && needs > kLargeContext)

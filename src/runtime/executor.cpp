@@ -9,8 +9,8 @@ namespace tinfer::runtime {
 
 namespace {
 
-// Of the leader at barriers, after which it does the rest of a run alone: where threads wait for each other's turns at
-// a shared processor, a step can take as long as a turn.
+// After so many sleeps at barriers the leader does the rest of a run alone. It sleeps where processors are shared with
+// other work; a step can then take as long as another program's time slice.
 constexpr int kMostSleeps = 3;
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
@@ -24,8 +24,8 @@ bool wants_cancel(const CancelFn& cancel) noexcept {
 
 bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const CancelFn*>(cancel)); }
 
-// Parts to cut a step into that its kernel does not cut itself, so that each takes about a tenth of a millisecond: by
-// its multiplications, or by the bytes it moves.
+// The number of parts into which a step is cut that its kernel does not cut itself. By its multiplications, or the
+// bytes that it moves, each part takes about a tenth of a millisecond.
 std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call,
                         int n_threads) noexcept {
     constexpr std::uint64_t kMacsPerPart = 2u << 20, kBytesPerPart = 256u << 10, kMost = 1u << 16;
@@ -39,7 +39,7 @@ std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::
     return std::max(static_cast<std::int64_t>(std::min(n, kMost)), std::int64_t{n_threads});
 }
 
-// Between two tokens the weights have pushed the calls out of the caches.
+// Prefetches the record of a call, which the weights have evicted from the caches since the last token.
 void prefetch_call(const kernels::KernelCall& call) noexcept {
     const auto* bytes = reinterpret_cast<const std::byte*>(&call);
     for (std::size_t line = 0; line < sizeof(call); line += 64) __builtin_prefetch(bytes + line, 0, 3);
@@ -56,8 +56,8 @@ void Executor::observe(Fn&& fn) noexcept {
     }
 }
 
-// The leader's decision at a barrier, about the steps since the last one: an observer threw; the cancel callback said
-// so (in the queue's poll between chunks, or here between steps); or, when nobody works on the step any more, time is
+// The leader's decision at a barrier, about the steps since the last one. The run stops if an observer threw or the
+// cancel callback asked for it (polled between chunks by the queue, and here between steps). It pauses if the time is
 // over.
 Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
     if (error_ || (maps_ != nullptr && maps_->damaged() != nullptr)) return Next::stop;

@@ -129,8 +129,8 @@ void Layout::build_compaction(graph::Graph& graph) const {
     }
 }
 
-// Angles are linear in the position: a key rotated by the difference is the key of the new one, its magnitude being in
-// it already.
+// RoPE's angles are linear in the position. So a key that is rotated by the difference of two positions is the key of
+// the new position; YaRN's factor is in it already.
 void Layout::build_key_shift(graph::Graph& graph) const {
     graph.reset();
     graph.set_part(Part::state);

@@ -19,7 +19,7 @@ Runner::Runner(int max_threads, std::shared_ptr<TraceSession> session)
 void Runner::start(const RunDetails& run, Kind kind, const CancelFn* cancel) {
     RunDetails details = run;
     details.n_threads = std::min(run.n_threads, team_limit);
-    // Larger runs meet seldom, and what watches sees the team that was asked for.
+    // Only runs of few tokens are timed, because others have few barriers. Observers see the team that was asked for.
     const std::size_t n_tokens = run.tokens.size();
     is_timed_ = details.n_threads > 1 && n_tokens > 0 && n_tokens <= kFewTokens && !is_watched();
     if (is_timed_) details.n_threads = team_size_.choose(details.n_threads, n_tokens);

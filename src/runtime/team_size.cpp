@@ -55,8 +55,8 @@ void TeamSize::start_trial(int size, double time) noexcept {
     now_ = size;
 }
 
-// What was no gain is tried again ever more seldom, and the later the more it has cost: trials take less than two
-// hundredths of the time.
+// Ends a trial. After each one without a gain the pause until the next doubles, and grows with what the trial has cost,
+// so that trials take less than two hundredths of the time.
 void TeamSize::end_trial(double time, double spent) noexcept {
     const bool gained = time < kGain * time_before_;
     if (!gained) {

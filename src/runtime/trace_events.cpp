@@ -108,7 +108,8 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
     remember_routing(step, call);
 }
 
-// What an earlier step of this run resolved to, of this step's tensors: put at `end` of accesses_, where there is room.
+// Writes the accesses of a step that touches the same ranges as an earlier step of this run, with its own tensors, to
+// `end` of accesses_.
 std::span<const Access> TraceSession::repeat_accesses(std::size_t step, std::size_t& end) {
     const std::size_t first = end;
     const auto declared = plan_->declared(step);
@@ -143,10 +144,10 @@ std::uint64_t TraceSession::before_step(std::size_t step, const kernels::KernelC
     return event.begin = event.end = now();
 }
 
-// Where threads do not meet behind a step, one may work on while the leader's clock says that the next step has begun,
-// and so its time counts for the event whose time it is: busy times and waiting of a run are right to the nanosecond,
-// and a piece of work may stand with the step beside its own. A step that was cut into slices stands by itself, because
-// threads meet before and behind it.
+// Where threads do not meet behind a step, one may still work on it when the leader has begun the next. That time
+// counts for the next event, because events divide the leader's time: the sums of a run are exact to the nanosecond,
+// but some work may be listed with a neighbouring step. Threads meet before and behind a step that was cut into slices,
+// so its time is its own.
 void TraceSession::add_busy_time(int thread, std::size_t first) {
     const BusyTime* times = busy_times_.data() + static_cast<std::size_t>(thread) * events_.size();
     const auto span_of = [&](std::size_t step) -> ThreadSpan& {
@@ -243,8 +244,8 @@ void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
     }
 }
 
-// Whether the spans that the run before left in its events and accesses are those of this one: most tokens of a
-// sequence differ from the one before in the contents of ranges alone.
+// True if the events and accesses that the run before left have the right spans for this one: most tokens of a sequence
+// differ from the one before in the contents of ranges alone.
 bool TraceSession::accesses_fit() const noexcept {
     const auto alike = [](const PendingAccess& a, const PendingAccess& b) {
         return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode &&

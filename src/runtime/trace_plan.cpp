@@ -273,8 +273,9 @@ std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace:
     return sum;
 }
 
-// Only ids that the graph is given are the same whenever they are looked at: those that a step computes lie in memory
-// that other steps use again. Tensors are of one size, so that what is read of all of one is as much.
+// True if two steps always touch the same ranges: the same kernel, parameters and shapes, tensors of equal size, and
+// the same ids. Ids must be inputs of the graph, because those that a step computes lie in memory that other steps use
+// again.
 bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
     const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
     if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;

@@ -64,7 +64,7 @@ StepStatus Transaction::advance(Clock::time_point deadline) {
     return status;
 }
 
-// Works off stages until the batch is done or time is over.
+// Runs stage after stage until the batch is done or the deadline has passed.
 StepStatus Transaction::run_batch(Clock::time_point deadline) {
     if (!has_room_) return StepStatus::no_room;
     for (;;) {
@@ -102,7 +102,7 @@ StepStatus Transaction::run_batch(Clock::time_point deadline) {
     }
 }
 
-// Its run is over.
+// The run of the present stage has ended.
 void Transaction::finish_stage() {
     if (stage_ == Stage::copy_pages) {
         start_micro_batch();
@@ -120,7 +120,8 @@ void Transaction::finish_stage() {
     stage_ = Stage::place;
 }
 
-// What is computed next: all in order, or the kept tokens alone, whose outputs are there already.
+// Chooses the tokens that are computed next. In a repetition these are the kept tokens alone. Their outputs are there
+// already.
 void Transaction::next_micro_batch() noexcept {
     if (repeats_)
         while (n_done_ < batch_->size() && !is_kept(n_done_)) ++n_done_;

@@ -13,8 +13,8 @@
 namespace tinfer::sampling {
 namespace {
 
-constexpr std::size_t kDryWindow = 1 << 16;     // tokens
-constexpr float kLargestPenalty = 88.7228391f;  // of e^x, below which exponents are clipped
+constexpr std::size_t kDryWindow = 1 << 16;    // tokens
+constexpr float kLogOfMaxFloat = 88.7228391f;  // exponents are clipped where base^n would exceed the largest float
 
 /// base^n by squaring: the same bits everywhere.
 double power(double base, int n) noexcept {
@@ -37,7 +37,7 @@ public:
         z_.reserve(window);
         longest_.reserve(window);
         const float base = options.base;
-        if (base > 1.000001f) most_ = static_cast<int>(kLargestPenalty / math::log(base));
+        if (base > 1.000001f) most_ = static_cast<int>(kLogOfMaxFloat / math::log(base));
     }
     [[nodiscard]] std::string_view name() const noexcept override { return "dry"; }
     [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Dry>(*this); }
@@ -98,7 +98,7 @@ private:
             while (i + z_[i] < n && reversed_[z_[i]] == reversed_[i + z_[i]]) ++z_[i];
             if (i + z_[i] > right) left = i, right = i + z_[i];
             const std::size_t length = std::min(z_[i], limit);
-            const std::int32_t next = reversed_[i - 1];  // what came behind the repetition
+            const std::int32_t next = reversed_[i - 1];  // the token that followed the repetition
             if (length < allowed || breakers_->is_single(next)) continue;
             longest_.push_back({next, static_cast<int>(length)});
         }
@@ -110,7 +110,7 @@ private:
         return !longest_.empty();
     }
 
-    /// Tokens of the window behind the last breaker; those of a breaker's end count as behind it but for the first.
+    /// Number of tokens behind the last breaker of the window; all of them where it has none.
     [[nodiscard]] std::size_t tokens_since_breaker() const {
         for (std::size_t i = 0; i < reversed_.size(); ++i)
             if (const std::size_t length = breakers_->longest_at(reversed_, i); length > 0) return i - (length - 1);
@@ -121,7 +121,7 @@ private:
     std::shared_ptr<const DryBreakers> breakers_;
     std::vector<std::int32_t> ring_;  // the last accepted tokens
     std::size_t n_accepted_ = 0;
-    int most_ = -1;                       // exponent; -1: not clipped
+    int most_ = -1;                       // the largest exponent; -1: no limit
     std::vector<std::int32_t> reversed_;  // the window, newest first
     std::vector<std::size_t> z_;
     std::vector<Repetition> longest_;

@@ -14,7 +14,7 @@ namespace {
 /// Tokens of an answer for which there must be room when a request begins.
 constexpr std::int64_t kReservedAnswer = 256;
 
-// Behind those that are older.
+// Moves a request to another list and to its place by age there: lower ids are older.
 void move_by_age(std::list<std::unique_ptr<Request>>& from, std::list<std::unique_ptr<Request>>::iterator which,
                  std::list<std::unique_ptr<Request>>& to) noexcept {
     auto place = to.end();
@@ -40,8 +40,8 @@ void Scheduler::admit() {
             watch(request);
             const auto taken = take_sequence(request);
             if (taken) {
-                // Where the memory cannot part sequences inside, a copy from the place where these part serves those to
-                // come.
+                // Recurrent states and windows cannot be shared up to the token where two prompts part. A checkpoint
+                // at that token lets later requests begin there.
                 request.checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
                 use_adapters(request, taken->seq);
                 start(taken->seq, restore(request, taken->seq, taken->n_shared));
@@ -56,7 +56,7 @@ void Scheduler::admit() {
     }
 }
 
-// Texts whose vectors one call can give. Those of a call that was given up go first, alone.
+// Admits as many texts as one call can turn into vectors. Those of a call that failed come first and alone.
 void Scheduler::admit_texts() {
     if (!running_.empty()) return;
     std::size_t n_tokens = 0;
@@ -79,7 +79,7 @@ void Scheduler::admit_texts() {
     }
 }
 
-// From now on its observers see its rounds.
+// Attaches the observers of a request; they see the calls that it takes part in.
 void Scheduler::watch(Request& request) {
     if (request.trace != nullptr && !request.attachment.attached()) request.attachment = context_.attach(request.trace);
 }
@@ -104,7 +104,7 @@ bool Scheduler::uses_store(const Request& request) const noexcept {
     return store_ && options_.share_prefixes && request.asked.share_prefix;
 }
 
-// Tokens that the sequence has: those that it shares, or more of them from the store.
+// Takes a longer beginning from the store where it has one. Returns how many tokens the sequence has then.
 std::size_t Scheduler::restore(Request& request, SeqId seq, std::size_t n_shared) noexcept {
     if (!uses_store(request) || request.n_shareable() == 0) return n_shared;
     try {
@@ -120,7 +120,7 @@ std::size_t Scheduler::restore(Request& request, SeqId seq, std::size_t n_shared
     return sequences_.length(seq);
 }
 
-// What its sequence has goes into the store.
+// Puts the tokens that its sequence has into the store.
 void Scheduler::keep_in_store(const Request& request) noexcept {
     if (!uses_store(request) || sequences_.length(*request.seq) != request.n_done) return;
     try {
@@ -130,14 +130,14 @@ void Scheduler::keep_in_store(const Request& request) noexcept {
     }
 }
 
-// Where layers need checkpoints, the store takes them at places of its own choice.
+// Asks the store after how many more tokens of the prompt it wants what the sequence has.
 void Scheduler::plan_next_keep(Request& request) noexcept {
     request.next_keep = 0;
     if (uses_store(request) && request.n_done < request.n_prompt)
         request.next_keep = request.n_done + store_->piece(context_, request.n_done, request.n_prompt);
 }
 
-// The oldest one that waits runs.
+// Starts the oldest request that waits.
 void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
     Request& request = *waiting_.front();
     request.seq = seq;
@@ -161,7 +161,7 @@ void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
     request.n_done = 0;
 }
 
-// It waits among those that never ran, by age, and goes on later with all that it has drawn.
+// Puts the youngest request back among those that wait, by age. Later it goes on with the tokens that it has drawn.
 void Scheduler::push_back_youngest() noexcept {
     Request& request = *running_.back();
     leave_sequence(request, true);

@@ -7,7 +7,8 @@
 
 namespace tinfer::serving {
 
-// The tokens of a share are in the cache: the tree learns of them, and what can be told is told.
+// Takes in the result of one request's share of a round, whose tokens are in the cache now: enters them into the prefix
+// tree, and hands out scores, the drawn token or the vector.
 void Scheduler::advance(Share& share) {
     Request& request = *share.request;
     if (request.is_over) return;
@@ -43,8 +44,8 @@ void Scheduler::move_on(Request& request, std::size_t n_tokens) {
     });
 }
 
-// Of a share whose guesses were checked: all was drawn already. Where the round was not committed it is told as well,
-// and the request reads what it drew as it reads a prompt.
+// Takes in a share whose guesses were checked, with all tokens drawn. They are handed out even if the round was not
+// committed; then the request computes them again, as it computes a prompt.
 void Scheduler::settle(Share& share, bool is_committed) noexcept {
     Request& request = *share.request;
     if (request.is_over) return;
@@ -95,7 +96,7 @@ void Scheduler::draw(Request& request, std::size_t row, EngineEvent& event) {
     event.stop ? finish(request, std::move(event)) : deliver(request, event);
 }
 
-// A token from a row of logits; unless it ends the answer, the request goes on with it.
+// Draws a token from a row of logits. Unless it ends the answer, the request goes on with it.
 void Scheduler::draw_one(Request& request, std::size_t row, EngineEvent& event) {
     Generation& generation = *request.generation;
     const auto index = static_cast<int>(row);

@@ -39,7 +39,7 @@ bool Scheduler::build() {
     return !shares_.empty();
 }
 
-// One of each request that generates. Where nobody reads a prompt, what the round has room for beside them is guesses.
+// Adds the next token of each request that generates. In a round without prompts the room that is left goes to guesses.
 void Scheduler::add_next_tokens() {
     std::size_t n_going = 0, n_reading = 0;
     for (const auto& request : running_) {
@@ -57,7 +57,8 @@ void Scheduler::add_next_tokens() {
         if (in_round(*request) && request->n_left() == 1) add_with_guesses(*request, n_spare, --n_going);
 }
 
-// Room for a token of each request that generates, or for one of a prompt; the youngest goes back for it.
+// Makes room for one token of each request that generates, at least for one token. Puts back the youngest requests
+// until there is room; false where that leaves none.
 bool Scheduler::make_room_to_go_on() {
     while (!running_.empty()) {
         const auto n = static_cast<std::size_t>(std::ranges::count_if(
@@ -68,14 +69,15 @@ bool Scheduler::make_room_to_go_on() {
     return false;
 }
 
-// Tokens of a prompt that the round takes: no more scores than there are rows, and a stop where a copy is to be kept.
+// The number of tokens of a prompt that the round takes: at most as many scores as there are rows of logits, and none
+// behind a place where a copy is to be kept.
 std::size_t Scheduler::piece(const Request& request, std::size_t most) const noexcept {
     std::size_t n = std::min(request.n_left(), most);
     if (request.next_keep > request.n_done) n = std::min(n, request.next_keep - request.n_done);
     if (request.checkpoint > request.n_done) n = std::min(n, request.checkpoint - request.n_done);
     if (!request.wants_scores()) return n;
     const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
-    // Rows of those behind it, which may each need one, stay free.
+    // The requests behind this one may need a row each.
     const std::size_t others = running_.size() - 1;
     std::size_t n_free = n_rows - std::min(n_rows, n_rows_ + others);
     const std::size_t n_unscored = request.n_scored > request.n_done + 1 ? request.n_scored - 1 - request.n_done : 0;
@@ -92,7 +94,7 @@ void Scheduler::add(Request& request, std::size_t n_tokens) {
     }
 }
 
-// An older request is just reading the same tokens: they are computed once, and shared in the next rounds.
+// True if an older request reads the same tokens at this moment. They are computed once and shared in the next rounds.
 bool Scheduler::waits_for_older(Request& request) {
     if (!options_.share_prefixes || !request.asked.share_prefix || !request.may_wait || request.n_shareable() == 0)
         return false;
@@ -108,7 +110,7 @@ bool Scheduler::waits_for_older(Request& request) {
             own.begin());
         if (same < request.n_done + PrefixTree::kPage) continue;
         if (older->n_done < same) {
-            // Where only whole sequences can be shared, it leaves a copy when it comes to that place.
+            // Where only whole sequences can be shared, the older one leaves a copy when it comes to that place.
             if (!sequences_.shares_parts() && older->checkpoint <= older->n_done) older->checkpoint = same;
             return true;
         }

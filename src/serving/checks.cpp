@@ -10,7 +10,8 @@
 
 namespace tinfer::serving {
 
-// The next token of a request and its part of `n_spare` guesses, of which those behind it may want some, too.
+// Adds the next token of a request, and guesses behind it: an even part of `n_spare`, because the `n_behind` requests
+// that follow may want some, too.
 void Scheduler::add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind) {
     std::size_t limit = request.guesses && request.is_generating() ? n_spare / (n_behind + 1) : 0;
     limit = std::min(limit, n_longest_ - std::min(n_longest_, request.tokens.size()));
@@ -74,8 +75,8 @@ void Scheduler::draw_checked() noexcept {
     }
 }
 
-// Where it throws, or says anything but ok, the cache has nothing of the round; what was drawn stays, and is computed
-// again as if it were of the prompt.
+// Draws behind the guesses and commits what was right. If it throws or returns anything but ok, the cache has nothing
+// of the round; the drawn tokens stay, and are computed again like a prompt.
 StepStatus Scheduler::commit_checked() {
     const auto give_up = [&]() noexcept {
         for (Share& share : shares_)

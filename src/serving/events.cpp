@@ -36,7 +36,7 @@ void Scheduler::deliver(Request& request, const EngineEvent& event) noexcept {
     }
 }
 
-// Its sequence is free before the sink hears of the end.
+// Ends a request. Its sequence is free before its sink hears of that.
 void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     if (request.is_over) return;
     request.is_over = true;

@@ -76,7 +76,8 @@ void Scheduler::run() noexcept {
     attachments_.clear();
 }
 
-// News from outside, and those whose time is over; false where the engine is to end.
+// Takes new requests and cancellations from the inbox and ends requests whose time is over. False if the engine is to
+// end.
 bool Scheduler::look_around() {
     auto news = inbox_.take(running_.empty() && waiting_.empty());
     waiting_.splice(waiting_.end(), news.requests);
@@ -133,7 +134,8 @@ void Scheduler::compute_round() {
     }
 }
 
-// The rows of states or of windows, which nobody counts in tokens, do not suffice.
+// Called when rows of states or pages of windows ran out, which are not counted in tokens: gives up what is kept, else
+// puts the youngest request back.
 void Scheduler::make_room_for_states() {
     if (sequences_.n_kept() > 0) {
         (void)sequences_.make_room(std::numeric_limits<std::size_t>::max());
@@ -197,7 +199,7 @@ void Scheduler::take_in() {
     }
 }
 
-// Requests that have ended go.
+// Removes the requests that have ended.
 void Scheduler::sweep() noexcept {
     for (auto* list : {&running_, &waiting_})
         std::erase_if(*list, [](const Owned& request) { return request->is_over; });

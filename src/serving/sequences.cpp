@@ -45,14 +45,15 @@ void Sequences::empty(SeqId seq) noexcept {
     tree_.truncate(seq, 0);
 }
 
-// The first n tokens of a kept sequence stay; false where the memory cannot let the others go alone.
+// Cuts a kept sequence to its first n tokens. False if the memory cannot remove the others alone.
 bool Sequences::trim(SeqId seq, std::size_t n) noexcept {
     if (n == 0 || context_.seq_rm(seq, {Pos{static_cast<std::int32_t>(n)}}) != RemoveStatus::ok) return false;
     tree_.truncate(seq, n);
     return true;
 }
 
-// A kept sequence loses tokens from its end, whole pages, because what many share is at the beginning.
+// Makes room for n tokens. Kept sequences lose whole pages from their ends, the least recently used first, because what
+// many requests share is at the beginning.
 bool Sequences::make_room(std::size_t n, std::optional<SeqId> except) noexcept {
     while (n_free() < n) {
         const auto oldest = oldest_kept(except);
@@ -109,8 +110,8 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
         const bool is_kept = source && entry(*source).use == Use::kept;
         if (source) entry(*source).last_used = ++clock_;
 
-        // A sequence that nobody runs becomes the request's own where it has nothing more, or where its rest has to go.
-        // Where only whole sequences can be shared it stays for others.
+        // A kept sequence becomes the request's own if it has nothing beyond the shared tokens, or if the room for the
+        // rest is needed. Where only whole sequences can be shared, it stays for others otherwise.
         const bool fits = make_room(n_needed, source);
         if (is_kept && (!fits || (shares_parts_ && tree_.tokens(*source).size() == n))) {
             if (tree_.tokens(*source).size() > n && !trim(*source, n)) continue;

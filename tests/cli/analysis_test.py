@@ -210,6 +210,7 @@ class Forecast(unittest.TestCase):
         self.assertEqual(result["generation_tps"], result["generation_best_tps"])
         if result["bound"] == "memory":
             self.assertAlmostEqual(result["generation_tps"], 0.86 * 10e9 / read, delta=1)
+        self.assertEqual(result["samples"], None)
         # Tokens in the cache are read, too.
         deep = self.forecast(MODEL, "-d", 100)
         self.assertGreater(deep["bytes_per_token"], read)
@@ -259,10 +260,52 @@ class Forecast(unittest.TestCase):
         self.assertLess(abs(half["storage_bytes_per_token"] - none["storage_bytes_per_token"] / 2), 4)
         self.assertGreater(half["generation_tps"], none["generation_tps"])
 
-    def test_measured_roofs_and_text(self):
+    def test_what_is_measured_and_text(self):  # [N23]
         text = tinfer("forecast", MODEL, "-t", 1).decode()
         for word in ("prompt", "generation", "bound by", "GMAC/s"):
             self.assertIn(word, text)
+
+        def sampled(model, *args):
+            return json.loads(tinfer("forecast", model, "-t", 1, "--prompt-tokens", 32, "--json", *args))
+
+        # Of one layer and several, as much as the file has more: what a model has once counts once.
+        for model in (MODEL, MOE_MODEL):
+            told, roofs = sampled(model), self.forecast(model)
+            for key in ("bytes_per_token", "macs_per_token", "weight_bytes"):
+                self.assertEqual(told[key], roofs[key])
+            token_embd = [t for t in self.directory(model) if t["role"] in ("token_embd", "output")]
+            head = [t for t in token_embd if t["role"] == "output"] or token_embd
+            work = {"token": told["bytes_per_token"],
+                    "prompt": told["macs_per_token"] - int(head[0]["ne0"]) * int(head[0]["ne1"])}
+            for kind, result in (("token", "generation_tps"), ("prompt", "prompt_tps")):
+                one, several = told["samples"][kind]
+                self.assertEqual((one["layers"], several["layers"]), (1, 2))
+                self.assertGreater(several["work"], one["work"])
+                per_work = max(several["seconds"] - one["seconds"], 0) / (several["work"] - one["work"])
+                seconds = several["seconds"] + per_work * (work[kind] - several["work"])
+                self.assertAlmostEqual(told[result] * seconds, 1, 6)
+            # Both layers of this file are in the sample: it has what the file has.
+            self.assertEqual(told["samples"]["prompt"][1]["work"], work["prompt"])
+            self.assertLess(abs(told["samples"]["token"][1]["work"] / work["token"] - 1), 0.01)
+        # Nothing stays behind in the folder for temporary files, and where there is none it is said.
+        folder = FOLDER / "samples"
+        folder.mkdir()
+        tinfer("forecast", MODEL, "-t", 1, "--prompt-tokens", 8, env={"TMPDIR": str(folder)})
+        self.assertEqual(list(folder.iterdir()), [])
+        tinfer("forecast", MODEL, "-t", 1, env={"TMPDIR": str(FOLDER / "no-such-folder")}, code=1)
+
+    def test_architectures_of_every_kind_have_a_sample(self):  # [N23]
+        names = ("bloom", "deepseek2-lite", "dots1", "falcon-7b", "gemma3", "glm4moe", "gpt2", "gpt-oss-mxfp4", "jamba",
+                 "kimi-linear", "llama-headdim", "phi3", "qwen3moe", "rwkv7")
+        models = [model for model in map(golden_model, names) if model is not None]
+        if not models:
+            self.skipTest("no golden data")
+        for model in models:
+            with self.subTest(model=model.parent.name):
+                result = json.loads(tinfer("forecast", model, "-t", 1, "--prompt-tokens", 8, "--json"))
+                self.assertGreater(result["prompt_tps"], 0)
+                self.assertGreater(result["generation_tps"], 0)
+
         tinfer("forecast", FOLDER / "absent.gguf", code=1)
         tinfer("forecast", code=2)
 

@@ -115,3 +115,47 @@ TEST_CASE("[S9] names: texts at random through tokens have none twice, and a mas
     }
     CHECK(n_ended > 100);
 }
+
+TEST_CASE("[S9] names: what no place needs is dropped, and a long text with steps back is masked as one read at once") {
+    const auto trie = names_trie();
+    const auto impl = impl_of(R"({"type": "array", "minItems": 99999, "items": {"type": "object", "maxProperties": 6,
+        "additionalProperties": {"type": ["object", "null"], "maxProperties": 3, "additionalProperties":
+        {"type": "null"}}}})");
+    grammar::GrammarConstraint constraint(impl, trie, nullptr);
+    std::vector<Token> text;
+    std::mt19937 random(5);
+    int n_compared = 0, n_names = 0;
+    std::size_t n_remembered = 0;
+    for (int step = 0; step < 12000; ++step) {
+        if (step % 97 == 96) {
+            const std::size_t n = random() % std::min<std::size_t>(n_remembered, step % 5 == 0 ? 1000 : 60);
+            constraint.rewind(n);
+            n_remembered -= n;
+            text.resize(text.size() - n);
+        }
+        const auto mask = constraint.mask();
+        const std::vector<std::uint64_t> bits(mask.begin(), mask.end());
+        if (step % 61 == 0) {
+            grammar::GrammarConstraint fresh(impl, trie, nullptr);
+            for (const Token token : text) fresh.accept(token);
+            const auto copy = constraint.clone();
+            const auto of_fresh = fresh.mask(), of_copy = copy->mask();
+            REQUIRE(std::ranges::equal(bits, of_fresh));
+            REQUIRE(std::ranges::equal(bits, of_copy));
+            ++n_compared;
+        }
+        std::vector<std::uint32_t> allowed, closing;
+        for (std::uint32_t t = 0; t < trie->size(); ++t) {
+            if ((bits[t / 64] >> (t % 64) & 1) == 0) continue;
+            allowed.push_back(t);
+            if (trie->piece(t).find_first_of("\"}],:{nul") != std::string_view::npos) closing.push_back(t);
+        }
+        const auto& from = !closing.empty() && random() % 8 != 0 ? closing : allowed;
+        text.push_back(Token{static_cast<std::int32_t>(from[random() % from.size()])});
+        n_names += trie->piece(static_cast<std::uint32_t>(text.back())).find("\":") != std::string_view::npos ? 1 : 0;
+        constraint.accept(text.back());
+        n_remembered = std::min<std::size_t>(n_remembered + 1, 1024);
+    }
+    CHECK(n_compared > 150);
+    CHECK(n_names > 300);
+}

@@ -171,11 +171,3 @@ TEST_CASE("[S8] grammar: a lazy one binds from its trigger on, and is idle again
     CHECK_FALSE(by_token->allows(id("b")));
     CHECK_THROWS_AS(make_lazy(grammar_of("root ::= \"b\""), trie, nullptr, {.patterns = {"("}}), Error);
 }
-
-TEST_CASE("[J3] grammar: what has no choice is forced, up to the first choice") {
-    CHECK(Machine(parse_gbnf("root ::= \"abc\" [xy]"), 8).forced_byte(1) == 'a');
-    Machine machine(parse_gbnf("root ::= \"a\" [xy] | \"a\""), 8);
-    const auto behind = machine.step(machine.start(), 'a');
-    CHECK(machine.forced_byte(machine.start()) == 'a');
-    CHECK(machine.forced_byte(behind) == -1);
-}

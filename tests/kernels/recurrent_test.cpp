@@ -296,8 +296,11 @@ std::vector<Recurrence> all_recurrences() {
             causal_conv(3, 70, 2),
             token_shift(33),
             selective_scan(1, 19, 16, 1, false),
+            selective_scan(1, 83, 16, 1, false),
+            selective_scan(2, 40, 7, 2, false),
             selective_scan(5, 6, 23, 3, true),
             selective_scan(40, 2, 32, 1, true),
+            selective_scan(20, 2, 128, 2, true),
             wkv6(8, 3),
             wkv6(17, 2),
             wkv6(70, 1),
@@ -308,8 +311,11 @@ std::vector<Recurrence> all_recurrences() {
             delta_rule(9, 4, 2, true, true),
             delta_rule(16, 2, 2, true),
             delta_rule(48, 2, 1),
+            delta_rule(128, 2, 1),
+            delta_rule(128, 2, 2, true),
             decay_rule(12, 3),
-            decay_rule(16, 4)};
+            decay_rule(16, 4),
+            decay_rule(128, 1)};
 }
 
 /// Two sequences, interleaved. The first begins with zeros, moves once and stays; the second goes on from row 4, which

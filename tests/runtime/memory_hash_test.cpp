@@ -30,9 +30,11 @@ constexpr MemoryKind kMemoryKinds[] = {
     {"gemma3", "c96afd0864ad8c7194b162a0d4e39e781bb82be71522ca8e807d2712f90fcd5a"},         // with windows
     {"gemma3n", "e1d75b51fee6b4743612e448718ba0eb90643ebeb992a72682d821ed8b4fc92e"},        // shared by layers
     {"nanbeige", "b6140a424b10d46b20afcc9fc1112383a3eb4f0038ccb91f494824f01da3274f"},       // one for each pass
+    {"hrm_text", "89c61532183753ba87f56619a49af013c3aee95b95bc977d77d5ddd16e8a4408"},       // and of two stacks
     {"deepseek2-mla", "639de53cfe479c582f6277247e1469ad7b4813a6cfe395748c585d20fac05ba0"},  // of latents
     {"deepseek32", "eaeebb957671f8a38b62855e57a094ca35e17238d0b8023ec3e25572d566c6e0"},     // and keys of an indexer
     {"dots3note", "2b16e1b8c5ed3218e2e8d4bbdf7d35f2f64074955a2387b3328797d9741e238c"},      // in two sizes
+    {"hy_v4", "2824078775dc884f203626e5fdfcea594a94752762a642f54e2020acae4ed774"},          // chosen for other layers
     {"minimax-m3", "d52c1ec0032eaacca1ddfb41a5f221b1d3033617a2ed2400c4ca62e58efc938b"},     // of blocks per KV group
     {"qwen4exp-qsa4", "c13aab80b1752331667390afb9287b9f4cd84be9ace9e7ac345b919930649c24"},  // of means of keys
     {"qwen4exp", "f5ea336cf5f26dba0b90b102d30bfb37395e082ec011385590e1eea34e45ac21"},       // n-grams
@@ -45,9 +47,12 @@ constexpr MemoryKind kMemoryKinds[] = {
     {"falcon-h1", "00facfb24d6d42f05455a71edd6aefb58297c1e9342de26dd2e8b0d0cdd32d34"},      // beside attention
     {"rwkv6", "33d0c2f79fa8b5511c545b9139c42025e726da6b38a98c69925533cd40076555"},          // matrices by key
     {"arwkv7", "4d1b9e7fb6e63ebe837c523c563d9b9ceef3e21c4b715ec6a2bcdef014a532d4"},         // by value
+    {"rwkv7", "a7acb09b3f2ba287224c17b8d189c6783eaf4cac79926c995073ed6f404dfab2"},          // with two shifts
     {"qwen35", "6b7af48a2ec08013f216836ddb7d00ed81cbbf9fbaaebf365fd0732d37b4e4f9"},         // delta nets
+    {"qwen3next", "da0430e9312461d6dea440d108c62302ce91d46beb4c8c7e75c5fa0bb8188d07"},      // of key heads
     {"kimi-linear", "5146b6e741c44cdc08e5b2f6b97dd9e91ce16d3776ac7f8e59c33de7cf7a64a4"},    // with a decay per key
     {"kimi-k3", "0a67adbe2a13594ed0fd590b180e6a449137ba98c84dffc4f9125ef237472ffe"},        // bounded
+    {"bailingmoe3", "675a531ae2833f0688631c785cf0011b14e7a046edcc4b2c916fa14e080a7c75"},    // always
     {"minimax-01", "428d8704b0a255f03570b2a7f0ab0bcbec9810490f0a39ea4213fa5f3a27b3ec"},     // a fixed decay
 };
 

@@ -112,9 +112,10 @@ class Plan:
         self.build()
 
     def value(self, name, layer, bytes_, elided=False):
-        self.values.append((len(self.values), self.model.trace.string(name), 0, layer & 0xFFFF, 1 if elided else 0,
+        number = 2 * len(self.values) + 5   # an id, not a place in the list
+        self.values.append((number, self.model.trace.string(name), 0, layer & 0xFFFF, 1 if elided else 0,
                             max(1, bytes_ // 4), 1, 1, 1, bytes_))
-        return len(self.values) - 1 | 1 << 31
+        return number | 1 << 31
 
     def step(self, op, part, layer, reads, out, kernel, macs=0, nodes=None, dynamic=(), passes=1):
         """reads: tensor ids and values; out: name and bytes of the result, or a cache. dynamic: (read, kind) pairs."""
@@ -124,7 +125,7 @@ class Plan:
         for slot, ref in enumerate([result, *reads]):
             is_dynamic = any(which == slot for which, _ in dynamic)
             is_value = ref >> 31
-            size = self.values[ref & 0x7FFFFFFF][9] if is_value else self.model.size[ref][0]
+            size = self.values[((ref & 0x7FFFFFFF) - 5) // 2][9] if is_value else self.model.size[ref][0]
             if not is_dynamic:
                 static += size
                 streamed += size * (1 if is_value else passes)

@@ -90,7 +90,7 @@ class Viewer(browser.PageTest):
         self.page.frames(3)
 
     def kernels(self):
-        return int(self.page.run(r"document.querySelector('#status').textContent.replace(/\u2009/g, '').match(/(\d+) "
+        return int(self.page.run(r"document.querySelector('#status').textContent.replace(/\u202f/g, '').match(/(\d+) "
                                  r"kernels/)[1]"))
 
     def picture(self, name):
@@ -128,6 +128,32 @@ class Viewer(browser.PageTest):
             self.assertEqual(self.page.run("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
         finally:
             self.page.dark(False)
+
+    def test_answers_are_in_sight_on_narrow_screens(self):
+        def size(width):
+            self.page.send("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1,
+                           mobile=False)
+            self.page.frames(3)
+
+        try:
+            for width in (800, 1280):
+                size(width)
+                self.open("experts")
+                # labels of the findings are whole: "layer 3, expert 42" without its end says nothing
+                self.assertEqual(self.page.run(
+                    "[...document.querySelectorAll('#details .bar-row > *')].filter(e => e.scrollWidth > "
+                    "e.clientWidth + 1 && e.textContent).map(e => e.textContent)"), [])
+                right = ("(name => [...document.querySelectorAll('#stage th')].find(e => "
+                         "e.textContent.startsWith(name)).getBoundingClientRect().right)")
+                edge = self.page.run("document.getElementById('stage').getBoundingClientRect().right")
+                self.tab("layers")
+                self.assertLessEqual(self.page.run(f"{right}('sum')"), edge)
+                self.assertIn("slowest", self.text("#stage .slowest .total"))
+                self.tab("tensors")
+                for column in ("time", "in a run"):
+                    self.assertLessEqual(self.page.run(f"{right}('{column}')"), edge)
+        finally:
+            size(1440)
 
     def test_header_says_coverage_and_drops(self):
         self.open("dense")
@@ -245,6 +271,7 @@ class Viewer(browser.PageTest):
                               "b.height])(document.querySelector('#stage').getBoundingClientRect())")
         self.page.click(stage[0] + 600, stage[1] + stage[3] * 0.42)          # the lane of steps
         self.assertIn("READS AND WRITES", self.text("#details").upper())
+        self.assertNotRegex(self.text("#details"), r"(reads|writes) 0 B")    # values have sizes too
         self.page.mouse("mouseMoved", stage[0] + 640, stage[1] + stage[3] * 0.42)
         self.assertIn("GB/s", self.text("#tip"))
         before = self.page.run(INK)
@@ -310,7 +337,7 @@ class Viewer(browser.PageTest):
 
     def test_million_events_stay_fluid(self):
         self.open("million")
-        self.assertIn("1 000 330 events", self.text("#badges").replace("\u2009", " "))
+        self.assertIn("1 000 330 events", self.text("#badges").replace("\u202f", " "))
         # at every zoom a lane draws at most one rectangle a pixel column (a thread's lane two: busy, waiting)
         counted = self.page.run("""(async () => {
             const proto = CanvasRenderingContext2D.prototype, real = proto.fillRect, out = [];

@@ -74,6 +74,15 @@ assert.deepStrictEqual([small.header.level, small.header.session, small.problems
     assert.ok(Math.abs(heat - read) < 1e-6 * read, `${heat} of ${read}`);
     const slowest = v.groupSteps(model, sums, s => s.layer).filter(g => g.key >= 0).sort((a, b) => b.time - a.time)[0];
     assert.strictEqual(slowest.key, 13);
+    // values are known by their id, which is not their place in the list: what a step touches adds up to its own count
+    let compared = 0;
+    for (const step of model.steps) {
+        if (!step.operands.length || step.operands.some(o => o.kind === 2)) continue;
+        const sum = step.operands.reduce((a, _, which) => a + v.operandBytes(model, step, 0, which), 0);
+        assert.strictEqual(sum, step.bytes, step.label);
+        ++compared;
+    }
+    assert.ok(compared > 300);
 }
 
 // a pyramid keeps time; a lane's pixels hold it all at any width

@@ -148,7 +148,7 @@ app.drawOverview = () => {
         base = height - 16;
     g.fillStyle = themeColour('quiet');
     g.textAlign = 'right';
-    g.fillText(most ? `${most.toFixed(0)} GB/s` : '', left - 10, top + 6);
+    g.fillText(most ? formatRate(most, 1) : '', left - 10, top + 6);
     g.fillText('session', left - 10, base + 6);
     g.textAlign = 'left';
     g.fillStyle = themeColour('accent');

@@ -31,12 +31,17 @@ function formatBytes(n) {
         n /= 1024;
     }
 }
-const formatRate = (bytes, ns) => (ns > 0 ? `${(bytes / ns).toFixed(bytes / ns < 10 ? 2 : 1)} GB/s` : '–');
+const formatRate = (bytes, ns) => {
+    const rate = bytes / ns,
+        small = rate < 0.1;
+    if (!(ns > 0)) return '–';
+    return small ? `${(1000 * rate).toFixed(1)} MB/s` : `${rate.toFixed(rate >= 10 ? 1 : 2)} GB/s`;
+};
 const formatShare = x => (Number.isFinite(x) ? `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)} %` : '–');
 const formatCount = n =>
     Math.round(n)
         .toString()
-        .replace(/\B(?=(\d{3})+$)/g, '\u2009');
+        .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 
 const PART_COLOURS = {
     none: '#8a8f98',
@@ -126,7 +131,7 @@ function rampLegend(low, high, blank) {
     return el(
         'span',
         {},
-        blank ? [el('i', {class: 'blank', style: {border: '1px solid var(--line)'}}), blank, '  '] : [],
+        blank ? el('span', {style: {'margin-right': '8px'}}, el('i', {style: {border: '1px solid'}}), blank) : null,
         low,
         el('span', {
             class: 'ramp',

@@ -15,11 +15,14 @@ macro(cut_page file)
     endforeach()
 endmacro()
 
-# Drops what only readers of the source need: lines that are comments, empty lines and indentation.
+# Drops what only readers of the source need: comments, empty lines, indentation, and ends of lines where brackets,
+# commas, semicolons or operators say that nothing ends. So a text in backquotes stands on one line.
 macro(shorten part)
-    string(REGEX REPLACE "\n *//[^\n]*" "" ${part} "\n${${part}}")
+    string(REGEX REPLACE "[\n ] *// [^\n]*" "" ${part} "\n${${part}}")
     string(REGEX REPLACE "\n */\\*\\*?[^*]*\\*/" "" ${part} "${${part}}")
     string(REGEX REPLACE "\n[ \n]+" "\n" ${part} "${${part}}")
+    string(REGEX REPLACE "([[,({;])\n" "\\1" ${part} "${${part}}")
+    string(REGEX REPLACE "\n([])}?:.&|])" "\\1" ${part} "${${part}}")
     string(STRIP "${${part}}" ${part})
     string(APPEND ${part} "\n")
 endmacro()

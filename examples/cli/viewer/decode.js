@@ -439,6 +439,7 @@ function readPlan(f, name, layerOf) {
             f.at = next;
         }
     }
+    plan.valueOf = new Map(plan.values.map(value => [value.id, value]));
     for (const step of plan.steps)
         if (step.firstOperand + step.operands > counts.operands || step.firstNode + step.nodes > counts.stepNodes)
             throw new Error(`step ${step.number} has operands or nodes that are not there`);

@@ -32,8 +32,8 @@ details.bars = (items, most) =>
     items.map(([label, value, text, action]) =>
         el(
             'div',
-            {class: 'bar-row'},
-            action ? details.link(label, action) : el('span', {title: label}, label),
+            {class: 'bar-row', title: label},
+            action ? details.link(label, action) : el('span', {}, label),
             el('span', {class: 'bar'}, el('i', {style: {width: `${Math.min(100, (100 * value) / most)}%`}})),
             el('span', {}, text)
         )
@@ -158,7 +158,7 @@ details.operands = (step, i) => {
         r = trace.ranges;
     return step.operands.map((o, which) => {
         const tensor = o.ref < VALUE_REF ? trace.tensors[o.ref] : null,
-            value = tensor ? null : step.plan?.values[o.ref - VALUE_REF],
+            value = tensor ? null : step.plan?.valueOf.get(o.ref - VALUE_REF),
             ranges = [];
         for (let k = e.firstRange[i]; k < e.endRange[i]; ++k) if (r.operand[k] === which) ranges.push(k);
         const mode = ['', 'reads', 'writes', 'reads and writes'][o.mode] ?? '',
@@ -215,7 +215,7 @@ details.run = ({run: at}) => {
             ['in kernels', formatShare(kernels / Math.max(1, run.end - run.begin))],
             ['steps', formatCount(run.ev1 - run.ev0)],
             ['threads', run.threads],
-            ['cells in use', `${run.cells} of ${run.extent}`],
+            ['KV slots in use', `${run.cells} of ${run.extent}`],
             ['weights read', formatBytes(run.observed)],
             run.expected > 0 && ['expected', run.expected === run.observed ? 'the same' : formatBytes(run.expected)],
             run.dropped > 0 && ['dropped', run.dropped],

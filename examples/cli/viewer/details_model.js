@@ -153,10 +153,7 @@ details.expert = ({layer, expert}) => {
     const p = experts.get();
     if (!p) return [`Expert ${expert}`];
     const l = p.layers.indexOf(layer),
-        n = p.counts[l * p.experts + expert],
-        everywhere = p.layers
-            .map((x, i) => [x, p.counts[i * p.experts + expert] / Math.max(1, p.tokens[i])])
-            .sort((a, b) => b[1] - a[1]);
+        n = p.counts[l * p.experts + expert];
     const hot = Array.from({length: p.experts}, (_, x) => [x, p.counts[l * p.experts + x] / Math.max(1, p.tokens[l])])
         .sort((a, b) => b[1] - a[1])
         .slice(0, 8);
@@ -178,18 +175,6 @@ details.expert = ({layer, expert}) => {
                 () => app.setPin({kind: 'expert', layer, expert: x})
             ]),
             hot[0]?.[1] || 1
-        ),
-        el('h3', {}, `Expert ${expert} in other layers`),
-        ...details.bars(
-            everywhere
-                .slice(0, 10)
-                .map(([x, v]) => [
-                    `layer ${x}`,
-                    v,
-                    formatShare(v),
-                    () => app.setPin({kind: 'expert', layer: x, expert})
-                ]),
-            everywhere[0]?.[1] || 1
         )
     ];
 };

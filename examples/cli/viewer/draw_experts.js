@@ -139,12 +139,12 @@ experts.draw = canvas => {
     g.textAlign = 'left';
     document
         .getElementById('experts-legend')
-        ?.replaceChildren(rampLegend('chosen by 0 %', `${formatShare(most)} of tokens`, 'never'));
+        ?.replaceChildren(rampLegend('0 %', `${formatShare(most)} of tokens`, 'never chosen'));
+    // the last layer of a prompt sees fewer tokens than the others
+    const tokens = [...new Set([Math.min(...p.tokens), Math.max(...p.tokens)])].map(formatCount).join(' to ');
     document
         .getElementById('experts-sum')
-        ?.replaceChildren(
-            `${n} experts a layer, ${p.used.toFixed(1)} a token · ${formatCount(p.tokensAll / rows)} tokens`
-        );
+        ?.replaceChildren(`${n} experts a layer, ${p.used.toFixed(1)} a token · ${tokens} tokens a layer`);
     if (low > 90) {
         const y = height - low + 12,
             half = (width - 40) / 2;
@@ -166,7 +166,7 @@ experts.draw = canvas => {
             half - 20,
             low - 24,
             p.curve.map((v, i) => [i, v]),
-            'hit rate of a cache of n experts a layer (LRU)',
+            'hits of an LRU cache of n experts a layer',
             formatShare,
             `n = 0 … ${n}   (${formatBytes(p.sliceBytes)} each)`
         );
@@ -174,7 +174,7 @@ experts.draw = canvas => {
 };
 function curve(g, x, y, w, h, points, title, format, note) {
     g.fillStyle = themeColour('text');
-    g.fillText(title, x + 44, y + 4);
+    g.fillText(fitText(g, title, w + 20), x, y + 4);
     g.fillStyle = themeColour('quiet');
     const high = Math.max(0.05, ...points.map(p => p[1])) > 0.5 ? 1 : 0.5,
         left = x + 44,

@@ -234,7 +234,7 @@ graph.draw = canvas => {
     const p = graph.picture;
     if (!graph.zoom) {
         const fit = Math.min(1.25, (width - 70) / p.width, (height - 100) / p.height);
-        graph.zoom = graph.fitAll ? fit : Math.max(fit, 0.62); // below that nobody can read it
+        graph.zoom = graph.fitAll ? fit : Math.max(fit, 0.82); // below that few can read it
         graph.fitAll = false;
         graph.panX = Math.max(36, (width - p.width * graph.zoom) / 2);
         graph.panY = Math.max(62, (height - p.height * graph.zoom) / 2);

@@ -360,7 +360,7 @@ function drawHeatAxes(g, left, top, w, h) {
         }
         if (t.layer !== lastLayer && y0 > top) {
             g.fillStyle = themeColour('line');
-            g.fillRect(left - 40, Math.round(y0), 36, 1);
+            g.fillRect(left - 6, Math.round(y0), 4, 1);
         }
         lastLayer = t.layer;
         if (y1 - y0 > 12 && y0 >= lastLabel) {
@@ -391,7 +391,7 @@ function drawHeatAxes(g, left, top, w, h) {
     g.fillStyle = themeColour('quiet');
     const span = heat.span();
     if (span.byTime) {
-        const step = niceStep(span.t1 - span.t0, w / 120);
+        const step = niceStep(span.t1 - span.t0, w / 90);
         const first = Math.ceil((span.t0 - model.begin) / step);
         for (let n = 0; n < 200 && (first + n) * step < span.t1 - model.begin; ++n) {
             const t = (first + n) * step;

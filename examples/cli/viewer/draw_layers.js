@@ -172,14 +172,14 @@ layers.render = stage => {
             'tr',
             {class: row === slowest && layers.value === 'time' ? 'slowest' : null},
             el('th', {scope: 'row'}, row < 0 ? 'model' : row),
-            cells,
             el(
                 'td',
                 {class: 'total'},
-                row < 0 ? [] : el('i', {style: {width: `${Math.max(0, (100 * value) / totalMost)}px`}}),
+                row < 0 ? [] : el('i', {style: {width: `${Math.max(0, (50 * value) / totalMost)}px`}}),
                 totals.get(row).count ? text : '–',
                 row === slowest && layers.value === 'time' ? ' · slowest' : ''
-            )
+            ),
+            cells
         );
     });
     scroll.append(
@@ -193,8 +193,8 @@ layers.render = stage => {
                     'tr',
                     {},
                     el('th', {scope: 'col'}, 'layer'),
-                    m.columns.map(c => el('th', {scope: 'col'}, c)),
-                    el('th', {scope: 'col'}, 'sum')
+                    el('th', {scope: 'col'}, 'sum'),
+                    m.columns.map(c => el('th', {scope: 'col'}, c))
                 )
             ),
             el('tbody', {}, body)

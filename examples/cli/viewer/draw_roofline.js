@@ -173,11 +173,12 @@ roofline.draw = canvas => {
         if (macs) g.lineTo(left + w, y(macs));
         g.stroke();
         g.fillStyle = themeColour('bad');
-        const at = Math.max(10 ** x0, 10 ** y0 / read) * 1.25,
+        const at = Math.min(knee, 10 ** y1 / read) * 0.85, // away from the products of one token
             slope = Math.atan2(y(read) - y(10 * read), x(10) - x(1));
         g.save();
         g.translate(x(at), y(at * read));
         g.rotate(-slope);
+        g.textAlign = 'right';
         g.fillText(`memory ${read.toFixed(1)} GB/s`, 0, -11);
         g.restore();
         if (macs) {

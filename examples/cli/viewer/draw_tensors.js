@@ -24,16 +24,6 @@ tensors.recolour = () => {
 tensors.columns = [
     {key: 'name', title: 'tensor', text: true, value: t => t.label, show: t => t.label},
     {
-        key: 'type',
-        title: 'type',
-        text: true,
-        value: t => t.typeName,
-        show: t => (t.cls ? (CLASS_NAMES[t.cls] ?? '') : t.typeName)
-    },
-    {key: 'shape', title: 'shape', text: true, value: t => t.ne[0] * t.ne[1] * t.ne[2], show: t => t.shape},
-    {key: 'layer', title: 'layer', value: t => t.layer, show: t => (t.layer < 0 ? '' : t.layer)},
-    {key: 'size', title: 'size', value: t => t.bytes, show: t => formatBytes(t.bytes)},
-    {
         key: 'time',
         title: 'time',
         value: (t, s) => s.time[t.id],
@@ -46,19 +36,29 @@ tensors.columns = [
         show: (t, s) => (s.time[t.id] ? formatShare(s.time[t.id] / app.sums.time) : '–')
     },
     {
-        key: 'rate',
-        title: 'GB/s',
-        value: (t, s) => (s.time[t.id] ? s.bytes[t.id] / s.time[t.id] : 0),
-        show: (t, s) => (s.time[t.id] ? (s.bytes[t.id] / s.time[t.id]).toFixed(1) : '–')
-    },
-    {key: 'bytes', title: 'bytes read', value: (t, s) => s.bytes[t.id], show: (t, s) => formatBytes(s.bytes[t.id])},
-    {key: 'reads', title: 'reads', value: (t, s) => s.reads[t.id], show: (t, s) => formatCount(s.reads[t.id])},
-    {
         key: 'perRun',
         title: 'in a run',
         value: (t, s) => s.perRun[t.id],
         show: (t, s) => (s.perRun[t.id] > 1 ? `${s.perRun[t.id]} ×` : s.perRun[t.id] || '–')
     },
+    {key: 'bytes', title: 'bytes read', value: (t, s) => s.bytes[t.id], show: (t, s) => formatBytes(s.bytes[t.id])},
+    {
+        key: 'rate',
+        title: 'GB/s',
+        value: (t, s) => (s.time[t.id] ? s.bytes[t.id] / s.time[t.id] : 0),
+        show: (t, s) => (s.time[t.id] ? (s.bytes[t.id] / s.time[t.id]).toFixed(1) : '–')
+    },
+    {
+        key: 'type',
+        title: 'type',
+        text: true,
+        value: t => t.typeName,
+        show: t => (t.cls ? (CLASS_NAMES[t.cls] ?? '') : t.typeName)
+    },
+    {key: 'shape', title: 'shape', text: true, value: t => t.ne[0] * t.ne[1] * t.ne[2], show: t => t.shape},
+    {key: 'layer', title: 'layer', value: t => t.layer, show: t => (t.layer < 0 ? '' : t.layer)},
+    {key: 'size', title: 'size', value: t => t.bytes, show: t => formatBytes(t.bytes)},
+    {key: 'reads', title: 'reads', value: (t, s) => s.reads[t.id], show: (t, s) => formatCount(s.reads[t.id])},
     {
         key: 'written',
         title: 'written',

@@ -96,7 +96,7 @@ timeline.load = model => {
             });
         }
     }
-    timeline.lanes.push({key: 'rate', label: 'GB/s', height: 56, count: 0});
+    timeline.lanes.push({key: 'rate', label: 'rate', height: 56, count: 0});
 };
 
 /** Colours depend on the filter and on the choice of what they mean; so do the pyramids, which keep the strongest. */
@@ -242,7 +242,8 @@ timeline.draw = canvas => {
         g.fillStyle = themeColour('quiet');
         g.textAlign = 'right';
         g.fillText(lane.label, left - 10, lane.y + lane.h / 2);
-        if (lane.key === 'rate' && timeline.rateMost) g.fillText(timeline.rateMost.toFixed(1), left - 10, lane.y + 7);
+        if (lane.key === 'rate' && timeline.rateMost)
+            g.fillText(formatRate(timeline.rateMost, 1), left - 10, lane.y + 7);
         g.textAlign = 'left';
         g.save();
         g.beginPath();

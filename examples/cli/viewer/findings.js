@@ -50,7 +50,7 @@ details.findings = () => {
                     ]),
                 top.time
             ),
-            details.pause(top),
+            details.pause(top, byLayer),
             el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'All layers'))
         );
     }
@@ -103,7 +103,7 @@ details.findings = () => {
         card(
             'Hot experts',
             el('strong', {}, hot ? `${formatCount(hot)} of ${formatCount(list.length)}` : 'None'),
-            ` chosen half as often again as even routing would (${formatShare(even)} of tokens each)`,
+            ` chosen by more than ${formatShare(1.5 * even)} of tokens; even routing gives each ${formatShare(even)}`,
             ...details.bars(
                 list
                     .slice(0, 5)
@@ -124,19 +124,18 @@ details.findings = () => {
         const groups = groupSteps(model, sums, x => x.opName)
                 .filter(g => g.span)
                 .sort((a, b) => b.wait - a.wait),
-            uneven = groups.filter(g => g.wait / g.span > 0.2);
+            uneven = groups.filter(g => g.wait / g.span > 0.2).sort((a, b) => b.wait / b.span - a.wait / a.span);
         card(
             'Where threads wait',
             el('strong', {}, formatShare(sums.wait / sums.span)),
-            ' of thread time inside steps is waiting. Bars: shares of that; figures: how much of its own time a step ' +
-                'waits.',
+            ' of thread time inside steps is waiting. Of that:',
             ...details.bars(
                 groups
                     .slice(0, 4)
                     .map(g => [
                         g.key,
                         g.wait,
-                        formatShare(g.wait / g.span),
+                        formatShare(g.wait / sums.wait),
                         () => app.setPin({kind: 'group', label: g.key, steps: g.steps})
                     ]),
                 groups[0]?.wait || 1
@@ -156,8 +155,16 @@ details.findings = () => {
                       {class: 'quiet'},
                       `more than 20 % waiting: ${uneven
                           .slice(0, 5)
-                          .map(g => g.key)
+                          .map(g => `${g.key} ${formatShare(g.wait / g.span)}`)
                           .join(', ')}`
+                  )
+                : null,
+            sums.wait > 0.5 * sums.span
+                ? el(
+                      'div',
+                      {class: 'quiet'},
+                      'So much means steps too small for so many threads, or a machine that had other work. Then ' +
+                          'times of single steps and layers say little; bytes are exact.'
                   )
                 : null
         );
@@ -221,7 +228,7 @@ details.twice = card => {
 };
 
 /** Where one step makes up much of a group's time, that is more likely the system's doing than the step's: say so. */
-details.pause = group => {
+details.pause = (group, groups) => {
     const {model, sums} = app,
         e = model.trace.events;
     const longest = group.steps.reduce((best, s) => (sums.stepMax[s] > sums.stepMax[best] ? s : best), group.steps[0]);
@@ -229,6 +236,9 @@ details.pause = group => {
     const own = model.stepEvents.subarray(model.stepFirst[longest], model.stepFirst[longest + 1]);
     const i = own.find(k => k >= sums.first && k < sums.last && e.duration[k] === sums.stepMax[longest]);
     if (i === undefined) return null;
+    const rest = groups
+        .map(g => ({key: g.key, time: g.time - Math.max(...g.steps.map(s => sums.stepMax[s]))}))
+        .sort((a, b) => b.time - a.time);
     return el(
         'div',
         {class: 'quiet'},
@@ -237,6 +247,7 @@ details.pause = group => {
             app.setTab('timeline');
             timeline.pinEvent(i);
         }),
-        `, ${formatTime(e.duration[i])} long: was it interrupted?`
+        `, ${formatTime(e.duration[i])} long: was it interrupted? Without the longest step of each layer, layer ` +
+            `${rest[0].key} is slowest, ${(rest[0].time / rest[rest.length >> 1].time).toFixed(2)} × the median.`
     );
 };

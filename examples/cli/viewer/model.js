@@ -218,7 +218,7 @@ function operandBytes(model, step, i, which) {
     }
     return operand.ref < VALUE_REF
         ? (model.trace.tensors[operand.ref]?.bytes ?? 0)
-        : (step.plan.values[operand.ref - VALUE_REF]?.bytes ?? 0);
+        : (step.plan.valueOf.get(operand.ref - VALUE_REF)?.bytes ?? 0);
 }
 
 /** Per tensor: reads, writes, bytes, streamed bytes, time of the steps that read it (shared out by bytes), first and

@@ -9,16 +9,21 @@
 namespace tinfer::kernels {
 
 /// S ← γ·S, δ = β·(v − S·k), S ← S + δ⊗k, y = S·q · scale. The decayed row is made twice, which is cheaper than storing
-/// it in between. ByKey: γ is a vector over the keys.
-template <class Arch, bool ByKey>
-TINFER_INLINE void delta_rule_block(const KernelCall& call, std::int64_t head, std::int64_t first, int n) noexcept {
+/// it in between. ByKey: γ is a vector over the keys. Size: of a head, 0 where it is known at run time only.
+template <class Arch, bool ByKey, int Size>
+void delta_rule_block(const KernelCall& call, std::int64_t head, std::int64_t first, int n) noexcept {
     const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3], &gamma = call[4], &beta = call[5];
-    const std::int64_t size = v.ne[0], n_key_head = k.ne[1];
+    const std::int64_t size = Size > 0 ? Size : v.ne[0], n_key_head = k.ne[1];
     const std::int64_t key_head = call.params.by_turns != 0 ? head % n_key_head : head / (v.ne[1] / n_key_head);
     const f32x16<Arch> scale(call.params.scale);
     RowSums<Arch> known, read;
     for (std::int64_t t = 0; t < v.ne[2]; ++t) {
         const StateStep state = state_step<Arch>(call[6], call[7], t, (head * size + first) * size, n * size);
+        const std::int64_t next = t + 1 < v.ne[2] ? t + 1 : t;
+        for (const Operand* rows : {&q, &k}) prefetch_floats(rows->template row<const float>(key_head, next), size);
+        if (ByKey) prefetch_floats(gamma.template row<const float>(head, next), size);
+        prefetch_floats(v.template row<const float>(head, next) + first, n);
+        prefetch_floats(out.template row<const float>(head, next) + first, n);
         const auto *q_row = q.template row<const float>(key_head, t), *k_row = k.template row<const float>(key_head, t);
         const float* decays = ByKey ? gamma.template row<const float>(head, t) : nullptr;
         const f32x16<Arch> decay(ByKey ? 0.0f : gamma.template row<const float>(t)[head]);
@@ -56,38 +61,54 @@ template <class Arch>
 void delta_rule(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &v = call[3], &gamma = call[4];
     const bool by_key = gamma.ne[2] == v.ne[2] && gamma.ne[1] == v.ne[1] && gamma.ne[0] == v.ne[0];
+    const bool usual = v.ne[0] == kUsualWidth;
     each_state_block<Arch>(slice, v.ne[0], v.ne[1], [&](std::int64_t head, std::int64_t first, int n) {
-        by_key ? delta_rule_block<Arch, true>(call, head, first, n)
-               : delta_rule_block<Arch, false>(call, head, first, n);
+        if (by_key)
+            usual ? delta_rule_block<Arch, true, kUsualWidth>(call, head, first, n)
+                  : delta_rule_block<Arch, true, 0>(call, head, first, n);
+        else
+            usual ? delta_rule_block<Arch, false, kUsualWidth>(call, head, first, n)
+                  : delta_rule_block<Arch, false, 0>(call, head, first, n);
     });
 }
 
 /// S ← λ·S + v⊗k, y = S·q.
+template <class Arch, int Size>
+void decay_rule_block(const KernelCall& call, std::int64_t head, std::int64_t first, int n) noexcept {
+    const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3];
+    const std::int64_t size = Size > 0 ? Size : v.ne[0];
+    const double power = -8.0 * static_cast<double>(head + 1) / static_cast<double>(v.ne[1]);
+    const f32x16<Arch> decay(static_cast<float>(tinfer::math::exp(-tinfer::math::exp2(power) * call.params.scale)));
+    RowSums<Arch> read;
+    for (std::int64_t t = 0; t < v.ne[2]; ++t) {
+        const StateStep state = state_step<Arch>(call[4], call[5], t, (head * size + first) * size, n * size);
+        const std::int64_t next = t + 1 < v.ne[2] ? t + 1 : t;
+        for (const Operand* rows : {&q, &k}) prefetch_floats(rows->template row<const float>(head, next), size);
+        prefetch_floats(v.template row<const float>(head, next) + first, n);
+        prefetch_floats(out.template row<const float>(head, next) + first, n);
+        const auto *q_row = q.template row<const float>(head, t), *k_row = k.template row<const float>(head, t),
+                   *values = v.template row<const float>(head, t) + first;
+        for (int r = 0; r < n; ++r) {
+            const auto value = f32x16<Arch>::broadcast(values + r);
+            f32x16<Arch> sum(0.0f);
+            each_piece<Arch>(size, [&](std::int64_t j, int count) {
+                const auto now = fma(load_piece<Arch>(k_row + j, count), value,
+                                     decay * load_piece<Arch>(state.from + r * size + j, count));
+                store_piece(now, state.to + r * size + j, count);
+                sum = fma(trimmed(now, count), load_piece<Arch>(q_row + j, count), sum);
+            });
+            sum.store(read.lanes[r]);
+        }
+        store_piece(read.reduce(n), out.template row<float>(head, t) + first, n);
+    }
+}
+
 template <class Arch>
 void decay_rule(const KernelCall& call, WorkSlice slice) noexcept {
-    const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3];
-    const std::int64_t size = v.ne[0], n_head = v.ne[1];
-    each_state_block<Arch>(slice, size, n_head, [&](std::int64_t head, std::int64_t first, int n) {
-        const double power = -8.0 * static_cast<double>(head + 1) / static_cast<double>(n_head);
-        const f32x16<Arch> decay(static_cast<float>(tinfer::math::exp(-tinfer::math::exp2(power) * call.params.scale)));
-        RowSums<Arch> read;
-        for (std::int64_t t = 0; t < v.ne[2]; ++t) {
-            const StateStep state = state_step<Arch>(call[4], call[5], t, (head * size + first) * size, n * size);
-            const auto *q_row = q.template row<const float>(head, t), *k_row = k.template row<const float>(head, t),
-                       *values = v.template row<const float>(head, t) + first;
-            for (int r = 0; r < n; ++r) {
-                const auto value = f32x16<Arch>::broadcast(values + r);
-                f32x16<Arch> sum(0.0f);
-                each_piece<Arch>(size, [&](std::int64_t j, int count) {
-                    const auto now = fma(load_piece<Arch>(k_row + j, count), value,
-                                         decay * load_piece<Arch>(state.from + r * size + j, count));
-                    store_piece(now, state.to + r * size + j, count);
-                    sum = fma(trimmed(now, count), load_piece<Arch>(q_row + j, count), sum);
-                });
-                sum.store(read.lanes[r]);
-            }
-            store_piece(read.reduce(n), out.template row<float>(head, t) + first, n);
-        }
+    const Operand& v = call[3];
+    each_state_block<Arch>(slice, v.ne[0], v.ne[1], [&](std::int64_t head, std::int64_t first, int n) {
+        v.ne[0] == kUsualWidth ? decay_rule_block<Arch, kUsualWidth>(call, head, first, n)
+                               : decay_rule_block<Arch, 0>(call, head, first, n);
     });
 }
 

@@ -9,7 +9,8 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kStateBlock = 16;  ///< rows of a block: as many as one vector has lanes
+inline constexpr int kStateBlock = 16;   ///< rows of a block: as many as one vector has lanes
+inline constexpr int kUsualWidth = 128;  ///< of a head or of a channel's state; loops over it are compiled unrolled
 
 /// The part of a state's rows that begins at `first`, n floats, of one token. `from` is never null: where a sequence
 /// begins, what it will write is zeros first.
@@ -26,6 +27,11 @@ TINFER_INLINE StateStep state_step(const Operand& state, const Operand& rows, st
     if (row[0] >= 0) return {state.template row<const float>(row[0]) + first, to, false};
     for (std::int64_t i = 0; i < n; ++i) to[i] = 0.0f;
     return {to, to, true};
+}
+
+/// Prefetches n floats that the next token reads: its rows lie far from those of this one.
+TINFER_INLINE void prefetch_floats(const float* p, std::int64_t n) noexcept {
+    for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(p + i);
 }
 
 /// A piece whose lanes from n on are zeros, whatever they were.

@@ -247,7 +247,7 @@ struct TraceFile::Impl {
     std::uint64_t n_seen = 0, n_written = 0, n_pending = 0, n_dropped = 0, n_filtered = 0;
     std::uint64_t next_event = 0, oldest_pending = 0;
     trace_format::Drop drops;
-    // of the running run
+    // Of the run in progress.
     trace_format::Run run;
     std::vector<trace_format::RunToken> tokens;
     bool run_written = false;
@@ -255,7 +255,7 @@ struct TraceFile::Impl {
     trace::EventBatch batch;
     trace::ExtraRecords extras;
     std::vector<std::byte> payload;
-    // of the running decode: sequences by output
+    // Of the decode in progress: sequences by output.
     std::uint64_t decode = ~std::uint64_t{0};
     std::vector<std::uint32_t> output_sequences;
     // flight recorder

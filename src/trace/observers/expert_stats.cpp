@@ -39,7 +39,7 @@ struct ExpertStats::Impl {
         std::vector<std::uint64_t> tokens;
         OwnMap<Phase, std::vector<std::uint64_t>> by_phase;
         OwnMap<SeqId, std::vector<std::uint64_t>> by_sequence;
-        OwnMap<SeqId, ExpertPicks> last;  // of runs of one token
+        OwnMap<SeqId, ExpertPicks> last;  // experts of its last token, known where that token had a run of its own
         std::uint64_t pairs = 0;
         double overlap = 0;  // summed
         std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> with_next;
@@ -49,7 +49,7 @@ struct ExpertStats::Impl {
         std::vector<std::pair<std::uint32_t, std::uint32_t>> picks;  // expert, tokens
     };
     std::map<int, Layer> layers;
-    std::vector<Seen> run;  // of the running run, in order; added at its end where it succeeded
+    std::vector<Seen> run;  // layers of the run that goes on, in order; counted at its end if it succeeds
 
     static std::vector<std::uint64_t> of(const std::map<int, Layer>& layers, int layer,
                                          const std::vector<std::uint64_t>* counts) {

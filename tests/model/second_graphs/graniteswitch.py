@@ -75,6 +75,11 @@ VARIANTS = {
     "a gain that does not count, heads of a size of their own": {
         K + "adapters.router_gain": 3.0, K + "attention.key_length": 16, K + "attention.value_length": 16,
         K + "rope.dimension_count": 8, "steps": [(5, 60)]},
+    "more adapters than experts may be": {
+        K + "vocab_size": 1200, K + "adapters.count": 1100, K + "adapters.lora_rank": 2, K + "embedding_length": 24,
+        K + "feed_forward_length": 16, K + "attention.head_count": 2, K + "attention.head_count_kv": 1,
+        K + "adapters.token_ids_activate": list(range(60, 1160)),
+        K + "adapters.token_ids_substitute": [5] * 1100, "steps": [(5, 60), (9, 1159)]},
     "YaRN": {K + "rope.scaling.type": "yarn", K + "rope.scaling.factor": 4.0,
              K + "rope.scaling.original_context_length": 64, "steps": [(5, 60)]},
 }
