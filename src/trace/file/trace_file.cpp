@@ -21,6 +21,10 @@ namespace {
 constexpr std::size_t kWriteBytes = 64 * 1024, kPendingReserve = 256 * 1024;
 constexpr std::uint64_t kWriteAfter = 250'000'000;  // ns
 
+}  // namespace
+
+namespace trace {
+
 /// Blocks of a run that wait in a flight recorder.
 struct KeptRun {
     struct Kept {
@@ -30,10 +34,6 @@ struct KeptRun {
     std::vector<Kept> blocks;
     std::uint64_t bytes = 0, n_events = 0, first_event = 0, first_time = 0, last_time = 0;
 };
-
-}  // namespace
-
-namespace {
 
 /// What went wrong, kept without memory of its own.
 struct ErrorText {
@@ -48,7 +48,7 @@ struct ErrorText {
     [[nodiscard]] std::string string() const { return text.data(); }
 };
 
-}  // namespace
+}  // namespace trace
 
 struct TraceFile::Impl {
     Impl(std::unique_ptr<TraceSink> to, TraceFileOptions what) : options(std::move(what)) {
@@ -93,7 +93,7 @@ struct TraceFile::Impl {
         if (is_silent()) return;
         if (options.mode != TraceMode::ring) return writer.append(block, data);
         if (kept.empty() || block.type == trace_format::BlockType::run) kept.emplace_back();
-        KeptRun& last = kept.back();
+        trace::KeptRun& last = kept.back();
         last.blocks.push_back({block, {data.begin(), data.end()}});
         last.bytes += data.size() + sizeof(trace_format::BlockHeader);
         kept_bytes += data.size() + sizeof(trace_format::BlockHeader);
@@ -134,7 +134,7 @@ struct TraceFile::Impl {
             append({trace_format::BlockType::events, static_cast<std::uint32_t>(batch.size()), 0, earliest, first},
                    payload);
             if (options.mode == TraceMode::ring) {
-                KeptRun& last = kept.back();
+                trace::KeptRun& last = kept.back();
                 if (last.n_events == 0) last.first_event = first, last.first_time = earliest;
                 last.n_events += batch.size();
                 last.last_time = batch.latest();
@@ -179,7 +179,7 @@ struct TraceFile::Impl {
 
     void forget_old_runs() {
         while (kept.size() > 1 && kept_bytes > options.ring_bytes) {
-            const KeptRun& oldest = kept.front();
+            const trace::KeptRun& oldest = kept.front();
             kept_bytes -= oldest.bytes;
             n_written -= oldest.n_events;
             n_pending -= oldest.n_events;
@@ -203,7 +203,7 @@ struct TraceFile::Impl {
                 std::as_bytes(std::span(&drops, 1)));
             drops = {};
         }
-        for (const KeptRun& each : kept)
+        for (const trace::KeptRun& each : kept)
             for (const auto& [block, data] : each.blocks) writer.append(block, data);
         kept.clear();
         kept_bytes = 0;
@@ -242,7 +242,7 @@ struct TraceFile::Impl {
     trace::StringTable strings;
     trace::RoleNumbers roles;
     bool has_session = false, closed = false, is_full = false, dumped = false;
-    ErrorText error;
+    trace::ErrorText error;
     std::vector<std::vector<bool>> dynamic;  // by plan id, then step; empty: not seen
     std::uint64_t n_seen = 0, n_written = 0, n_pending = 0, n_dropped = 0, n_filtered = 0;
     std::uint64_t next_event = 0, oldest_pending = 0;
@@ -259,7 +259,7 @@ struct TraceFile::Impl {
     std::uint64_t decode = ~std::uint64_t{0};
     std::vector<std::uint32_t> output_sequences;
     // flight recorder
-    std::deque<KeptRun> kept;
+    std::deque<trace::KeptRun> kept;
     std::uint64_t kept_bytes = 0;
 };
 

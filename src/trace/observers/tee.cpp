@@ -10,7 +10,7 @@
 
 namespace tinfer {
 
-namespace {
+namespace trace {
 
 /// Events that outlive their callback, for observers that are to have them at the end of the run.
 class KeptEvents {
@@ -57,7 +57,7 @@ private:
     std::vector<Place> places_;
 };
 
-}  // namespace
+}  // namespace trace
 
 struct Tee::Impl {
     struct Branch {
@@ -70,7 +70,7 @@ struct Tee::Impl {
         bool gone = false;  // it threw, and asked to be detached then
     };
     std::vector<Branch> branches;
-    KeptEvents kept;
+    trace::KeptEvents kept;
     bool immediate = false;    // some branch is
     std::uint64_t n_seen = 0;  // events of the running run
 

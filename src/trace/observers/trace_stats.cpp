@@ -23,6 +23,10 @@ constexpr std::array<StatsBy, 6> kAllGroupings{StatsBy::op,   StatsBy::kernel, S
                                                StatsBy::part, StatsBy::tensor, StatsBy::phase};
 constexpr std::array<std::string_view, kGroupings> kGroupingNames{"op", "kernel", "layer", "part", "tensor", "phase"};
 
+}  // namespace
+
+namespace trace {
+
 /// Durations in 160 bins up to 2^40 ns, each a fourth of an octave wide.
 class DurationBins {
 public:
@@ -80,6 +84,10 @@ struct StatsGroup {
     }
 };
 
+}  // namespace trace
+
+namespace {
+
 std::uint64_t streamed_bytes(const Access& access) noexcept {
     const std::uint64_t streamed = access.bytes() * access.passes;
     return access.mode == AccessMode::read_write ? 2 * streamed : streamed;
@@ -116,7 +124,7 @@ std::string_view to_string(StatsBy by) noexcept {
 
 struct TraceStats::Impl {
     struct Grouping {
-        std::vector<StatsGroup> groups;
+        std::vector<trace::StatsGroup> groups;
         std::map<std::string, std::uint32_t, std::less<>> by_name;
 
         std::uint32_t find(std::string_view name) {
@@ -144,7 +152,7 @@ struct TraceStats::Impl {
 
     Grouping& of(StatsBy by) { return groupings[static_cast<std::size_t>(by)]; }
     PlanGroups& plan_groups(const PlanView& plan);
-    void add(const KernelEvent& event, PlanGroups& plan, StatsGroup& phase);
+    void add(const KernelEvent& event, PlanGroups& plan, trace::StatsGroup& phase);
 };
 
 // Names of values belong to a plan's view, which may be made anew: what is known of its tensors is kept by address for
@@ -170,7 +178,7 @@ TraceStats::Impl::PlanGroups& TraceStats::Impl::plan_groups(const PlanView& plan
     return known->second;
 }
 
-void TraceStats::Impl::add(const KernelEvent& event, PlanGroups& plan, StatsGroup& phase) {
+void TraceStats::Impl::add(const KernelEvent& event, PlanGroups& plan, trace::StatsGroup& phase) {
     std::uint64_t streamed = 0;
     for (std::size_t i = 0; i < event.accesses.size(); ++i) {
         const Access& access = event.accesses[i];
@@ -181,7 +189,7 @@ void TraceStats::Impl::add(const KernelEvent& event, PlanGroups& plan, StatsGrou
         });
         const auto [place, is_new] = plan.tensors.try_emplace(access.tensor, 0);
         if (is_new) place->second = of(StatsBy::tensor).find(access.tensor->name);
-        StatsGroup& group = of(StatsBy::tensor).groups[place->second];
+        trace::StatsGroup& group = of(StatsBy::tensor).groups[place->second];
         const std::uint64_t bytes = access.bytes();
         const std::uint64_t read = access.mode == AccessMode::write ? 0 : bytes,
                             written = access.mode == AccessMode::read ? 0 : bytes;
@@ -227,7 +235,7 @@ void TraceStats::on_run_end(const RunResult& result) {
 
 std::vector<StatsRow> TraceStats::rows(StatsBy by) const {
     std::vector<StatsRow> rows;
-    for (const StatsGroup& group : impl_->of(by).groups) {
+    for (const trace::StatsGroup& group : impl_->of(by).groups) {
         if (group.row.calls == 0) continue;
         StatsRow& row = rows.emplace_back(group.row);
         row.median = group.durations.median(row.calls, row.min, row.max);
