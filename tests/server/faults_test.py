@@ -93,7 +93,8 @@ class Stopping(unittest.TestCase):
         """Streams that run when their time is up end like any that is cut: with a reason and a last event"""
         with Server("-c", 1 << 20, "--parallel", 4, "--drain", 1) as server:
             got, threads = [], []
-            for path, body in [("/v1/completions", self.ENDLESS), ("/v1/chat/completions", chat("x", max_tokens=200000)),
+            for path, body in [("/v1/completions", self.ENDLESS),
+                               ("/v1/chat/completions", chat("x", max_tokens=200000)),
                                ("/v1/completions", {**self.ENDLESS, "logprobs": 3})]:
                 threads.append(threading.Thread(
                     target=lambda path=path, body=body: got.append(server.events(path, body))))

@@ -45,7 +45,8 @@ def run(name, python, *args):
         headers = [f"--header={k}: {v}" for k, v in server.key.items()]
         phases = [] if IS_DEEP else ["--phases", "examples,fuzzing,stateful"]
         command = [python.parent / "st", "run", f"{server.address}/openapi.json", "--max-examples", EXAMPLES,
-                   "--seed", "1", "--no-color", "--request-timeout", "120", "--suppress-health-check", "all", *phases, *headers]
+                   "--seed", "1", "--no-color", "--request-timeout", "120", "--suppress-health-check", "all",
+                   *phases, *headers]
         done = subprocess.run(command, cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               env={**os.environ, "SCHEMATHESIS_HOOKS": "schema_hooks", "PYTHONPATH": str(HERE)})
         server.get("/health")
