@@ -24,7 +24,8 @@ constexpr std::uint32_t kLooksOfStep = 16;  // at stacks that were left already
 
 Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks)
     : program_(std::move(program)), max_piece_(static_cast<std::uint32_t>(std::min<std::size_t>(max_piece, 1u << 20))),
-      few_stacks_(few_stacks), stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
+      few_stacks_(few_stacks), stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown),
+      no_row_(std::make_unique<Row>()) {
     no_row_->fill(kUnknown);
     stacks_.push_back({kDead, {}});  // the empty stack
     intern();                        // the dead state: no stack at all
