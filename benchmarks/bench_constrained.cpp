@@ -71,6 +71,36 @@ std::string text_of(const Call& call) {
     return R"({"name": ")" + std::string(call.name) + R"(", "arguments": )" + std::string(call.arguments) + "}";
 }
 
+/// Tokens that spell the text and nothing else: the vocabulary's own, or, where it puts a space in front or cannot
+/// spell all, the longest pieces from left to right.
+std::vector<Token> script_of(const Vocab& vocab, const std::string& text) {
+    std::vector<Token> tokens = vocab.encode(text, {.add_special = false});
+    const auto spelled = [&] {
+        std::string out;
+        for (const Token token : tokens) out += vocab.piece(token, true);
+        return out;
+    };
+    if (!tokens.empty() && vocab.piece(tokens.front(), true) == " ") tokens.erase(tokens.begin());
+    if (spelled() == text) return tokens;
+    tokens.clear();
+    for (std::size_t at = 0; at < text.size();) {
+        std::size_t longest = 0;
+        Token best{};
+        for (std::size_t t = 0; t < vocab.size(); ++t) {
+            const Token token{static_cast<std::int32_t>(t)};
+            const std::string_view piece = vocab.piece(token, true);
+            if (piece.size() <= longest || vocab.is_eog(token) || !std::string_view(text).substr(at).starts_with(piece))
+                continue;
+            longest = piece.size();
+            best = token;
+        }
+        require(longest > 0, "the vocabulary has no token for a byte of a call");
+        tokens.push_back(best);
+        at += longest;
+    }
+    return tokens;
+}
+
 /// Draws the tokens of a list.
 class Written final : public SamplerLink {
 public:
@@ -96,10 +126,13 @@ struct Took {
 
 class Bench {
 public:
-    Bench(const Model& model, int n_tokens, int n_threads)
+    /// Texts are of so many tokens at most.
+    Bench(const Model& model, std::size_t n_tokens, int n_threads)
         : model_(model), prompt_(some_tokens(model, 32)),
-          context_(model,
-                   {.n_ctx = n_tokens + 64, .n_outputs = 16, .n_threads = n_threads, .n_threads_batch = n_threads}) {}
+          context_(model, {.n_ctx = static_cast<int>(n_tokens + prompt_.size() + 32),
+                           .n_outputs = 16,
+                           .n_threads = n_threads,
+                           .n_threads_batch = n_threads}) {}
 
     /// Draws as the model likes to, or what `script` has.
     /// Without a grammar no text ends by itself: a shorter one would have less to attend to.
@@ -144,18 +177,22 @@ void measure(Options& options) {
     options.finish();
     if (path.empty()) throw std::runtime_error("--model FILE is missing; see --help");
     const Model model = Model::load(path);
-    Bench bench(model, n_tokens, n_threads);
+    std::vector<std::vector<Token>> scripts;
+    auto longest = static_cast<std::size_t>(n_tokens);
+    for (const Call& call : kCalls) {
+        scripts.push_back(script_of(model.vocab(), text_of(call)));
+        longest = std::max(longest, scripts.back().size());
+    }
+    Bench bench(model, longest, n_threads);
     const auto begin = std::chrono::steady_clock::now();
     (void)Grammar::parse("root ::= \"a\"").constraint(model.vocab());
     const double tries_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 
     double with = 0, without = 0, plain = 0, at_once = 0;
     std::size_t n_with = 0, n_without = 0, n_written = 0, n_forced = 0;
-    for (const Call& call : kCalls) {
-        const Grammar grammar = Schema::parse(schema_of(call), {.space = SchemaOptions::Space::spaced}).grammar();
-        std::vector<Token> tokens = model.vocab().encode(text_of(call), {.add_special = false});
-        // A vocabulary that puts a space in front of a text: no schema allows it.
-        if (model.vocab().piece(tokens.front()) == " ") tokens.erase(tokens.begin());
+    for (std::size_t i = 0; i < scripts.size(); ++i) {
+        const Grammar grammar = Schema::parse(schema_of(kCalls[i]), {.space = SchemaOptions::Space::spaced}).grammar();
+        const std::vector<Token>& tokens = scripts[i];
         std::array<double, 4> best{1e9, 1e9, 1e9, 1e9};
         for (int round = 0; round < n_rounds; ++round) {
             const auto n_script = static_cast<std::int64_t>(tokens.size());
@@ -164,7 +201,7 @@ void measure(Options& options) {
             const Took one_by_one = bench.run(&grammar, false, &tokens, n_script);
             const Took together = bench.run(&grammar, true, &tokens, n_script);
             const Took took[] = {drawn, free, one_by_one, together};
-            for (std::size_t i = 0; i < best.size(); ++i) best[i] = std::min(best[i], took[i].seconds);
+            for (std::size_t k = 0; k < best.size(); ++k) best[k] = std::min(best[k], took[k].seconds);
             if (round > 0) continue;
             n_with += drawn.tokens.size();
             n_without += free.tokens.size();

@@ -262,6 +262,24 @@ int bench(const BenchArgs& args) {
     return 0;
 }
 
+/// An item more than there are commas; nothing between two of them is an empty one.
+std::vector<std::string> between_commas(const std::string& text) {
+    std::vector<std::string> parts(1);
+    for (const char c : text)
+        if (c == ',') parts.emplace_back();
+        else parts.back() += c;
+    return parts;
+}
+
+CLI::Validator whole_numbers() {
+    return {[](std::string& text) {
+                for (std::string& part : between_commas(text))
+                    if (auto error = whole()(part); !error.empty()) return error;
+                return std::string();
+            },
+            ""};
+}
+
 }  // namespace
 
 Action add_bench(CLI::App& app) {
@@ -270,9 +288,13 @@ Action add_bench(CLI::App& app) {
         app.add_subcommand("bench", "Measures tokens per second, with the share of what the machine can do.");
     args->model.add_to(*command);
     const auto add_list = [&](const std::string& names, std::vector<int>& values, const std::string& help) {
-        command->add_option(names, values, help)
-            ->delimiter(',')
-            ->check(whole())
+        const auto read = [&values](const std::vector<std::string>& texts) {
+            values.clear();
+            for (const std::string& text : texts)
+                for (const std::string& part : between_commas(text)) values.push_back(std::stoi(part));
+        };
+        command->add_option_function<std::vector<std::string>>(names, read, help)
+            ->check(whole_numbers())
             ->type_name("N,...")
             ->default_str(join(values))
             ->group("Tests");

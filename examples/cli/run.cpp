@@ -406,10 +406,11 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     check_output(args.receipt, "--receipt", args.model.files);
     args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
+    Run run(args, model, prompt, hooks);  // what cannot run says that alone
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
              Look::dim);
-    return Run(args, model, prompt, hooks)();
+    return run();
 }
 
 }  // namespace

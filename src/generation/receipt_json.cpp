@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "tinfer/generation.hpp"
 #include "tinfer/receipt.hpp"
 #include "tinfer/text.hpp"
 
@@ -114,7 +115,7 @@ public:
         r.constrained = truth(root_, "constrained");
         r.n_predict = integer<std::int64_t>(root_, "n_predict");
         r.stops = texts(root_, "stops");
-        r.stop = text(root_, "stop");
+        r.stop = stop_reason();
         r.encoded = tokens("encoded", r.n_vocab);
         r.prompt = tokens("prompt", r.n_vocab);
         r.tokens = tokens("tokens", r.n_vocab);
@@ -128,6 +129,17 @@ public:
     }
 
 private:
+    /// The name of a StopReason, or empty where nobody filled it in.
+    [[nodiscard]] std::string stop_reason() const {
+        std::string name = text(root_, "stop"), known;
+        for (const auto reason :
+             {StopReason::eog, StopReason::limit, StopReason::string, StopReason::interrupt, StopReason::context}) {
+            if (name == to_string(reason)) return name;
+            known += cat(known.empty() ? "" : ", ", to_string(reason));
+        }
+        if (!name.empty()) refuse(member(root_, "stop"), cat("\"stop\" is '", escaped(name), "', known are ", known));
+        return name;
+    }
     [[noreturn]] void refuse(JsonValue at, std::string_view what) const {
         fail(ErrorCode::damaged, cat(name_, ": byte ", at.offset(), ": ", what));
     }

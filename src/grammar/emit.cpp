@@ -277,16 +277,18 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
 
 /// `uniqueItems` of few possible values: what was given is a state, or the bits of a frame.
 std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
-    const auto refuse = [&] {
+    const auto refuse = [&](std::string_view reason = {}) {
         normalizer_.refuse(where(from), "uniqueItems",
-                           cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values"));
+                           reason.empty()
+                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
+                               : std::string(reason));
         ArraySpec without = spec;
         without.is_unique = false;
         return without.contains.empty() ? array(without, from) : counted_array(without, from);
     };
     for (const auto& layer : spec.layers)
-        if (!layer.prefix.empty()) return refuse();
-    if (!spec.contains.empty()) return refuse();
+        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
+    if (!spec.contains.empty()) return refuse("is not supported beside contains");
     Shapes values;
     for (const Shape& shape : normalizer_.shapes(element_terms(spec, 0))) {
         Shape one = shape;

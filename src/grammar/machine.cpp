@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -16,25 +18,26 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
 
 constexpr std::size_t kFirstTable = 1u << 10;
 constexpr std::size_t kFewItems = 32;
+constexpr std::uint32_t kLooksOfStep = 16;  // at stacks that were left already
 
 }  // namespace
 
-Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece)
+Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks)
     : program_(std::move(program)), max_piece_(static_cast<std::uint32_t>(std::min<std::size_t>(max_piece, 1u << 20))),
-      stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
+      few_stacks_(few_stacks), stack_table_(kFirstTable, kUnknown), state_table_(kFirstTable, kUnknown), no_row_(std::make_unique<Row>()) {
     no_row_->fill(kUnknown);
-    stacks_.push_back({0, {}});  // the empty stack
-    intern();                    // the dead state: no stack at all
+    stacks_.push_back({kDead, {}});  // the empty stack
+    intern();                        // the dead state: no stack at all
     rows_[kDead] = new_row();
     rows_[kDead]->fill(kDead);
-    visit({kEmptyStack, program_->start, 0, 0});
+    visit({alone(kEmptyStack), program_->start, 0, 0});
     close();
     start_ = intern();
 }
 
 // ---- stacks and states, each kept once ------------------------------------------------------------------------------
 
-std::uint32_t Machine::push(std::uint32_t parent, const Frame& frame) {
+std::uint32_t Machine::push(State parent, const Frame& frame) {
     const auto hash_of = [](const Stack& s) {
         return mix(mix(mix(s.parent, s.frame.node), static_cast<std::uint64_t>(s.frame.a) << 32 | s.frame.b),
                    s.frame.c);
@@ -55,9 +58,56 @@ std::uint32_t Machine::push(std::uint32_t parent, const Frame& frame) {
         if (there.parent == parent && there.frame == frame) return stack_table_[at];
         at = (at + 1) & (stack_table_.size() - 1);
     }
-    stack_table_[at] = static_cast<std::uint32_t>(stacks_.size());
     stacks_.push_back(stack);
-    return stack_table_[at];
+    return stack_table_[at] = static_cast<std::uint32_t>(stacks_.size() - 1);
+}
+
+Machine::State Machine::alone(std::uint32_t stack) {
+    if (stacks_[stack].alone == kUnknown) {
+        const State state = state_of({&stack, 1});
+        stacks_[stack].alone = state;
+    }
+    return stacks_[stack].alone;
+}
+
+bool Machine::is_key(const Stack& stack) const { return program_->nodes[stack.frame.node].kind == NodeKind::key; }
+
+/// What a stack stands on: of a key, what its object does.
+Machine::State Machine::below(std::uint32_t stack) const {
+    const Stack& top = stacks_[stack];
+    return is_key(top) ? object_below(top.parent).parent : top.parent;
+}
+
+/// Where they are many: stacks, ascending, of one frame that stand on one stack each become one that stands on all of
+/// them. Those that stand on several stay as they are: sets that grow by each other would be united again and again.
+void Machine::merge(std::vector<std::uint32_t>& stacks) {
+    if (stacks.size() <= few_stacks_) return;
+    const auto several = std::partition(stacks.begin(), stacks.end(), [&](std::uint32_t stack) {
+        return stack != kEmptyStack && states_[below(stack)].count == 1;
+    });
+    const auto frames = [&](std::uint32_t stack) {
+        const Frame& frame = stacks_[stack].frame;
+        const Frame object = is_key(stacks_[stack]) ? object_below(stacks_[stack].parent).frame : Frame{};
+        return std::tuple(frame.node, frame.a, frame.b, frame.c, object.node, object.a, object.b);
+    };
+    std::sort(stacks.begin(), several, [&](std::uint32_t a, std::uint32_t b) { return frames(a) < frames(b); });
+    std::size_t n = 0;
+    const auto n_ones = static_cast<std::size_t>(several - stacks.begin());
+    for (std::size_t i = 0, last = 0; i < n_ones; i = last) {
+        below_.clear();
+        for (const auto frame = frames(stacks[i]); last < n_ones && frames(stacks[last]) == frame; ++last)
+            below_.push_back(tops_[states_[below(stacks[last])].first]);
+        std::uint32_t one = stacks[i];
+        if (last - i > 1) {
+            std::ranges::sort(below_);
+            const Frame frame = stacks_[one].frame, object = object_below(stacks_[one].parent).frame;
+            const State parent = state_of(below_);
+            one = push(is_key(stacks_[one]) ? on(parent, object) : parent, frame);
+        }
+        stacks[n++] = one;
+    }
+    stacks.erase(std::copy(several, stacks.end(), stacks.begin() + static_cast<std::ptrdiff_t>(n)), stacks.end());
+    std::ranges::sort(stacks);
 }
 
 /// The state of the stacks in out_, which it empties.
@@ -66,6 +116,13 @@ Machine::State Machine::intern() {
     out_.erase(std::unique(out_.begin(), out_.end()), out_.end());
     if (out_.size() > kMaxStacks)
         fail(ErrorCode::grammar_too_ambiguous, cat("grammar: more than ", kMaxStacks, " ways to read the same text"));
+    merge(out_);
+    const State state = state_of(out_);
+    out_.clear();
+    return state;
+}
+
+Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
     const auto hash_of = [](std::span<const std::uint32_t> tops) {
         std::uint64_t hash = tops.size();
         for (const auto top : tops) hash = mix(hash, top);
@@ -81,24 +138,23 @@ Machine::State Machine::intern() {
         }
         state_table_ = std::move(larger);
     }
-    std::size_t at = hash_of(out_) & (state_table_.size() - 1);
+    std::size_t at = hash_of(stacks) & (state_table_.size() - 1);
     while (state_table_[at] != kUnknown) {
-        if (std::ranges::equal(tops_of(state_table_[at]), out_)) {
-            out_.clear();
-            return state_table_[at];
-        }
+        if (std::ranges::equal(tops_of(state_table_[at]), stacks)) return state_table_[at];
         at = (at + 1) & (state_table_.size() - 1);
     }
     if (states_.size() >= kMaxStates)
         fail(ErrorCode::limit_exceeded, cat("grammar: matching needs more than ", kMaxStates, " states"));
     const auto state = static_cast<State>(states_.size());
-    state_table_[at] = state;
-    states_.push_back({static_cast<std::uint32_t>(tops_.size()), static_cast<std::uint32_t>(out_.size()), kUnknown,
-                       !out_.empty() && out_.front() == kEmptyStack});
-    tops_.insert(tops_.end(), out_.begin(), out_.end());
+    // All three grow, or none where memory ends.
+    if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 16);
+    if (states_.size() == states_.capacity()) states_.reserve(2 * states_.size() + 16);
+    tops_.insert(tops_.end(), stacks.begin(), stacks.end());
     rows_.push_back(no_row_.get());
-    out_.clear();
-    return state;
+    states_.push_back({static_cast<std::uint32_t>(tops_.size() - stacks.size()),
+                       static_cast<std::uint32_t>(stacks.size()), kUnknown,
+                       !stacks.empty() && stacks.front() == kEmptyStack});
+    return state_table_[at] = state;
 }
 
 Machine::Row* Machine::new_row() {
@@ -158,21 +214,29 @@ void Machine::close() {
     seen_table_.clear();
 }
 
-/// The end of a rule: goes on where its caller says.
-void Machine::leave(std::uint32_t parent) {
-    if (parent == kEmptyStack) {
-        out_.push_back(kEmptyStack);
-        return;
+/// The end of a rule: goes on where its callers say.
+void Machine::leave(State parent) {
+    const StateRecord callers = states_[parent];
+    take_steps(callers.count / kLooksOfStep, program_->start);
+    for (std::uint32_t i = 0; i < callers.count; ++i) {
+        const std::uint32_t top = tops_[callers.first + i];
+        if (std::exchange(stacks_[top].left_in, n_steps_) == n_steps_) continue;
+        if (top == kEmptyStack) {
+            out_.push_back(kEmptyStack);
+            continue;
+        }
+        const Stack below = stacks_[top];
+        const Node& node = program_->nodes[below.frame.node];
+        if (node.kind == NodeKind::call) {
+            visit({below.parent, node.next, 0, 0});
+        } else if (node.kind == NodeKind::repeat) {
+            const std::uint32_t enough = node.max == kNone ? node.min : node.max;
+            const std::uint32_t times = is_far(below.frame.a) ? below.frame.a : std::min(below.frame.a + 1, enough);
+            visit({below.parent, below.frame.node, times, 0});
+        } else {
+            visit({below.parent, below.frame.node, below.frame.a, below.frame.b});
+        }
     }
-    const Stack below = stacks_[parent];
-    const Node& node = program_->nodes[below.frame.node];
-    if (node.kind == NodeKind::call) return visit({below.parent, node.next, 0, 0});
-    if (node.kind == NodeKind::repeat) {
-        const std::uint32_t enough = node.max == kNone ? node.min : node.max;
-        const std::uint32_t times = is_far(below.frame.a) ? below.frame.a : std::min(below.frame.a + 1, enough);
-        return visit({below.parent, below.frame.node, times, 0});
-    }
-    visit({below.parent, below.frame.node, below.frame.a, below.frame.b});
 }
 
 void Machine::expand(const Item& item) {
@@ -185,13 +249,13 @@ void Machine::expand(const Item& item) {
         case NodeKind::call:
             // A call at the end of a rule needs no way back: lists that recurse on the right stay flat.
             if (program_->nodes[node.next].kind == NodeKind::ret) visit({item.parent, node.arg, 0, 0});
-            else visit({push(item.parent, {item.node}), node.arg, 0, 0});
+            else visit({on(item.parent, {item.node}), node.arg, 0, 0});
             break;
         case NodeKind::ret: leave(item.parent); break;
         case NodeKind::repeat:
             if (item.a != kFarBelow && item.a >= node.min) visit({item.parent, node.next, 0, 0});
             if (node.max == kNone || is_far(item.a) || item.a < node.max)
-                visit({push(item.parent, {item.node, item.a}), node.arg, 0, 0});
+                visit({on(item.parent, {item.node, item.a}), node.arg, 0, 0});
             break;
         case NodeKind::object: enter_object(item.parent, item.node, item.a, item.b); break;
         case NodeKind::choice: enter_choice(item); break;
@@ -201,8 +265,12 @@ void Machine::expand(const Item& item) {
             break;
         case NodeKind::bytes:
         case NodeKind::token:
-        case NodeKind::string:
-        case NodeKind::key: settle(item.parent, {item.node}); break;
+        case NodeKind::string: settle(item.parent, {item.node}); break;
+        case NodeKind::key: {  // reads the frame of its object
+            const StateRecord objects = states_[item.parent];
+            for (std::uint32_t i = 0; i < objects.count; ++i) settle(alone(tops_[objects.first + i]), {item.node});
+            break;
+        }
     }
 }
 
@@ -217,12 +285,12 @@ void Machine::enter_choice(const Item& item) {
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if ((given >> i & 1) != 0 || entries[i] == kNone) continue;
         const std::uint64_t with = given | std::uint64_t{1} << i;
-        visit({push(item.parent, {item.node, static_cast<std::uint32_t>(with), static_cast<std::uint32_t>(with >> 32)}),
+        visit({on(item.parent, {item.node, static_cast<std::uint32_t>(with), static_cast<std::uint32_t>(with >> 32)}),
                entries[i], 0, 0});
     }
 }
 
-void Machine::enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count) {
+void Machine::enter_object(State parent, std::uint32_t node, std::uint32_t index, std::uint32_t count) {
     const ObjectTerminal& object = program_->objects[program_->nodes[node].arg];
     const bool has_required = object.next_required[index] < object.is_required.size();
     // Beyond the bounds the count says nothing more.
@@ -232,7 +300,7 @@ void Machine::enter_object(std::uint32_t parent, std::uint32_t node, std::uint32
     if (object.max != kNone && count >= object.max) return;
     const Frame frame{node, index, count, 0};
     if (!key_lives(object, frame, 0, object.other_names == nullptr ? Dfa::kDead : 0)) return;
-    visit({push(parent, frame), count == 0 ? object.first_entry : object.rest_entry, 0, 0});
+    visit({on(parent, frame), count == 0 ? object.first_entry : object.rest_entry, 0, 0});
 }
 
 // ---- steps over a byte ----------------------------------------------------------------------------------------------
@@ -302,7 +370,7 @@ void Machine::step_key(const Stack& stack, std::uint8_t byte) {
     const Node& node = program_->nodes[stack.frame.node];
     const ObjectTerminal& object = program_->objects[node.arg];
     const Frame& at = stack.frame;
-    const Stack below = stacks_[stack.parent];
+    const Stack below = object_below(stack.parent);
     const CharStep step = step_char(at.c, byte);
     const std::uint32_t names = at.a == kLeftNames ? kNone : at.a;
     const std::uint32_t other = object.other_names == nullptr ? Dfa::kDead : at.b;
@@ -311,7 +379,7 @@ void Machine::step_key(const Stack& stack, std::uint8_t byte) {
         case CharStep::Kind::close: {
             const KeyEnd end = key_end(object, below.frame, names, other);
             if (end.entry != kNone)
-                visit({push(below.parent, {below.frame.node, end.next, below.frame.b + 1, 0}), end.entry, 0, 0});
+                visit({on(below.parent, {below.frame.node, end.next, below.frame.b + 1, 0}), end.entry, 0, 0});
             return;
         }
         case CharStep::Kind::character: {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Runs a Program over bytes. A state of the match is a set of stacks; stacks and states are kept once each under a
-// number, with the successors that were asked for, so that a grammar becomes, as it is used, a table that a walk over
-// the vocabulary only reads. One thread at a time.
+// Runs a Program over bytes. A state of the match is a set of stacks. What lies below the top of a stack is a set of
+// stacks, too (a graph-structured stack: Tomita, Computational Linguistics 13, 1987), so that the ways to have come to
+// one place are followed as one. Stacks and states are kept once each under a number, with the successors that were
+// asked for, so that a grammar becomes, as it is used, a table that a walk over the vocabulary only reads. One thread
+// at a time.
 #pragma once
 
 #include <array>
@@ -35,8 +37,11 @@ public:
     /// More states in one machine are limit_exceeded; each takes a kilobyte.
     static constexpr std::size_t kMaxStates = 400'000;
 
+    /// So many stacks are followed one by one; more of one frame become one.
+    static constexpr std::size_t kFewStacks = 16;
+
     /// `max_piece` is the largest number of bytes in a token: what a bound farther away than that does, no token sees.
-    Machine(std::shared_ptr<const Program> program, std::size_t max_piece);
+    Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks = kFewStacks);
 
     [[nodiscard]] State start() const noexcept { return start_; }
     [[nodiscard]] State step(State state, std::uint8_t byte) {
@@ -59,7 +64,7 @@ public:
 
     /// A stack that stands in a string or a key, between two characters.
     struct InString {
-        std::uint32_t parent;
+        State parent;
         Frame frame;
         Frame below;  ///< of a key: that of the object
     };
@@ -107,6 +112,7 @@ public:
     [[nodiscard]] State load(std::span<const std::uint32_t> saved);
 
     [[nodiscard]] std::size_t n_states() const noexcept { return states_.size(); }
+    [[nodiscard]] std::size_t n_stacks() const noexcept { return stacks_.size(); }
     [[nodiscard]] std::size_t memory() const noexcept {
         return row_bytes_ + rows_.capacity() * sizeof(Row*) + states_.capacity() * sizeof(StateRecord) +
                stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
@@ -124,8 +130,10 @@ private:
     using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until asked for
 
     struct Stack {
-        std::uint32_t parent;
+        State parent;  // all that may lie below the frame; below a key that of its object alone
         Frame frame;
+        State alone = kUnknown;     // the state of this stack, kUnknown until asked for
+        std::uint32_t left_in = 0;  // the step that left its rule last
     };
     struct StateRecord {
         std::uint32_t first, count;  // in tops_, ascending
@@ -133,7 +141,8 @@ private:
         bool accepts;
     };
     struct Item {
-        std::uint32_t parent, node, a, b;
+        State parent;
+        std::uint32_t node, a, b;
         bool operator==(const Item&) const = default;
     };
 
@@ -142,6 +151,9 @@ private:
         work_.clear();
         seen_.clear();
         seen_table_.clear();
+        if (++n_steps_ != 0) return;
+        for (Stack& stack : stacks_) stack.left_in = 0;
+        n_steps_ = 1;
     }
     [[nodiscard]] Row* new_row();
     State make_step(State state, std::uint8_t byte);
@@ -155,16 +167,25 @@ private:
     }
     [[noreturn]] void refuse_steps(std::uint32_t node) const;
     void close();
-    void settle(std::uint32_t parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
-    void leave(std::uint32_t parent);
+    void settle(State parent, const Frame& frame) { out_.push_back(push(parent, frame)); }
+    void leave(State parent);
     void expand(const Item& item);
     void enter_choice(const Item& item);
-    void enter_object(std::uint32_t parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
-    std::uint32_t push(std::uint32_t parent, const Frame& frame);
+    void enter_object(State parent, std::uint32_t node, std::uint32_t index, std::uint32_t count);
+    std::uint32_t push(State parent, const Frame& frame);
+    [[nodiscard]] State alone(std::uint32_t stack);
+    [[nodiscard]] State on(State parent, const Frame& frame) { return alone(push(parent, frame)); }
+    [[nodiscard]] const Stack& object_below(State parent) const { return stacks_[tops_[states_[parent].first]]; }
+    [[nodiscard]] bool is_key(const Stack& stack) const;
+    [[nodiscard]] State below(std::uint32_t stack) const;
+    void merge(std::vector<std::uint32_t>& stacks);
+    [[nodiscard]] State far_repeats(State parent);
+    [[nodiscard]] State state_of(std::span<const std::uint32_t> stacks);
     State intern();
 
     std::shared_ptr<const Program> program_;
     std::uint32_t max_piece_;
+    std::size_t few_stacks_;
     std::vector<Stack> stacks_;
     std::vector<std::uint32_t> stack_table_, state_table_;  // open addressing, kUnknown where free
     std::vector<StateRecord> states_;
@@ -176,7 +197,8 @@ private:
     State start_ = kDead;
     std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};
     // Of one step:
-    std::vector<std::uint32_t> out_;
+    std::uint32_t n_steps_ = 1;
+    std::vector<std::uint32_t> out_, below_;
     std::vector<Item> work_, seen_;
     std::vector<std::uint32_t> seen_table_;
 };

@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: MIT
 // What masks and constraints ask a machine.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "grammar/machine.hpp"
 
 namespace tinfer::grammar {
+
+/// How often parts were repeated, each time by a byte at least, where the bounds are far.
+Machine::State Machine::far_repeats(State parent) {
+    const StateRecord record = states_[parent];
+    const auto is_repeat = [&](std::uint32_t top) {
+        return top != kEmptyStack && program_->nodes[stacks_[top].frame.node].kind == NodeKind::repeat;
+    };
+    const auto tops = std::span(tops_).subspan(record.first, record.count);
+    if (std::ranges::none_of(tops, is_repeat)) return parent;
+    std::vector<std::uint32_t> out(tops.begin(), tops.end());
+    for (std::uint32_t& top : out) {
+        if (!is_repeat(top)) continue;
+        Stack stack = stacks_[top];
+        const Node& repeat = program_->nodes[stack.frame.node];
+        std::uint32_t& count = stack.frame.a;
+        const bool is_below_max = repeat.max == kNone || repeat.max - count > max_piece_ + 1;
+        if (count < repeat.min && repeat.min - count > max_piece_ + 1 && is_below_max) count = kFarBelow;
+        else if (count >= repeat.min && is_below_max && repeat.max != kNone) count = kFarInside;
+        top = push(stack.parent, stack.frame);
+    }
+    std::ranges::sort(out);
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    merge(out);
+    return state_of(out);
+}
 
 Machine::State Machine::abstract(State state) {
     if (states_[state].abstracted != kUnknown) return states_[state].abstracted;
@@ -24,16 +51,8 @@ Machine::State Machine::abstract(State state) {
                 count = kFarBelow;
             else if (count >= string.min && is_below_max && string.max != StringTerminal::kNoLimit) count = kFarInside;
             out_.push_back(push(stack.parent, stack.frame));
-        } else if (top != kEmptyStack && stack.parent != kEmptyStack &&
-                   program_->nodes[stacks_[stack.parent].frame.node].kind == NodeKind::repeat) {
-            // How often a part was repeated, each time by a byte at least.
-            Stack below = stacks_[stack.parent];
-            const Node& repeat = program_->nodes[below.frame.node];
-            std::uint32_t& count = below.frame.a;
-            const bool is_below_max = repeat.max == kNone || repeat.max - count > max_piece_ + 1;
-            if (count < repeat.min && repeat.min - count > max_piece_ + 1 && is_below_max) count = kFarBelow;
-            else if (count >= repeat.min && is_below_max && repeat.max != kNone) count = kFarInside;
-            out_.push_back(push(push(below.parent, below.frame), stack.frame));
+        } else if (top != kEmptyStack) {
+            out_.push_back(push(far_repeats(stack.parent), stack.frame));
         } else {
             out_.push_back(top);
         }
@@ -109,35 +128,51 @@ int Machine::forced_byte(State state) {
     return found;
 }
 
+/// Each state behind those it lies on: the number of stacks, and of each its frame and the place of what is below; a
+/// place beyond the states is the empty stack.
 std::vector<std::uint32_t> Machine::save(State state) const {
+    std::vector<State> order;
+    std::vector<std::pair<State, bool>> work{{state, false}};
+    std::map<State, std::uint32_t> places;
+    while (!work.empty()) {
+        const auto [at, is_below_done] = work.back();
+        work.pop_back();
+        if (places.contains(at)) continue;
+        if (is_below_done) {
+            places[at] = static_cast<std::uint32_t>(order.size());
+            order.push_back(at);
+            continue;
+        }
+        work.emplace_back(at, true);
+        for (const std::uint32_t top : std::span(tops_).subspan(states_[at].first, states_[at].count))
+            if (top != kEmptyStack) work.emplace_back(stacks_[top].parent, false);
+    }
     std::vector<std::uint32_t> out;
-    const StateRecord& record = states_[state];
-    for (std::uint32_t i = 0; i < record.count; ++i) {
-        const std::size_t at = out.size();
-        out.push_back(0);
-        for (std::uint32_t top = tops_[record.first + i]; top != kEmptyStack; top = stacks_[top].parent) {
+    for (const State at : order) {
+        out.push_back(states_[at].count);
+        for (const std::uint32_t top : std::span(tops_).subspan(states_[at].first, states_[at].count)) {
             const Frame& frame = stacks_[top].frame;
-            out.insert(out.end(), {frame.node, frame.a, frame.b, frame.c});
-            ++out[at];
+            out.insert(out.end(), {frame.node, frame.a, frame.b, frame.c,
+                                   top == kEmptyStack ? kUnknown : places.at(stacks_[top].parent)});
         }
     }
     return out;
 }
 
 Machine::State Machine::load(std::span<const std::uint32_t> saved) {
-    std::vector<std::uint32_t> tops;
+    std::vector<State> states;
     for (std::size_t i = 0; i < saved.size();) {
+        std::vector<std::uint32_t> tops;
         const std::size_t n = saved[i++];
-        std::uint32_t top = kEmptyStack;
-        for (std::size_t k = n; k-- > 0;) {
-            const auto frame = saved.subspan(i + 4 * k, 4);
-            top = push(top, {frame[0], frame[1], frame[2], frame[3]});
+        for (std::size_t k = 0; k < n; ++k, i += 5) {
+            const auto stack = saved.subspan(i, 5);
+            tops.push_back(stack[4] == kUnknown ? kEmptyStack
+                                                : push(states[stack[4]], {stack[0], stack[1], stack[2], stack[3]}));
         }
-        i += 4 * n;
-        tops.push_back(top);
+        std::ranges::sort(tops);
+        states.push_back(state_of(tops));
     }
-    out_ = std::move(tops);
-    return intern();
+    return states.back();
 }
 
 }  // namespace tinfer::grammar

@@ -164,7 +164,7 @@ std::uint32_t Machine::forced_char(State state) const {
         const Node& node = program_->nodes[stack.frame.node];
         if ((node.kind != NodeKind::string && node.kind != NodeKind::key) || stack.frame.c != 0) return kNone;
         if (node.kind == NodeKind::string) add_chars(found, program_->strings[node.arg], stack.frame);
-        else add_chars(found, program_->objects[node.arg], stack.frame, stacks_[stack.parent].frame);
+        else add_chars(found, program_->objects[node.arg], stack.frame, object_below(stack.parent).frame);
         if (found == kMany) return kMany;
     }
     return found;
@@ -199,7 +199,8 @@ Machine::State Machine::split_strings(State state, std::vector<InString>& string
         const Stack& stack = stacks_[top];
         const NodeKind kind = top == kEmptyStack ? NodeKind::ret : program_->nodes[stack.frame.node].kind;
         if ((kind == NodeKind::string || kind == NodeKind::key) && stack.frame.c == 0)
-            strings.push_back({stack.parent, stack.frame, stacks_[stack.parent].frame});
+            strings.push_back(
+                {stack.parent, stack.frame, kind == NodeKind::key ? object_below(stack.parent).frame : Frame{}});
         else out_.push_back(top);
     }
     return strings.size() == before ? state : intern();
@@ -214,7 +215,7 @@ Machine::State Machine::close_string(const InString& at) {
 
 Machine::State Machine::close_key(const InString& at, const KeyEnd& end) {
     begin_step();
-    visit({push(stacks_[at.parent].parent, {at.below.node, end.next, at.below.b + 1, 0}), end.entry, 0, 0});
+    visit({on(object_below(at.parent).parent, {at.below.node, end.next, at.below.b + 1, 0}), end.entry, 0, 0});
     close();
     return intern();
 }

@@ -305,6 +305,10 @@ class Usage(unittest.TestCase):
         self.assertIn("nothing is measured: --prompt, --predict and --batches are all 0", tinfer.stderr)
         self.assertEqual(tinfer("bench", MODEL, "-p", "8", "-n", "0", "-d", "2147483647", code=2), b"")
         self.assertIn("2147483655 tokens, the limit is 2147483647", tinfer.stderr)
+        for option in ("--prompt", "--predict", "--batches", "--depth", "--threads"):
+            for wrong in ("1,,2", ",1", "1,"):
+                self.assertEqual(tinfer("bench", MODEL, option, wrong, code=2), b"")
+                self.assertTrue(tinfer.stderr.startswith(f"tinfer: {option}: '' is no whole number"), tinfer.stderr)
         tinfer("bench", MODEL, "-p", "2", "-n", "0", "-r", "1", "-t", "1")
         self.assertRegex(tinfer.stderr, r"(?m)^1 thread, ")
 

@@ -300,6 +300,14 @@ TEST_CASE("[N10] receipt: no byte of a file can change, and no part be missing, 
     }
     CHECK(refuses(text + " "));
     CHECK(refuses("{}"));
+    for (const char* known : {"", "eog", "limit", "string", "interrupt", "context"}) {
+        receipt.stop = known;
+        CHECK(Receipt::parse(receipt.json(), "r").stop == known);
+    }
+    for (const char* wrong : {"stop", "EOG", "error", "limits"}) {
+        receipt.stop = wrong;
+        CHECK(refuses(receipt.json()));
+    }
     std::string version = text;
     version.replace(version.find("\"version\":1") == std::string::npos ? version.find("\"version\": 1") + 11
                                                                        : version.find("\"version\":1") + 10,

@@ -97,6 +97,41 @@ TEST_CASE("[S8] grammar: 1,000 random grammars give the masks of the slow matche
     CHECK(n_ended > 300);
 }
 
+TEST_CASE("[S8] grammar: stacks that become one admit what they do one by one") {
+    const std::vector<std::string>& letters = RandomGrammar::alphabet();
+    constexpr std::size_t kNever = 1'000'000;
+    int n_alive = 0;
+    for (std::uint32_t seed = 0; seed < 400; ++seed) {
+        RandomGrammar grammar(seed);
+        CAPTURE(grammar.gbnf);
+        const auto program = parse_gbnf(grammar.gbnf);
+        Machine one_by_one(program, 8, kNever), together(program, 8, 0);
+        for (int i = 0; i < 20; ++i) {
+            auto slow = one_by_one.start(), quick = together.start();
+            std::string text;
+            for (int step = 0; step < 8 && slow != Machine::kDead; ++step) {
+                text += letters[grammar.below(letters.size())];
+                CAPTURE(text);
+                try {
+                    slow = one_by_one.start(), quick = together.start();
+                    for (const char c : text) {
+                        slow = one_by_one.step(slow, static_cast<std::uint8_t>(c));
+                        quick = together.step(quick, static_cast<std::uint8_t>(c));
+                    }
+                } catch (const Error& error) {
+                    REQUIRE(error.code() == ErrorCode::grammar_too_ambiguous);
+                    break;
+                }
+                REQUIRE((slow == Machine::kDead) == (quick == Machine::kDead));
+                REQUIRE(one_by_one.accepts(slow) == together.accepts(quick));
+                REQUIRE(together.accepts(together.load(together.save(quick))) == together.accepts(quick));
+                n_alive += slow == Machine::kDead ? 0 : 1;
+            }
+        }
+    }
+    CHECK(n_alive > 2000);
+}
+
 TEST_CASE("[S8][S11] grammar: a constraint steps back, resets and clones; what is not allowed changes nothing") {
     const auto trie = small_vocabulary();
     const auto id = [&](std::string_view piece) {

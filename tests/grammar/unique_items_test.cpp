@@ -64,6 +64,11 @@ TEST_CASE("[S9][N16] unique items: no way into an array that cannot end, and mor
         "maximum": 64}}})") == "schema: /items/uniqueItems: is supported for elements out of at most 64 values");
     CHECK(refusal(R"({"type": "array", "uniqueItems": true, "items": {"type": "integer", "minimum": 0,
         "maximum": 999999999}})") == "schema: /uniqueItems: is supported for elements out of at most 64 values");
+    // Few values, but other reasons.
+    CHECK(refusal(R"({"type": "array", "uniqueItems": true, "items": {"enum": [1, 2]}, "contains": {"const": 1}})") ==
+          "schema: /uniqueItems: is not supported beside contains");
+    CHECK(refusal(R"({"type": "array", "uniqueItems": true, "prefixItems": [{"const": 1}, {"const": 2}]})") ==
+          "schema: /uniqueItems: is not supported beside elements that have schemas by their place");
 }
 
 TEST_CASE("[S9] unique items: masks are those of single tokens, and texts at random never repeat a value") {
