@@ -78,10 +78,10 @@ class Stopping(unittest.TestCase):
     def test_while_loading(self):
         """SIGTERM at any moment of the start ends it at once: by itself, or before it listens to signals"""
         chance = random.Random(2)
-        for _ in range(12):
+        for _ in range(25):
             process = subprocess.Popen([TINFER, "serve", MODEL, "--port", "0", "-t", "1"], stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE)
-            time.sleep(chance.random() * 0.15)
+            time.sleep(chance.random() * 0.1)
             process.send_signal(signal.SIGTERM)
             out, errors = process.communicate(timeout=30)
             self.assertIn(process.returncode, (0, -signal.SIGTERM), errors)
