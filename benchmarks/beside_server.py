@@ -16,7 +16,6 @@ import pathlib
 import shlex
 import socket
 import subprocess
-import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]

@@ -361,11 +361,10 @@ Action add_forecast(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer(
-        "\nA model that does not fit is read from storage again for every token, except experts, of which as many\n"
-        "picks hit as fit. Nothing of the file but its directory is read, unless storage is measured. Layers of "
-        "zeros,\n"
-        "of the same sizes and types, are measured instead: up to a GiB in memory and in the folder for temporary "
-        "files.\n"
+        "\nA model that does not fit is read from storage again for every token, except experts, of which as\n"
+        "many picks hit as fit. Nothing of the file but its directory is read, unless storage is measured:\n"
+        "layers of zeros of the same sizes and types are timed, up to a GiB, by way of the folder for\n"
+        "temporary files.\n"
         "\nExamples:\n  tinfer forecast model.gguf\n  tinfer forecast model.gguf --ram 16G -d 8000 --json");
     return [args] { return forecast(*args); };
 }

@@ -174,7 +174,11 @@ int run_serve(ServeArgs& args) {
         print_line({{"address", address}});
         note("ready on " + address + " (Ctrl-C stops)");
     };
-    server::serve(options, load, events);
+    try {
+        server::serve(options, load, events);
+    } catch (const tinfer::Error& error) {  // told to stop while the model was loaded: it has stopped
+        if (error.code() != tinfer::ErrorCode::cancelled || !interrupted()) throw;
+    }
     return 0;
 }
 

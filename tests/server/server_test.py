@@ -60,6 +60,25 @@ class Routes(unittest.TestCase):
         self.assertTrue(all(1 <= len(top) <= 2 for top in logprobs["top_logprobs"][1:]))  # two tokens may have one text
         self.assertEqual(answer["choices"][0]["text"], "the one")
 
+    def test_v7_scores_are_those_of_the_program(self):  # [V7]
+        """What evaluation harnesses ask for (context and continuation as ids, echo, one token) has the log-likelihoods
+        of `tinfer score`, which are those of `tinfer perplexity`, to the last digit"""
+        ids = lambda text: self.server.post("/tokenize", {"text": text, "add_special": True})["tokens"]
+        plain = lambda text: self.server.post("/tokenize", {"text": text})["tokens"]
+        pairs = [(ids("once the"), plain(" other one")), (ids("a"), plain("nd the tree on the one")),
+                 (ids("the hero in the other one " * 9), plain("the"))]
+        answer = self.server.post("/v1/completions", {
+            "prompt": [context + more for context, more in pairs], "max_tokens": 1, "echo": True, "logprobs": 1,
+            "temperature": 0, "seed": 1234})
+        lines = "".join(json.dumps({"prompt": context, "text": more}) + "\n" for context, more in pairs)
+        done = subprocess.run([TINFER, "score", MODEL, "-f", "-"], input=lines.encode(),
+                              capture_output=True, check=True)
+        said = [json.loads(line) for line in done.stdout.splitlines()]
+        for (context, more), choice, score in zip(pairs, answer["choices"], said, strict=True):
+            found = choice["logprobs"]["token_logprobs"]
+            self.assertEqual(len(found), len(context) + len(more) + 1)
+            self.assertEqual(found[len(context):-1], score["logprobs"])
+
     def test_logprobs(self):
         answer = self.server.post("/v1/chat/completions", chat("x", logprobs=True, top_logprobs=3))
         content = answer["choices"][0]["logprobs"]["content"]

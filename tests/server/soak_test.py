@@ -149,6 +149,10 @@ class Soak(unittest.TestCase):
             memory = [statistics.median(s[1] for s in part) for part in parts]
             latency = [statistics.median(s[2] for s in part) for part in parts]
             deeds, compared = (sum(c[name] for c in counts) for name in ("deeds", "compared"))
+            tenth = max(1, len(samples) // 10)
+            course = [statistics.median(s[1] for s in samples[i:i + tenth]) / 2**20
+                      for i in range(0, len(samples), tenth)]
+            print("memory in MiB, tenth by tenth:", " ".join(f"{m:.1f}" for m in course))
             print(f"{samples[-1][0]:.0f} s, {deeds} deeds of {N_CLIENTS} clients, {compared + len(samples)} answers "
                   f"equal to their first, memory {memory[0] / 2**20:.1f} to {memory[1] / 2**20:.1f} MiB "
                   f"(most {max(s[1] for s in samples) / 2**20:.1f}), "

@@ -200,6 +200,8 @@ struct PrefixPages {
 
     void write_file(const Digest& digest, const BlockKey& key, BlockKind kind, std::span<const std::byte> data) {
         const auto path = file_of(digest, kind);
+        std::error_code is_there;  // somebody may have removed the folder
+        std::filesystem::create_directories(options.folder, is_there);
         try {
             ReplacingFile file(path);
             file.write(write_block(kind, key, data));
