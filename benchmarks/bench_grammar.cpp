@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -136,14 +137,20 @@ std::uint32_t longest_piece(const grammar::TokenTrie& trie, std::string_view res
 /// numbers without a fraction that is 0 where it takes no other.
 class Arranged {
 public:
-    explicit Arranged(const std::shared_ptr<const grammar::Program>& program) : machine_(program, 1) {}
+    Arranged(const std::shared_ptr<const grammar::Program>& program, const BenchJson& schema) : machine_(program, 1) {
+        find_names(schema);
+    }
 
     /// Empty where there is no such text.
     std::string print(const BenchJson& value) {
-        out_.clear();
-        n_tried_ = 0;
-        grammar::Machine::State state = machine_.start();
-        return put(value, state) && machine_.accepts(state) ? out_ : std::string();
+        for (const bool as_declared : {true, false}) {  // which order is tried first
+            is_as_declared_ = as_declared;
+            out_.clear();
+            n_tried_ = 0;
+            grammar::Machine::State state = machine_.start();
+            if (put(value, state) && machine_.accepts(state)) return out_;
+        }
+        return {};
     }
 
 private:
@@ -166,6 +173,11 @@ private:
         if (value.is_object()) {
             std::vector<std::pair<std::string, const BenchJson*>> members;
             for (const auto& [name, item] : value.items()) members.emplace_back(BenchJson(name).dump(), &item);
+            if (is_as_declared_)
+                std::ranges::stable_sort(members, {}, [&](const auto& member) {
+                    const auto known = places_.find(member.first);
+                    return known == places_.end() ? places_.size() : known->second;
+                });
             if (with([&] { return put_text("{", state) && put_members(members, true, state); })) return true;
         } else if (value.is_array()) {
             const auto put_items = [&] {
@@ -185,6 +197,14 @@ private:
                 return true;
         }
         return with([] { return false; });
+    }
+    /// The names that the schema declares, in its order: which is tried first.
+    void find_names(const BenchJson& schema) {
+        if (!schema.is_structured()) return;
+        if (schema.is_object() && schema.contains("properties") && schema["properties"].is_object())
+            for (const auto& [name, item] : schema["properties"].items())
+                places_.try_emplace(BenchJson(name).dump(), places_.size());
+        for (const auto& item : schema) find_names(item);
     }
     /// The members that are left, each in front of the others as far as the grammar takes it there.
     bool put_members(std::vector<std::pair<std::string, const BenchJson*>>& left, bool is_first,
@@ -207,8 +227,10 @@ private:
     }
 
     grammar::Machine machine_;
+    std::map<std::string, std::size_t> places_;
     std::string out_;
     int n_tried_ = 0;
+    bool is_as_declared_ = false;
 };
 
 void measure(Options& options) {
@@ -260,7 +282,7 @@ void measure(Options& options) {
         compiles.push_back({us_since(begin), name});
         for (const auto& test : entry.at("tests")) {
             if (!test.at("valid").get<bool>()) continue;
-            const std::string text = Arranged(compiled->program).print(test.at("data"));
+            const std::string text = Arranged(compiled->program, entry.at("schema")).print(test.at("data"));
             if (text.empty()) {
                 ++n_rejected;
                 if (n_slow > 0) {

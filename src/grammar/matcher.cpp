@@ -71,7 +71,9 @@ void Matcher::make(State state, std::span<std::uint64_t> bits) {
     std::ranges::fill(bits, 0);
     strings_.clear();
     const State others = machine_.split_strings(state, strings_);
+    in_strings_.begin();
     for (const Machine::InString& string : strings_) in_strings_.add(machine_, string, bits);
+    in_strings_.finish(machine_, bits);
     if (others != Machine::kDead) walk(others, bits);
     if (machine_.has_token_items(state)) {
         machine_.token_items(state, items_);

@@ -2,6 +2,7 @@
 #include "grammar/string_mask.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace tinfer::grammar {
 namespace {
@@ -274,8 +275,6 @@ void StringMask::add_declared_key(Machine& machine, const Machine::InString& at,
     if (at.frame.a == Machine::kLeftNames) return;
     const ObjectTerminal& object = machine.program().objects[machine.program().nodes[at.frame.node].arg];
     const auto nodes = trie_.nodes();
-    closings_.clear();
-    groups_.clear();
     for_each_name(object, at.frame.a, [&](std::uint32_t node, std::uint32_t names) {
         if (!Machine::key_lives(object, at.below, names, Dfa::kDead)) return false;
         const StringTrie::Node &here = nodes[node], &next = nodes[node + 1];
@@ -286,12 +285,24 @@ void StringMask::add_declared_key(Machine& machine, const Machine::InString& at,
         if (here.closer == next.closer) return true;
         const Machine::KeyEnd end = Machine::key_end(object, at.below, names, Dfa::kDead);
         if (end.entry == kNone) return true;
-        const auto group = static_cast<std::uint32_t>(groups_.size());
-        groups_.push_back(end);
-        for (std::uint32_t k = here.closer; k < next.closer; ++k) closings_.push_back({k, group});
+        behind_.push_back({here.closer, next.closer, machine.close_key(at, end)});
         return true;
     });
-    add_groups(machine, at, bits);
+}
+
+void StringMask::finish(Machine& machine, std::span<std::uint64_t> bits) {
+    std::ranges::sort(behind_, {}, [](const Behind& b) { return std::tuple(b.first, b.last, b.state); });
+    for (std::size_t i = 0, last = 0; i < behind_.size(); i = last) {
+        Machine::State state = Machine::kDead;
+        for (;
+             last < behind_.size() && behind_[last].first == behind_[i].first && behind_[last].last == behind_[i].last;
+             ++last)
+            state = machine.unite(state, behind_[last].state);
+        closings_.clear();
+        for (std::uint32_t k = behind_[i].first; k < behind_[i].last; ++k) closings_.push_back({k, 0});
+        add_closers(machine, state, closings_, bits);
+    }
+    behind_.clear();
 }
 
 /// Where any name may be given, only those differ from each other that are declared, and only where they end.

@@ -21,8 +21,11 @@ class StringMask {
 public:
     explicit StringMask(const TokenTrie& trie);
 
-    /// Adds the tokens that may follow, into `bits` of n_words().
+    void begin() noexcept { behind_.clear(); }  ///< of a mask; the last one may have thrown
+    /// Adds the tokens that may follow, into `bits` of n_words(), but for some that close a key: finish() does.
     void add(Machine& machine, const Machine::InString& at, std::span<std::uint64_t> bits);
+    /// Adds what is left, behind the last of the strings.
+    void finish(Machine& machine, std::span<std::uint64_t> bits);
 
 private:
     struct Place {
@@ -34,6 +37,11 @@ private:
     struct Override {
         std::uint32_t first, last;  // closers behind a declared name
         Machine::KeyEnd end;
+    };
+    /// Closers behind which the text stands at this state. Keys of many objects have the same: they are walked once.
+    struct Behind {
+        std::uint32_t first, last;
+        Machine::State state;
     };
     class OfString;
     class OfKey;
@@ -64,6 +72,7 @@ private:
     std::vector<Closing> closings_;
     std::vector<Machine::KeyEnd> groups_;
     std::vector<Override> overrides_;
+    std::vector<Behind> behind_;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs_;
 };
 
