@@ -27,7 +27,7 @@ namespace tinfer::bench {
 namespace {
 
 constexpr std::string_view kUsage = "usage: bench_grammar [--vocab FILE.gguf,…] [--tokens 131072] [--schemas "
-                                    "FILE.jsonl] [--most N] [--slow N] [--smoke] [--json]\n"
+                                    "FILE.jsonl] [--most N] [--rounds 3] [--slow N] [--smoke] [--json]\n"
                                     "Masks every step of the valid texts of every schema. Of several vocabularies the "
                                     "pieces are joined, up to --tokens.\n"
                                     "--slow prints the slowest steps, and texts that no constraint admits.\n";
@@ -240,6 +240,7 @@ void measure(Options& options) {
     const auto n_tokens = static_cast<std::size_t>(options.number("tokens", 131072));
     const auto most = static_cast<std::size_t>(options.number("most", 1e9));
     const auto n_slow = static_cast<std::size_t>(options.number("slow", 0));
+    const int n_rounds = static_cast<int>(options.number("rounds", 3));
     Printer printer(options.flag("json"));
     options.finish();
     if (!smoke && (vocab_files.empty() || schema_file.empty()))
@@ -292,26 +293,41 @@ void measure(Options& options) {
                 continue;
             }
             ++n_texts;
-            const auto constraint = grammar::make_constraint(compiled, trie, nullptr);
-            for (std::size_t at = 0; at < text.size();) try {
-                    const std::uint32_t token = longest_piece(*trie, std::string_view(text).substr(at));
-                    const auto begin_mask = now_us();
-                    const auto mask = constraint->mask();
-                    masks.push_back({us_since(begin_mask), name + " byte " + std::to_string(at)});
-                    if ((mask[token / 64] >> (token % 64) & 1) == 0)
-                        throw std::runtime_error(name + ": the mask has not the token at byte " + std::to_string(at));
-                    const auto begin_step = now_us();
-                    constraint->accept(Token{static_cast<std::int32_t>(token)});
-                    steps.push_back({us_since(begin_step), name});
-                    at += trie->piece(token).size();
-                } catch (const Error& error) {
-                    if (error.code() != ErrorCode::grammar_too_ambiguous && error.code() != ErrorCode::limit_exceeded)
-                        throw;
-                    ++n_limited;  // the rest of the text is left
-                    Record limited("grammar limit");
-                    printer.print(limited.add("schema", name).add("byte", at).add("limit", to_string(error.code())));
-                    break;
-                }
+            // Each round begins with nothing known; of a step the quickest counts, as others may use the machine.
+            const std::size_t first = masks.size();
+            bool is_limited = false;
+            for (int round = 0; round < n_rounds && !is_limited; ++round) {
+                const auto constraint = grammar::make_constraint(compiled, trie, nullptr);
+                std::size_t i = first;
+                const auto note = [&](std::vector<Sample>& samples, double us, std::size_t at) {
+                    if (round > 0) samples[i].us = std::min(samples[i].us, us);
+                    else samples.push_back({us, name + " byte " + std::to_string(at)});
+                };
+                for (std::size_t at = 0; at < text.size(); ++i) try {
+                        const std::uint32_t token = longest_piece(*trie, std::string_view(text).substr(at));
+                        const auto begin_mask = now_us();
+                        const auto mask = constraint->mask();
+                        note(masks, us_since(begin_mask), at);
+                        if ((mask[token / 64] >> (token % 64) & 1) == 0)
+                            throw std::runtime_error(name + ": the mask has not the token at byte " +
+                                                     std::to_string(at));
+                        const auto begin_step = now_us();
+                        constraint->accept(Token{static_cast<std::int32_t>(token)});
+                        note(steps, us_since(begin_step), at);
+                        at += trie->piece(token).size();
+                    } catch (const Error& error) {
+                        if (error.code() != ErrorCode::grammar_too_ambiguous &&
+                            error.code() != ErrorCode::limit_exceeded)
+                            throw;
+                        ++n_limited;  // the rest of the text is left
+                        is_limited = true;
+                        masks.resize(std::min(masks.size(), steps.size()));
+                        Record limited("grammar limit");
+                        printer.print(
+                            limited.add("schema", name).add("byte", at).add("limit", to_string(error.code())));
+                        break;
+                    }
+            }
         }
     }
     report(printer, "compile", std::move(compiles), n_slow);
