@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
 
 namespace tinfer {
@@ -18,6 +19,11 @@ const kernels::KernelTable& table_for(Isa isa) {
 
 /// A context with more bytes than this is first allocated as a whole, and freed again, before its parts are.
 constexpr std::uint64_t kLargeContext = std::uint64_t{1} << 30;
+
+/// The file that traces name; tests also run weights of no model.
+const ModelFile* traced_file(const Model& model) noexcept {
+    return detail::Access::state(model) == nullptr ? nullptr : &model.file();
+}
 
 }  // namespace
 
@@ -52,7 +58,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     : owner(std::move(owner_)), layout(bound, options_, table),
       options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
       batch(layout.batch_limits()), session(std::make_shared<runtime::TraceSession>(
-                                        layout.tensors(), &owner.file(), layout.table().name, bound.hp.arch)),
+                                        layout.tensors(), traced_file(owner), layout.table().name, bound.hp.arch)),
       cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), inputs(layout), outputs(layout), runner(layout.max_threads(), session),
       transaction_({.layout = layout,
