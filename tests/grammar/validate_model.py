@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import warnings
 
 from validate_texts import ROOT, SKIP, is_of_python, pairs, validator_of
@@ -41,9 +42,12 @@ def main():
     decimal.getcontext().prec = 500
     warnings.simplefilter("ignore")
     counts, wrong = {"valid": 0, "unfinished": 0, "refused": 0, "not judged": 0}, []
+    folder = tempfile.TemporaryDirectory()
+    there = pathlib.Path(folder.name, "schema.json")   # some are too long for a command line
     for i, schema in enumerate(SHORT + more):
+        there.write_text(json.dumps(schema))
         done = subprocess.run([program, "run", MODEL, "-p", "An example as JSON:", "-n", "160", "-c", "512",
-                               "--temp", "0.8", "--seed", str(i), "--json", "--json-schema", json.dumps(schema)],
+                               "--temp", "0.8", "--seed", str(i), "--json", "--json-schema", there],
                               capture_output=True)
         if done.returncode != 0:
             counts["refused"] += 1
