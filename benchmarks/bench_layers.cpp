@@ -61,6 +61,16 @@ test::GgufValue kv_heads_at_last(std::int32_t n) {
     return {test::GgufWriter::array_of(heads)};
 }
 
+/// Latent attention: heads of 128, all of which read one row of 512 numbers and 64 rotated ones a token.
+void add_latent_keys(Kind& kind) {
+    kind.keys.insert(kind.keys.end(), {{"rope.dimension_count", u32(64)},
+                                       {"attention.key_length", u32(576)},
+                                       {"attention.value_length", u32(512)},
+                                       {"attention.key_length_mla", u32(192)},
+                                       {"attention.value_length_mla", u32(128)},
+                                       {"attention.kv_lora_rank", u32(512)}});
+}
+
 void add_ffn(Kind& kind, std::int64_t e, std::int64_t f) {
     kind.weights.push_back({"ffn_norm.weight", {e}, 1.0f});
     for (const char* const role : {"ffn_gate.weight", "ffn_up.weight"}) kind.weights.push_back({role, {e, f}});
@@ -132,12 +142,6 @@ Kind kimi_linear(std::int64_t e, std::int64_t f) {
              "kimi-linear",
              {{"attention.head_count", u32(n)},
               {"attention.head_count_kv", kv_heads_at_last(1)},
-              {"rope.dimension_count", u32(64)},
-              {"attention.key_length", u32(576)},
-              {"attention.value_length", u32(512)},
-              {"attention.key_length_mla", u32(192)},
-              {"attention.value_length_mla", u32(128)},
-              {"attention.kv_lora_rank", u32(512)},
               {"kda.head_dim", u32(128)},
               {"ssm.conv_kernel", u32(4)},
               {"leading_dense_block_count", u32(kHybridLayers)},
@@ -145,6 +149,7 @@ Kind kimi_linear(std::int64_t e, std::int64_t f) {
               {"expert_used_count", u32(1)},
               {"expert_feed_forward_length", u32(f)},
               {"expert_gating_func", u32(2)}}};
+    add_latent_keys(out);
     out.n_layer = kHybridLayers;
     out.weights = {{"attn_norm.weight", {e}, 1.0f},          {"attn_q.weight", {e, n * 128}},
                    {"attn_k.weight", {e, n * 128}},          {"attn_v.weight", {e, n * 128}},
@@ -249,12 +254,6 @@ Kind deepseek32(std::int64_t e, std::int64_t f) {
              "deepseek32",
              {{"attention.head_count", u32(n)},
               {"attention.head_count_kv", u32(1)},
-              {"rope.dimension_count", u32(64)},
-              {"attention.key_length", u32(576)},
-              {"attention.value_length", u32(512)},
-              {"attention.key_length_mla", u32(192)},
-              {"attention.value_length_mla", u32(128)},
-              {"attention.kv_lora_rank", u32(512)},
               {"attention.q_lora_rank", u32(rank)},
               {"leading_dense_block_count", u32(kLayers)},
               {"expert_count", u32(2)},
@@ -264,6 +263,7 @@ Kind deepseek32(std::int64_t e, std::int64_t f) {
               {"attention.indexer.head_count", u32(32)},
               {"attention.indexer.key_length", u32(128)},
               {"attention.indexer.top_k", u32(2048)}}};
+    add_latent_keys(out);
     out.weights = {{"attn_norm.weight", {e}, 1.0f},        {"attn_q_a.weight", {e, rank}},
                    {"attn_q_a_norm.weight", {rank}, 1.0f}, {"attn_q_b.weight", {rank, n * 192}},
                    {"attn_kv_a_mqa.weight", {e, 576}},     {"attn_kv_a_norm.weight", {512}, 1.0f},
