@@ -301,8 +301,11 @@ fs::path write_sample(const tinfer::ModelFile& file, std::int64_t n_layer) {
         for (const SampleMatrix& matrix : directory.layer((2 * i + 1) * sizes.n_layer / (2 * n_layer), i, n_expert))
             writer.matrix(matrix);
     }
+    std::error_code missing;
+    const fs::path folder = fs::temp_directory_path(missing);
+    if (missing) refuse("the folder for temporary files (TMPDIR)");
     std::random_device device;
-    const fs::path path = fs::temp_directory_path() / ("tinfer-sample-" + std::to_string(device()) + ".gguf");
+    const fs::path path = folder / ("tinfer-sample-" + std::to_string(device()) + ".gguf");
     try {
         writer.write(path);
     } catch (...) {

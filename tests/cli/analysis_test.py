@@ -293,6 +293,8 @@ class Forecast(unittest.TestCase):
         tinfer("forecast", MODEL, "-t", 1, "--prompt-tokens", 8, env={"TMPDIR": str(folder)})
         self.assertEqual(list(folder.iterdir()), [])
         tinfer("forecast", MODEL, "-t", 1, env={"TMPDIR": str(FOLDER / "no-such-folder")}, code=1)
+        self.assertIn("(TMPDIR): cannot be written", tinfer.stderr)
+        self.assertIn("--stream-gbps", tinfer.stderr)
 
     def test_architectures_of_every_kind_have_a_sample(self):  # [N23]
         names = ("bloom", "deepseek2-lite", "dots1", "falcon-7b", "gemma3", "glm4moe", "gpt2", "gpt-oss-mxfp4", "jamba",
