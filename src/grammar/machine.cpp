@@ -73,14 +73,15 @@ Machine::State Machine::alone(std::uint32_t stack) {
 
 bool Machine::is_key(const Stack& stack) const { return program_->nodes[stack.frame.node].kind == NodeKind::key; }
 
-/// What a stack stands on: of a key, what its object does.
+/// The stacks that may lie below this one. A key lies on its object: those below the object.
 Machine::State Machine::below(std::uint32_t stack) const {
     const Stack& top = stacks_[stack];
     return is_key(top) ? object_below(top.parent).parent : top.parent;
 }
 
-/// Where they are many: stacks, ascending, of one frame that stand on one stack each become one that stands on all of
-/// them. Those that stand on several stay as they are: sets that grow by each other would be united again and again.
+/// Makes many stacks fewer: those with the same frame on top and one stack below become one, which has all of those
+/// below. Stacks with several below stay as they are, since sets that grow by each other would be united without end.
+/// `stacks` is ascending, before and after.
 void Machine::merge(std::vector<std::uint32_t>& stacks) {
     if (stacks.size() <= few_stacks_) return;
     const auto several = std::partition(stacks.begin(), stacks.end(), [&](std::uint32_t stack) {
