@@ -97,7 +97,7 @@ public:
         while (out.size() < n) {
             out += std::to_string(random_() % 100000000u) + (random_() % 2 == 0 ? "." : ", ");
             if (random_() % 4 == 0)
-                out += "2" + std::to_string(random_() % 1000) + "-0" + std::to_string(random_() % 10) + "\n";
+                out += '2' + std::to_string(random_() % 1000) + "-0" + std::to_string(random_() % 10) + "\n";
         }
         return out;
     }

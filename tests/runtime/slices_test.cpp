@@ -333,9 +333,9 @@ TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, 
     };
     for (const bool embeds : {false, true}) {
         const auto batch_of = [&](int n) { return embeds ? embeddings_of(n) : tokens_of(n); };
-        Context whole = make();
-        REQUIRE(whole.decode(batch_of(40)) == DecodeStatus::ok);
-        const auto expected = bits_of(whole.logits());
+        Context at_once = make();
+        REQUIRE(at_once.decode(batch_of(40)) == DecodeStatus::ok);
+        const auto expected = bits_of(at_once.logits());
         for (const bool taken : {false, true}) {
             Context context = make();
             for (int round = 0; round < 2; ++round) {

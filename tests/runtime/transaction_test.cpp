@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <tuple>
 
 #include "base/access.hpp"
 #include "runtime/context.hpp"
@@ -212,7 +213,7 @@ TEST_CASE(
 
             Context::Impl& stopped = computed(context, batch);
             thrower->armed = true;
-            CHECK_THROWS_AS(stopped.commit(keeps), Error);
+            CHECK_THROWS_AS(std::ignore = stopped.commit(keeps), Error);
             thrower->armed = false;
             CHECK(context.count(kA) == expected.count(kA));
         }
