@@ -67,7 +67,7 @@ class Replay(unittest.TestCase):
         for cwd, model, name in ((home, "models/m.gguf", "notes/r.json"),
                                  (home / "models", "m.gguf", "../notes/r.json"),
                                  (home, str(home / "models/m.gguf"), "notes/r.json")):
-            tinfer("run", model, "-p", PROMPT, "-n", 3, "--receipt", name, cwd=cwd)
+            tinfer("run", model, "-p", PROMPT, "-n", 3, "--seed", 5, *NO_EOG, "--receipt", name, cwd=cwd)
             named = json.loads(receipt.read_text())["model"]["files"]
             self.assertEqual(named, [model if model.startswith("/") else "../models/m.gguf"])
             for other, path in ((home, "notes/r.json"), (home / "notes", "r.json"), (FOLDER / "elsewhere", receipt)):
