@@ -10,9 +10,9 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr std::size_t kMaxArrayStates = 4096;  // of contains and uniqueItems, which are unrolled
-constexpr int kMostIntegers = 4096;            // of which few are left by multipleOf
-constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems, which grammars in GBNF can say too
+constexpr std::size_t kMaxArrayStates = 4096;  // for contains and uniqueItems, which are unrolled
+constexpr int kMostIntegers = 4096;            // widest range of integers that is enumerated
+constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems up to which GBNF can express it
 
 Dfa any_text() {
     Dfa out;
@@ -62,7 +62,7 @@ std::uint32_t Emitter::space(std::uint32_t next) {
     return program_->add(node);
 }
 
-/// Behind a comma or a colon.
+/// White space after a comma or a colon.
 std::uint32_t Emitter::gap(std::uint32_t next) {
     return options_.space == SchemaOptions::Space::spaced ? program_->add_text(" ", next) : space(next);
 }
@@ -159,7 +159,7 @@ std::uint32_t Emitter::string(const StringSpec& spec, std::uint32_t next) {
             terminal.takes_all.push_back(takes_all ? 1 : 0);
         }
     }
-    if (!spec.texts) {  // the lengths of these were looked at
+    if (!spec.texts) {  // the lengths of texts were already checked
         terminal.min = spec.min;
         terminal.max = spec.max == kNoMax ? StringTerminal::kNoLimit : spec.max;
         if (terminal.min > terminal.max) return kNone;
@@ -184,7 +184,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
         return program_->add_call(rule(element_terms(spec, i)), space(next));
     };
     const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
-    // Behind those: as many more as the bounds leave.
+    // After those: as many more as the bounds leave.
     const std::uint32_t single = static_cast<std::uint32_t>(n_single);
     std::uint32_t tail = close;
     if (spec.max > single) {
@@ -194,7 +194,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     } else if (spec.min > single) {
         return kNone;
     }
-    for (std::size_t i = n_single; i-- > 0;) {  // in front of element i
+    for (std::size_t i = n_single; i-- > 0;) {  // before element i
         std::vector<std::uint32_t> to;
         if (i < spec.max) {
             const std::uint32_t entry = element(i, tail);
@@ -207,7 +207,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     return program_->add_text("[", space(tail));
 }
 
-/// `contains`: the states are the number of elements and of those that each `contains` is about.
+/// `contains`: a state is the number of elements so far and, for each `contains`, how many of them match it.
 std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& from) {
     std::size_t n_prefix = 0;
     for (const auto& layer : spec.layers) n_prefix = std::max(n_prefix, layer.prefix.size());
@@ -227,7 +227,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
         return array(without, from);
     }
     const std::uint32_t close = program_->add_text("]", ret_);
-    std::map<std::vector<std::uint32_t>, std::uint32_t> known;  // number of elements, counts: node in front of the next
+    std::map<std::vector<std::uint32_t>, std::uint32_t> known;  // {elements, counts}: node before the next
     std::vector<std::vector<std::uint32_t>> work;
     const auto state = [&](std::vector<std::uint32_t> key) {
         const auto [at, is_new] = known.try_emplace(key, 0);
@@ -254,7 +254,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             for (std::size_t i = 0; i < spec.contains.size(); ++i) {
                 const auto& contains = spec.contains[i];
                 Conjunction what = contains.what;
-                if (key[0] < contains.from) {  // does not count
+                if (key[0] < contains.from) {  // not counted
                     is_possible = is_possible && (bits >> i & 1) == 0;
                     continue;
                 }
@@ -275,7 +275,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
     return program_->add_text("[", space(start));
 }
 
-/// `uniqueItems` of few possible values: what was given is a state, or the bits of a frame.
+/// `uniqueItems` with few possible values: the values used so far are a state or, if there are more, bits of a frame.
 std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
     const auto refuse = [&](std::string_view reason = {}) {
         normalizer_.refuse(where(from), "uniqueItems",
@@ -370,7 +370,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
 
 // ---- objects --------------------------------------------------------------------------------------------------------
 
-/// The rule ": value" behind a key.
+/// The rule ": value" after a key.
 std::uint32_t Emitter::member_value(const Conjunction& terms) {
     const auto [at, is_new] = members_.try_emplace(terms, 0);
     if (is_new) at->second = space(program_->add_text(":", gap(program_->add_call(rule(terms), space(ret_)))));
@@ -451,7 +451,7 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     return program_->add(node);
 }
 
-/// Names that are not declared: which patterns they match says what their values are.
+/// Names that are not declared: the patterns that a name matches decide its value.
 void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
     std::vector<std::shared_ptr<const Dfa>> parts;
     for (const auto& layer : spec.layers)
