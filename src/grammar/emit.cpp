@@ -45,15 +45,7 @@ std::string Emitter::where(const Conjunction& from) const {
     return "";
 }
 
-std::uint32_t Emitter::placeholder() {
-    Node node{NodeKind::split};
-    return program_->add(node);
-}
-void Emitter::set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to) {
-    program_->nodes[node].first = static_cast<std::uint32_t>(program_->targets.size());
-    program_->nodes[node].count = static_cast<std::uint32_t>(to.size());
-    program_->targets.insert(program_->targets.end(), to.begin(), to.end());
-}
+std::uint32_t Emitter::placeholder() { return program_->add({NodeKind::split}); }
 
 std::uint32_t Emitter::space(std::uint32_t next) {
     if (options_.space != SchemaOptions::Space::flexible) return next;
@@ -107,7 +99,7 @@ void Emitter::fill(const Conjunction& terms) {
     std::vector<std::uint32_t> to;
     for (const Shape& one : shapes)
         if (const std::uint32_t entry = shape(one, terms); entry != kNone) to.push_back(entry);
-    set_placeholder(rules_.at(terms), to);
+    program_->set_split(rules_.at(terms), to);
 }
 
 std::uint32_t Emitter::shape(const Shape& shape, const Conjunction& from) {
@@ -270,7 +262,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             const std::uint32_t entry = program_->add_call(rule(terms), space(state(std::move(next))));
             to.push_back(key[0] == 0 ? entry : program_->add_text(",", gap(entry)));
         }
-        set_placeholder(known.at(key), to);
+        program_->set_split(known.at(key), to);
     }
     return program_->add_text("[", space(start));
 }
@@ -363,7 +355,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             const std::uint32_t entry = program_->add_call(entries[i], space(nodes[given | 1u << i]));
             to.push_back(n == 0 ? entry : program_->add_text(",", gap(entry)));
         }
-        set_placeholder(nodes[given], to);
+        program_->set_split(nodes[given], to);
     }
     return program_->add_text("[", space(nodes[0]));
 }

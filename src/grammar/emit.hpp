@@ -49,7 +49,6 @@ private:
     [[nodiscard]] std::uint32_t gap(std::uint32_t next);
     [[nodiscard]] std::uint32_t member_value(const Conjunction& terms);
     [[nodiscard]] std::uint32_t placeholder();
-    void set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to);
     [[nodiscard]] std::string where(const Conjunction& from) const;
 
     Normalizer& normalizer_;

@@ -75,9 +75,7 @@ std::uint32_t add_dfa(Program& program, const Dfa& dfa,
         }
         if (dfa.labels[s] != 0)
             for (const std::uint32_t exit : exits(dfa.labels[s])) targets.push_back(exit);
-        program.nodes[first + s].first = static_cast<std::uint32_t>(program.targets.size());
-        program.nodes[first + s].count = static_cast<std::uint32_t>(targets.size());
-        program.targets.insert(program.targets.end(), targets.begin(), targets.end());
+        program.set_split(first + static_cast<std::uint32_t>(s), targets);
     }
     return first;
 }

@@ -110,11 +110,15 @@ struct Program {
     }
     std::uint32_t add_split(const std::vector<std::uint32_t>& to) {
         if (to.size() == 1) return to[0];
-        Node node{NodeKind::split};
-        node.first = static_cast<std::uint32_t>(targets.size());
-        node.count = static_cast<std::uint32_t>(to.size());
+        const std::uint32_t node = add({NodeKind::split});
+        set_split(node, to);
+        return node;
+    }
+    /// Sets the targets of a split that was added without any, so that rules can refer to it first.
+    void set_split(std::uint32_t node, const std::vector<std::uint32_t>& to) {
+        nodes[node].first = static_cast<std::uint32_t>(targets.size());
+        nodes[node].count = static_cast<std::uint32_t>(to.size());
         targets.insert(targets.end(), to.begin(), to.end());
-        return add(node);
     }
     /// The bytes of a text, then `next`.
     std::uint32_t add_text(std::string_view bytes, std::uint32_t next);
