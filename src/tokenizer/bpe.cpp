@@ -12,7 +12,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Symbols of one piece: mapped bytes, or whole characters where the vocabulary is plain text.
+// Symbols of one piece: mapped bytes, or whole characters if the vocabulary is plain text.
 void split_symbols(const Vocab::Impl& vocab, std::string_view piece, std::vector<Symbol>& symbols) {
     symbols.clear();
     if (!vocab.plain_text) symbols.reserve(piece.size());
