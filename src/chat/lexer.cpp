@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/hex.hpp"
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace tinfer::chat {
 
@@ -291,7 +291,7 @@ private:
             unsigned value = static_cast<unsigned>(c - '0');
             for (int n = 0; n < 2 && at_ < source_.size() && source_[at_] >= '0' && source_[at_] <= '7'; ++n)
                 value = value * 8 + static_cast<unsigned>(source_[at_++] - '0');
-            tokenizer::append_utf8(out, value);
+            append_code_point(out, value);
         } else if (c == 'x' || c == 'u' || c == 'U') {
             hex_escape(out, c == 'x' ? 2 : c == 'u' ? 4 : 8);
         } else {
@@ -310,7 +310,7 @@ private:
         }
         if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
             syntax_error(place_of(start_), "an escape of the string is no character");
-        tokenizer::append_utf8(out, value);
+        append_code_point(out, value);
     }
 
     std::string_view source_;

@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.hpp"
 #include "chat/special_casing.hpp"
 #include "tokenizer/utf8.hpp"
 
@@ -31,7 +32,7 @@ char32_t to_title(char32_t c) noexcept {
 
 std::string utf8(char32_t c) {
     std::string out;
-    tokenizer::append_utf8(out, c);
+    append_code_point(out, c);
     return out;
 }
 

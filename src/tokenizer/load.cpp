@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "gguf/file.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
 #include "tokenizer/utf8.hpp"
@@ -278,7 +279,7 @@ private:
             const auto byte = static_cast<unsigned char>(value);
             std::string text;
             if (vocab_.algorithm == Algorithm::bpe && !vocab_.plain_text) {
-                append_utf8(text, mapped_character(byte));
+                append_code_point(text, mapped_character(byte));
                 vocab_.byte_tokens[value] = vocab_.texts.find(text);
                 continue;
             }

@@ -30,9 +30,6 @@ struct CodePoint {
 };
 [[nodiscard]] CodePoint decode_structural(std::string_view text) noexcept;  // text is not empty
 
-/// Appends the shortest form; surrogates become the three bytes ED A0 80 … ED BF BF.
-void append_utf8(std::string& out, char32_t value);
-
 /// Decodes structurally and encodes in shortest form; invalid bytes become U+FFFD.
 void normalize_structural(std::string_view text, std::string& out);
 

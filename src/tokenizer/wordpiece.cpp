@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -119,7 +120,7 @@ private:
         if (role != WordRole::letter) end_word();
         if (role == WordRole::space) return;
         if (++n_characters_ <= kMostCharacters)
-            append_utf8(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+            append_code_point(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
         if (role == WordRole::alone) end_word();
     }
 
