@@ -15,7 +15,6 @@
 #include "support/alloc_counter.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
-#include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
