@@ -89,7 +89,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     program_bytes = own_memory();
     tinfer::EngineOptions made;
     made.context = context.options(model, loaded.info(), 0);
-    if (context.n_ctx < 0)  // room for all parallel answers, each with at least half of the default context
+    if (context.n_ctx < 0)  // the default context for every two parallel answers
         made.context.n_ctx *= std::max(1, n_parallel / 2);
     made.context.n_seq_max = n_parallel;
     made.context.n_batch = 0;
