@@ -267,22 +267,12 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
     return program_->add_text("[", space(start));
 }
 
-/// `uniqueItems` with few possible values: the values used so far are a state or, if there are more, bits of a frame.
-std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
-    const auto refuse = [&](std::string_view reason = {}) {
-        normalizer_.refuse(where(from), "uniqueItems",
-                           reason.empty()
-                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
-                               : std::string(reason));
-        ArraySpec without = spec;
-        without.is_unique = false;
-        return without.contains.empty() ? array(without, from) : counted_array(without, from);
-    };
-    for (const auto& layer : spec.layers)
-        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
-    if (!spec.contains.empty()) return refuse("is not supported beside contains");
+namespace {
+
+/// All values of the shapes, without duplicates; nullopt if there are too many to enumerate.
+std::optional<Shapes> enumerate_values(const Shapes& shapes) {
     Shapes values;
-    for (const Shape& shape : normalizer_.shapes(element_terms(spec, 0))) {
+    for (const Shape& shape : shapes) {
         Shape one = shape;
         if (shape.kind == JsonKind::null) values.push_back(one);
         else if (shape.kind == JsonKind::boolean) {
@@ -300,21 +290,21 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             } else if (n.is_integer && n.min->whole.size() < 10 && n.max->whole.size() < 10) {
                 const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
                 const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
-                if (hi - lo > kMostIntegers) return refuse();
+                if (hi - lo > kMostIntegers) return std::nullopt;
                 for (int v = lo; v <= hi; ++v) {
                     const Decimal decimal = *Decimal::parse(std::to_string(v));
                     if (!contains(n, std::to_string(v))) continue;
                     one.number = {.min = decimal, .max = decimal, .is_integer = true, .is_plain = n.is_plain};
                     values.push_back(one);
-                    if (values.size() > ChoiceTerminal::kMost) return refuse();
+                    if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
                 }
             } else {
-                return refuse();
+                return std::nullopt;
             }
         } else {
-            return refuse();
+            return std::nullopt;
         }
-        if (values.size() > ChoiceTerminal::kMost) return refuse();
+        if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
     }
     const auto is_same = [](const Shape& a, const Shape& b) {
         if (a.kind != b.kind) return false;
@@ -326,6 +316,28 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
         for (std::size_t k = i + 1; k < values.size();)
             if (is_same(values[i], values[k])) values.erase(values.begin() + static_cast<std::ptrdiff_t>(k));
             else ++k;
+    return values;
+}
+
+}  // namespace
+
+/// `uniqueItems` with few possible values: the values used so far are a state or, if there are more, bits of a frame.
+std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
+    const auto refuse = [&](std::string_view reason = {}) {
+        normalizer_.refuse(where(from), "uniqueItems",
+                           reason.empty()
+                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
+                               : std::string(reason));
+        ArraySpec without = spec;
+        without.is_unique = false;
+        return without.contains.empty() ? array(without, from) : counted_array(without, from);
+    };
+    for (const auto& layer : spec.layers)
+        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
+    if (!spec.contains.empty()) return refuse("is not supported beside contains");
+    const auto enumerated = enumerate_values(normalizer_.shapes(element_terms(spec, 0)));
+    if (!enumerated) return refuse();
+    const Shapes& values = *enumerated;
     const std::uint32_t close = program_->add_text("]", ret_);
     std::vector<std::uint32_t> entries;
     for (const Shape& value : values) entries.push_back(shape(value, from));

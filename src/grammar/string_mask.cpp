@@ -25,7 +25,7 @@ public:
         at.count = Machine::count_after(string_, at.count);
         return Machine::string_lives(string_, at.state, at.count);
     }
-    /// Whether every text below the node is alive and may be closed.
+    /// Whether every text below the node is alive, and all of them are equivalent at a closing quote.
     [[nodiscard]] bool is_free(const Place& at, const StringTrie::Node& node) const {
         return loops(at, node) && !is_short(at);
     }

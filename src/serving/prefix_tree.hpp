@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds sequences with a common prefix: a radix tree whose nodes are pages of 64 tokens. Tokens are compared, never
+// Finds sequences with a common prefix: a trie whose nodes are pages of 64 tokens. Tokens are compared, never
 // only hashes, so matches are exact. Sequences with different adapters share nothing.
 #pragma once
 
