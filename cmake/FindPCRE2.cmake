@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Finds PCRE2 with 8-bit code units, which many systems ship without a CMake package. Gives the target PCRE2::8BIT.
+# Finds PCRE2 with 8-bit code units, which many systems ship without a CMake package. Defines the target PCRE2::8BIT.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
     pkg_check_modules(PC_PCRE2 QUIET libpcre2-8)

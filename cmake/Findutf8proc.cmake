@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Finds utf8proc, which many systems ship without a CMake package. Gives the target utf8proc::utf8proc.
+# Finds utf8proc, which many systems ship without a CMake package. Defines the target utf8proc::utf8proc.
 find_package(PkgConfig QUIET)
 if(PkgConfig_FOUND)
     pkg_check_modules(PC_UTF8PROC QUIET libutf8proc)

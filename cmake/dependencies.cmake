@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-# What the library itself needs. xsimd is header-only; PCRE2 and utf8proc are linked privately; OpenMP is optional.
+# Dependencies of the library. xsimd is header-only; PCRE2 and utf8proc are linked privately; OpenMP is optional.
 
 find_package(PCRE2 10.30 REQUIRED)
 find_package(utf8proc REQUIRED)
 
-# xsimd 8.1 (Debian 12) up to 14: one given by XSIMD_ROOT, an installed one, else fetched. Only the headers are used,
-# through a target of our own: the one that Debian ships links a library that is not there.
+# xsimd 8.1 (Debian 12) up to 14: from XSIMD_ROOT, installed, or else fetched. Only the headers are used, through a
+# target of our own: Debian's target links a library that does not exist.
 find_path(TINFER_XSIMD_INCLUDE_DIR xsimd/xsimd.hpp HINTS ${XSIMD_ROOT} $ENV{XSIMD_ROOT} PATH_SUFFIXES include)
 mark_as_advanced(TINFER_XSIMD_INCLUDE_DIR)
 set(tinfer_xsimd_include ${TINFER_XSIMD_INCLUDE_DIR})

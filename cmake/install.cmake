@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The package: headers, library, tinferConfig.cmake and tinfer.pc. A consumer has to find OpenMP, PCRE2 and utf8proc
-# only where the library is static; the two find modules travel along because many systems have no package for them.
+# only if the library is static; the two find modules are installed because many systems have no CMake package for them.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tinfer)
@@ -24,8 +24,8 @@ if(TINFER_IS_STATIC)
         DESTINATION ${package_dir})
 endif()
 
-# pkg-config: what is private for a shared library is needed by everyone for a static one. The prefix is relative to the
-# file, so that the installed tree can be moved.
+# pkg-config: private dependencies of a shared library are public for a static one. The prefix is relative to the file,
+# so that the installed tree is relocatable.
 set(pc_requires "libpcre2-8 libutf8proc")
 set(pc_libs "-lstdc++ -lm")
 if(OpenMP_CXX_FOUND)
@@ -41,7 +41,7 @@ file(RELATIVE_PATH TINFER_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMA
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tinfer.pc.in ${PROJECT_BINARY_DIR}/tinfer.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
-foreach(page README.md CONTRIBUTING.md CHANGELOG.md LICENSE)   # what the pages lead to is there
+foreach(page README.md CONTRIBUTING.md CHANGELOG.md LICENSE)   # linked from other pages
     install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/src/kernels/README.md

@@ -15,11 +15,12 @@ endif()
 function(tinfer_isa_source file)
     set(flags $<IF:$<CONFIG:Debug>,-O1,-O3> -ffp-contract=off ${ARGN})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND "-mavx512f" IN_LIST ARGN)
-        # GCC 12 takes the undefined operands inside its own AVX-512 intrinsics for mistakes of ours.
+        # GCC 12 warns about the undefined operands inside its own AVX-512 intrinsics.
         list(APPEND flags -Wno-uninitialized -Wno-maybe-uninitialized)
     endif()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND TINFER_ARM)
-        # On ARM, and not on x86, GCC schedules before it allocates registers: loads move up until accumulators spill.
+        # On ARM, unlike x86, GCC schedules instructions before register allocation: loads move up until accumulators
+        # spill.
         list(APPEND flags -fno-schedule-insns)
     endif()
     target_sources(tinfer PRIVATE ${file})
@@ -27,8 +28,8 @@ function(tinfer_isa_source file)
         COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# Which tables are built: TINFER_ISAS, where `reference` is always among them. A name of another family of processors is
-# left out, so that one list can serve several machines.
+# The tables to build: TINFER_ISAS; `reference` is always included. Names of other processor families are ignored, so
+# that one list can serve several machines.
 set(tinfer_x86_tables avx2 avxvnni avx512 avx512vnni amx)
 set(tinfer_arm_tables neon neon_dot)
 list(JOIN tinfer_x86_tables " " tinfer_table_names)
@@ -74,6 +75,6 @@ foreach(table IN LISTS tinfer_tables)
     list(APPEND tinfer_table_definitions TINFER_TABLE_${upper})
     list(APPEND tinfer_table_sources ${PROJECT_SOURCE_DIR}/src/kernels/isa/${table}.cpp)
 endforeach()
-# Only these ask, so that all others compile alike whatever the tables.
+# Only these files depend on the list, so that all others compile identically for any tables.
 set_property(SOURCE ${tinfer_table_sources} ${PROJECT_SOURCE_DIR}/src/kernels/detect.cpp TARGET_DIRECTORY tinfer
     APPEND PROPERTY COMPILE_DEFINITIONS ${tinfer_table_definitions})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Warnings for our own targets: where this is the top-level project or TINFER_WARNINGS asks for them. Users of the
-# library do not see them.
+# Warnings for our own targets, if this is the top-level project or TINFER_WARNINGS is set. Users of the library do not
+# see them.
 function(tinfer_warnings target)
     if(NOT TINFER_WARNINGS)
         return()

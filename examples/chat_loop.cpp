@@ -15,7 +15,7 @@ int main(int argc, char** argv) try {
     tinfer::Sampler sampler(vocab, {.temp = 0.7f});
 
     std::vector<tinfer::ChatMessage> messages;
-    std::vector<tinfer::Token> cached;  // what the context remembers
+    std::vector<tinfer::Token> cached;  // tokens in the context
     for (std::string line; std::cout << "> " << std::flush && std::getline(std::cin, line);) {
         messages.push_back({"user", line});
         const auto prompt = tinfer::encode(vocab, chat.render(vocab, messages)).tokens;  // users form no control tokens
@@ -24,7 +24,7 @@ int main(int argc, char** argv) try {
         if (new_begin == prompt.end()) --old_end, --new_begin;  // the last token is computed again: it gives the logits
         const auto n_kept = static_cast<std::int32_t>(new_begin - prompt.begin());
         if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{n_kept}}) != tinfer::RemoveStatus::ok) {
-            context.clear();  // recurrent models keep all or nothing
+            context.clear();  // recurrent states cannot be truncated
             new_begin = prompt.begin();
         }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An answer that is JSON, whatever the model would rather say: a schema says which texts are allowed.
+// Structured output: a JSON schema constrains the answer.
 #include <tinfer/tinfer.hpp>
 
 #include <iostream>
@@ -16,14 +16,14 @@ int main(int argc, char** argv) try {
         "required": ["name", "age", "hobbies"],
         "additionalProperties": false
     })";
-    // One space behind each colon and comma and no other: a small model could go on with white space for long.
+    // Exactly one space after each colon and comma; otherwise a small model might generate white space endlessly.
     const auto schema = tinfer::Schema::parse(kSchema, {.space = tinfer::SchemaOptions::Space::spaced});
     const auto model = tinfer::Model::load(argv[1]);
     const auto& vocab = model.vocab();
     const auto chat = tinfer::ChatTemplate::of(model.file()).value_or(*tinfer::ChatTemplate::built_in("chatml"));
     tinfer::Context context(model, {.n_ctx = 2048});
     tinfer::Sampler sampler(vocab, {.temp = 0});
-    sampler.constrain(schema.grammar().constraint(vocab));  // from here on it draws only what the schema allows
+    sampler.constrain(schema.grammar().constraint(vocab));  // from now on it samples only tokens that the schema allows
 
     const std::vector<tinfer::ChatMessage> messages{{"system", "Answer with JSON: name, age, hobbies."},
                                                     {"user", argv[2]}};

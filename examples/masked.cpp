@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Text out of masked places, as LLaDA, Dream and RND1 make it: the whole sequence goes through the model in every pass,
-// and the places it is surest of are filled.
+// Text by masked diffusion, as in LLaDA, Dream and RND1: every pass runs the whole sequence, and fills the masked
+// positions with the most confident predictions.
 //     masked model.gguf "The capital of France is" 16 8      (16 tokens in 8 passes)
 #include <tinfer/tinfer.hpp>
 
@@ -44,7 +44,7 @@ int main(int argc, char** argv) try {
         std::cerr << "masked: needs a vocabulary with a mask token, and numbers above 0\n";
         return 1;
     }
-    // Some files' logits for a place stand at the place before it.
+    // In some models the logits of a position are at the previous one.
     const bool shifted = model.file().metadata_value("diffusion.shift_logits").value_or("true") == "true";
 
     auto tokens = vocab.encode(argv[2]);
@@ -58,7 +58,7 @@ int main(int argc, char** argv) try {
                                     .logits_all = true});
 
     for (std::size_t pass = 0; pass < n_pass; ++pass) {
-        tinfer::Batch batch;  // nothing of it stays: every pass begins anew
+        tinfer::Batch batch;  // nothing is kept: every pass starts from scratch
         for (const auto token : tokens) batch.add(token, std::nullopt, tinfer::SeqId{0}, true);
         if (context.decode(batch) != tinfer::DecodeStatus::ok)
             throw tinfer::Error(tinfer::ErrorCode::no_room, "the sequence is longer than the context");

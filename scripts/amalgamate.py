@@ -12,20 +12,20 @@ import pathlib
 import re
 import sys
 
-sys.dont_write_bytecode = True   # check_layers is imported from the source tree
+sys.dont_write_bytecode = True   # leave no bytecode of check_layers in the source tree
 from check_layers import LAYERS  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SRC, INCLUDE_ROOT = ROOT / "src", ROOT / "include"
 PUBLIC = INCLUDE_ROOT / "tinfer/tinfer.hpp"
 ISA_FOLDER = SRC / "kernels/isa"
-REGISTERS = ROOT / "scripts/single_header/registers.hpp"   # in place of xsimd
+REGISTERS = ROOT / "scripts/single_header/registers.hpp"   # instead of xsimd
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/\w+\.hpp)>)')
 SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>")
 # What holds instructions of a table: templates over its tag, or over its registers (base/math_lanes.hpp).
 OVER_A_TABLE = re.compile(r"^\s*template <.*\bclass (Arch|V)\b", re.M)
 
-# The tables beside `reference`: family of processors, target of GCC and Clang, and the macros that flags of that target
+# The tables besides `reference`: processor family, target of GCC and Clang, and the macros that the target's flags
 # would define.
 X86, ARM = "defined(__x86_64__)", "defined(__aarch64__)"
 AVX2 = "avx2,fma,f16c"
@@ -107,7 +107,7 @@ TAIL = """
 #endif  // TINFER_IMPLEMENTATION
 """
 
-# The header includes itself by its own name, which is found beside it whatever it is called.
+# The header includes itself under its actual file name.
 SELF = """
 // ---- kernel tables
 #ifndef TINFER_SELF
@@ -119,7 +119,8 @@ SELF = """
 #endif
 """
 
-# GCC judges what lambdas take and give before it gives them the target. Its AVX-512 intrinsics have undefined operands.
+# GCC checks the signatures of lambdas before applying the target to them. Its AVX-512 intrinsics have undefined
+# operands.
 QUIET = """
 #if defined(__GNUC__) && !defined(__clang__)
 #  pragma GCC diagnostic push
@@ -191,10 +192,10 @@ def table_text(common):
             if header not in writer.done:
                 writer.add(header)
     lines, system = [], set()
-    text = re.sub(r"^extern const [^;({]*;[^\n]*\n", "", writer.text(), flags=re.M)   # data, defined once for all
+    text = re.sub(r"^extern const [^;({]*;[^\n]*\n", "", writer.text(), flags=re.M)   # data: defined once
     for line in text.splitlines(keepends=True):
         if match := SYSTEM_INCLUDE.match(line):
-            system.add(match[1])   # outside of the regions: what it defines runs anywhere
+            system.add(match[1])   # outside of target regions, because its functions run on any processor
         else:
             line = re.sub(r"defined\(__(A(?:VX|MX|RM_)\w+?)_*\)", r"defined(TINFER_HAS_\1)", line)
             line = re.sub(r"^namespace tinfer\b", "namespace tinfer::TINFER_TABLE_REGION", line)

@@ -67,7 +67,7 @@ def citations(text):
         elif cited["section"]:
             stranger = cited["before"] not in ("", "and", "or") and cited.end("before") > named_to
             yield at, "" if stranger else source, "§", cited["section"]
-        elif source == "numerics.md":   # "rule 3" of a grammar, say, cites nothing
+        elif source == "numerics.md":   # e.g. "rule 3" of a grammar is no citation
             for number in re.findall(r"\d+", cited["rules"]):
                 yield at, source, "rule", number
 

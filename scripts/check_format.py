@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 
-FORMATTER = "clang-format-14"   # others break lines in other places
+FORMATTER = "clang-format-14"   # other versions format differently
 SKIPPED = 77                    # what CTest takes for skipped
 ROOTS = ["src", "include", "tests", "examples", "benchmarks"]
 OTHER_ROOTS = [*ROOTS, "cmake", "docs", "scripts", ".ci"]
@@ -72,7 +72,7 @@ def broken(line, limit):
     for k, word in enumerate(words):
         if len(rest) + 1 + len(word) > limit and rest.strip() and rest != indent:
             last = ""
-            if re.fullmatch(r"[-*+>#|=]+|\d+[.)]", word):  # would be a mark there
+            if re.fullmatch(r"[-*+>#|=]+|\d+[.)]", word):  # would be Markdown syntax there
                 rest, last = rest.rsplit(" ", 1)
             out.append(rest)
             rest = indent + last
@@ -89,7 +89,7 @@ def wrap(path, limit):
             out.append(line)
             continue
         pieces = broken(line, limit)
-        # What is left over goes on in the next line, where that belongs to the same paragraph.
+        # The rest continues in the next line, if that is part of the same paragraph.
         then = lines[k + 1] if prose[k + 1] else ""
         indent = re.match(r"[\s>]*", pieces[-1])[0]
         if len(pieces) > 1 and then.startswith(indent) and re.match(r"[\w`(*\[]", then[len(indent):]) \
@@ -114,7 +114,7 @@ def other_complaints(path, limit):
     lines = path.read_text(encoding="utf-8").splitlines()
     may_be_long = [not prose for prose in is_prose(lines)] if path.suffix == ".md" else [False] * len(lines)
     for number in long_lines(lines, limit):
-        # An address is one word, wherever it stands.
+        # A URL is one word.
         if not may_be_long[number - 1] and not re.search(rf"\S{{{limit - 20}}}", lines[number - 1]):
             yield f"{path}:{number}: more than {limit} columns"
 

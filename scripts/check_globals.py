@@ -12,16 +12,16 @@ import subprocess
 import sys
 
 WRITABLE = re.compile(r"^\.(data|bss|tdata|tbss|init_array|ctors|fini_array|dtors)(\.|$)")
-# Constants that need relocations are read-only once loaded; the unwinder's pointer to its routine is the compiler's
-# own.
+# Constants with relocations are read-only once loaded; the pointer to the unwinder's personality routine is the
+# compiler's.
 HARMLESS = re.compile(r"^\.data\.rel\.ro(\.|$)|DW\.ref\.")
-# (object, section): the most bytes, and why.
+# (object, section): maximum bytes, and the reason.
 ALLOWED = {
     ("fault_guard.cpp.o", ".bss"): (4096,
                                     "a signal handler knows nothing but what lies at fixed places: who is at work on "
                                           "mapped files, and the handler that was there before"),
 }
-# (object, import): why it cannot come to that.
+# (object, import): why it is never called.
 ALLOWED_IMPORTS = {
     ("sinks.cpp.o", "_ZSt9terminatev"): "std::thread's destructor, behind a join",
     ("load_team.cpp.o", "_ZSt9terminatev"): "std::thread's destructor, behind a join",
@@ -30,8 +30,8 @@ ALLOWED_IMPORTS = {
     ("tool_values.cpp.o", "_ZSt9terminatev"): "nlohmann-json moves values by noexcept functions that call one another",
     ("session.cpp.o", "_ZSt9terminatev"): "nlohmann-json moves values by noexcept functions that call one another",
 }
-# In a unit of several sources noexcept functions are put into one another, and each brings its end along; builds of
-# single sources say who has one of his own.
+# In unity builds noexcept functions are inlined with their calls of std::terminate; builds of single sources show which
+# file has its own.
 UNIT = re.compile(r"^unity_\d+_cxx\.cxx\.o$")
 FORBIDDEN = re.compile(
     r"^(getenv|secure_getenv|setenv|putenv|environ"                        # the environment

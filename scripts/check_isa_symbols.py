@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# One source file per instruction set, named as its tag.
+# One source file per instruction set, named after its tag.
 TAGS = {path.stem for path in (pathlib.Path(__file__).resolve().parents[1] / "src/kernels/isa").glob("*.cpp")}
 
 

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-# The one place where the layers are written down. `tinfer/` is the public header: below all of them.
+# The definition of the layers. `tinfer/`, the public headers, is below all of them.
 LAYERS = {
     "base": [],
     "gguf": ["base"],
@@ -27,8 +27,8 @@ LAYERS = {
     "generation": ["runtime", "sampling", "tokenizer", "base"],
     "serving": ["generation", "runtime", "sampling", "grammar", "tokenizer", "base"],
 }
-# The rooms of src/kernels, from the roof down: each includes only rooms on its right. "" is the folder itself: its
-# headers lie near the ground, its sources, which nothing includes, may use every room.
+# The subfolders of src/kernels: each includes only those on its right. "" is the folder itself: its headers are at a
+# low level; its sources, which nothing includes, may include everything.
 KERNEL_ROOMS = {
     "isa": ["matmul", "recurrent", "reference", "attention", "elementwise", ""],
     "matmul": ["gemv", "gemm", "pack", "dequantize", "quants", "", "simd"],
@@ -85,7 +85,7 @@ def check_source(root, path):
             yield from check_room(where, path.relative_to(root), target)
 
 
-# Every product with a weight goes through one file, so that what changes all of them is written once.
+# Every product with a weight goes through one file, so that changes to all of them are made once.
 WEIGHT_PRODUCT = re.compile(r"\.mul_mat(_id|_heads)?\(")
 WEIGHT_DOORS = ("src/model/linear.cpp", "src/model/adapters.cpp")
 

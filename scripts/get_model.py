@@ -19,10 +19,10 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "models"
 
 
 class Model(NamedTuple):
-    title: str          # with licence and megabytes
+    title: str          # including licence and size
     file: str
     sha256: str
-    packages: list      # in the order of the pieces
+    packages: list      # in order of the pieces
     terms: str = ""     # package whose licence files are kept beside the model
 
 

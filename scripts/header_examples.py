@@ -10,7 +10,7 @@ import re
 import sys
 
 CODE = "//     "
-WITHOUT = {"export"}   # nothing to use there
+WITHOUT = {"export"}   # contains no declarations to use
 HEAD = """\
 // SPDX-License-Identifier: MIT
 // Made by scripts/header_examples.py: the examples at the top of the public headers.

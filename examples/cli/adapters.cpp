@@ -15,7 +15,7 @@ struct Weighted {
     float weight = 1;
 };
 
-// FILE[=NUMBER]: a name may have a = of its own, but then no number behind its last one.
+// FILE[=NUMBER]: a name may contain '=', unless a number follows the last one.
 Weighted parse_weighted(const std::string& option, const std::string& text) {
     const auto equals = text.rfind('=');
     if (equals == std::string::npos) return {text};

@@ -16,11 +16,11 @@ struct AdapterArgs {
     std::string layers;
 
     void add_to(CLI::App& command);
-    /// Loads and attaches all of it, for every sequence. Errors name the adapter's file.
+    /// Loads all adapters and attaches them for every sequence. Errors name the adapter's file.
     void attach_to(tinfer::Context& context, const ModelArgs& model_args) const;
 };
 
-/// What an adapter's or a control vector's file holds; null for any other file.
+/// Describes the file of an adapter or a control vector; null for any other file.
 [[nodiscard]] json describe_adapter(const tinfer::ModelFile& file);
 
 }  // namespace cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b),
-// seen under the machine's own roofs, because tokens per second alone explain nothing: the bytes of weights and cache
-// against the stream read, the multiply-accumulates of the weights against the peak of the instructions that do them.
+// compared with the machine's roofs, because tokens per second alone explain nothing: bytes of weights and cache
+// against the stream read rate, multiply-accumulates against the peak rate of their instructions.
 #include "adapters.hpp"
 #include "common.hpp"
 #include "roof.hpp"
@@ -33,7 +33,7 @@ struct Test {
     }
 };
 
-/// Any tokens will do: speed does not depend on them. A linear congruence, so that every run has the same.
+/// Speed does not depend on the tokens. A linear congruential sequence, so that every run has the same.
 std::vector<tinfer::Token> some_tokens(int count, int n_vocab) {
     std::vector<tinfer::Token> tokens;
     std::uint32_t state = 1;
@@ -50,7 +50,7 @@ void require(tinfer::DecodeStatus status) {
         throw tinfer::Error(tinfer::ErrorCode::no_room, "the test does not fit the cache; give a larger -c");
 }
 
-/// One run of a test on a cache that holds `depth` tokens, and holds them again afterwards. Seconds.
+/// Seconds of one run of a test on a cache that holds `depth` tokens before and after.
 double run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
     switch (test.kind) {
@@ -73,8 +73,8 @@ double run_once(tinfer::Context& context, const Test& test, std::span<const tinf
     return seconds;
 }
 
-/// Peaks of the machine with one number of threads: the best seen so far, measured anew before a test when the last
-/// time is ten seconds ago, because a machine is not equally fast in every minute.
+/// Peaks of the machine for one number of threads: the best so far, measured again before a test after ten seconds,
+/// because the speed of a machine varies over time.
 class Roofs {
 public:
     Roofs(int n_threads, std::string_view isa, std::string file)
@@ -90,7 +90,7 @@ public:
         return best_;
     }
     [[nodiscard]] const tinfer::RooflinePeaks& best() const noexcept { return best_; }
-    /// Bytes per second of reading the mapped file by the same loops; 0 where weights are read from elsewhere.
+    /// Bytes per second of reading the mapped file by the same loops; 0 if weights are not read from it.
     [[nodiscard]] double file_bytes() const noexcept { return file_bytes_; }
 
 private:
@@ -102,7 +102,7 @@ private:
     std::chrono::steady_clock::time_point measured_at_{};
 };
 
-/// One run with an observer. Empty in builds without tracing.
+/// One run with an observer; null in builds without tracing.
 std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& test,
                                           std::span<const tinfer::Token> tokens, const tinfer::RooflinePeaks& peaks) {
     auto roofline = std::make_shared<tinfer::Roofline>(peaks);
@@ -116,10 +116,10 @@ std::shared_ptr<tinfer::Roofline> observe(tinfer::Context& context, const Test& 
     return roofline;
 }
 
-/// What a run must move and multiply: bytes of weights and cache, multiply-accumulates of weights.
+/// The work of a run: bytes of weights and cache, multiply-accumulates of weights.
 struct Work {
     std::uint64_t weight_bytes = 0, cache_bytes = 0, macs = 0;
-    double compute_seconds = 0;  ///< of those multiply-accumulates at the peaks
+    double compute_seconds = 0;  ///< of the multiply-accumulates at peak rates
 
     explicit Work(const tinfer::Roofline& roofline) {
         for (const auto& row : roofline.rows()) {
@@ -150,7 +150,7 @@ json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) 
 
 struct Result {
     json line;
-    std::shared_ptr<tinfer::Roofline> roofline;  ///< of a run between the measured ones, when caches are warm
+    std::shared_ptr<tinfer::Roofline> roofline;  ///< of a run between the measured ones, with warm caches
 };
 
 Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& roofs) {
@@ -160,7 +160,7 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     const auto tokens = some_tokens(test.n, n_vocab);
 
     const auto& peaks = roofs.measure();
-    run_once(context, test, tokens);  // warms caches, pages and plans up, after what the roofs left in them
+    run_once(context, test, tokens);  // warm-up: caches, pages and plans, after the roof measurement
     const auto roofline = observe(context, test, tokens, peaks);
     const Work work(*roofline);
     std::vector<double> seconds;
@@ -262,7 +262,7 @@ int bench(const BenchArgs& args) {
     return 0;
 }
 
-/// An item more than there are commas; nothing between two of them is an empty one.
+/// Splits at commas; adjacent ones give empty items.
 std::vector<std::string> between_commas(const std::string& text) {
     std::vector<std::string> parts(1);
     for (const char c : text)

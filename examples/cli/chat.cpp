@@ -52,7 +52,7 @@ Ctrl-C stops an answer, Ctrl-D leaves. A text that begins with / needs a space i
   /exit             leaves
 Where the model calls a tool (--tools), you type what the tool gives; an empty line gives nothing.)";
 
-/// User texts between prefix and suffix, nothing else put in: for models that are no chat models.
+/// User texts between prefix and suffix, nothing else added: for models that are not chat models.
 constexpr std::string_view kRawTurns =
     "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
     "{{ m.content }}{% endif %}{% endfor %}";
@@ -119,7 +119,7 @@ public:
 private:
     tinfer::ContextOptions context_options() const {
         auto options = args_.context.options(args_.model, model_.info(), 0);
-        if (args_.grammar.given()) options.n_outputs = 16;  // what a grammar leaves no choice about goes together
+        if (args_.grammar.given()) options.n_outputs = 16;  // forced tokens of a grammar are decoded together
         args_.speculate.apply_to(options);
         return options;
     }
@@ -150,7 +150,7 @@ private:
         options.thinking = !args_.no_thinking;
         options.n_predict = args_.n_predict;
         for (const auto& stop : args_.stops) options.stop.push_back(unescape(stop, "--stop"));
-        options.prompt_piece = 64;  // an interrupt need not wait for more
+        options.prompt_piece = 64;  // bounds the delay of an interrupt
         return options;
     }
 
@@ -184,7 +184,7 @@ private:
         return got;
     }
 
-    /// What tools give for the calls of the last answer, as the person types it. False: there is nothing to go on with.
+    /// Asks the user for the results of the last answer's calls. False: nothing to continue with.
     bool answer_calls(LineEditor& editor) {
         const auto calls = chat_.answer().tool_calls;
         if (calls.empty() || chat_.stop() == tinfer::StopReason::interrupt) return false;
@@ -200,18 +200,18 @@ private:
         return true;
     }
 
-    /// What the template puts behind the last message.
+    /// What the template appends to prompt for an answer.
     std::string generation_prompt() const {
         const std::string prompt = chat_.render(true).text;
         try {
             const std::string before = chat_.render(false).text;
             return {std::mismatch(before.begin(), before.end(), prompt.begin(), prompt.end()).second, prompt.end()};
-        } catch (const tinfer::Error&) {  // some templates take no conversation without an answer
+        } catch (const tinfer::Error&) {  // some templates refuse a conversation without an answer
             return {};
         }
     }
 
-    /// The grammar of calls for the answer that comes; after results of tools the model may always answer with text.
+    /// Sets the grammar of calls for the next answer; after tool results the model may always answer with text.
     void constrain_calls(bool is_question) {
         if (!constrains_calls_) {
             if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
@@ -234,7 +234,7 @@ private:
         }
     }
 
-    /// Two turns as the template writes them.
+    /// Shows two turns as the template renders them.
     void show_example() {
         tinfer::Chat example(chat_);
         example.set_messages(R"([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there"},)"
@@ -242,7 +242,7 @@ private:
         note(example.render(true).text);
     }
 
-    /// False: leave.
+    /// Runs a /command. False: quit.
     bool command(const std::string& text) {
         const auto space = std::min(text.find(' '), text.size());
         const std::string name = text.substr(0, space);
@@ -302,7 +302,7 @@ private:
         if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
     }
 
-    /// One exchange of a loop: an error ends it, and not the conversation of a person.
+    /// One turn. In an interactive chat an error ends the turn, not the conversation.
     void turn(const std::string& text, bool is_person) {
         const std::string before = chat_.messages();
         try {
@@ -320,7 +320,7 @@ private:
         if (is_person) clear_interrupt();
     }
 
-    /// Asks, unless the text is empty, and shows what comes.
+    /// Adds the text as a message, unless it is empty, and shows the answer.
     void answer(const std::string& text) {
         if (!text.empty()) chat_.add({"user", text});
         shown_.clear();
@@ -405,7 +405,7 @@ private:
     const ChatArgs& args_;
     const tinfer::Model& model_;
     std::string tools_;                           ///< JSON; empty: none
-    std::optional<tinfer::ChatTemplate> format_;  ///< whose calls are written
+    std::optional<tinfer::ChatTemplate> format_;  ///< of the calls
     bool constrains_calls_ = false;
     tinfer::Context context_;
     tinfer::Chat chat_;
@@ -419,7 +419,7 @@ int chat(const ChatArgs& args) {
     args.grammar.read_early();
     if (args.grammar.given() && !args.tool_choice.empty())
         throw UsageError("--tool-choice and a grammar: one of them at most");
-    (void)args.sampler.get();  // what is wrong there is said before a model is loaded
+    (void)args.sampler.get();  // report errors before loading a model
     args.speculate.check();
     args.long_text.check();
     const std::string tools = read_tools(args.tools_file, args.tool_choice);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Interruption, files, and values that are not finite.
+// Interrupts, files, and non-finite values.
 #include "common.hpp"
 #include "output_file.hpp"
 
@@ -21,8 +21,8 @@ namespace {
 volatile std::sig_atomic_t g_interrupts = 0, g_is_heard = 0;
 
 #if defined(__linux__)
-/// Counts the processor time of the main thread after an interrupt: work that never asks whether it was interrupted
-/// ends there, and so nobody has to wait for it. A process that is stopped or waits loses nothing.
+/// CPU time of the main thread after an interrupt, beyond which the process is ended: for work that does not poll
+/// interrupted(). Waiting or being stopped does not count.
 constexpr std::time_t kResponseSeconds = 1;
 timer_t g_response_timer;
 volatile std::sig_atomic_t g_has_response_timer = 0;
@@ -53,7 +53,7 @@ void start_response_timer() {}
 #endif
 
 extern "C" void count_interrupt(int) {
-    if (g_interrupts > 0) std::_Exit(kInterrupted);  // asked twice: do not wait for anything
+    if (g_interrupts > 0) std::_Exit(kInterrupted);  // the second interrupt exits at once
     g_is_heard = 0;
     g_interrupts = 1;
     start_response_timer();
@@ -78,7 +78,7 @@ void watch_interrupts(bool and_terminate) {
     if (and_terminate) std::signal(SIGTERM, count_interrupt);
 #else
     struct sigaction action {};
-    action.sa_handler = count_interrupt;  // without SA_RESTART: reading from a terminal ends, too
+    action.sa_handler = count_interrupt;  // no SA_RESTART, so that reading from a terminal ends, too
     sigaction(SIGINT, &action, nullptr);
     if (and_terminate) sigaction(SIGTERM, &action, nullptr);
 #endif
@@ -132,7 +132,7 @@ bool all_finite(std::span<const float> values) noexcept {
 }
 
 void refuse_not_finite(const tinfer::Model& model, const std::string& what) {
-    model.file().check_data();  // throws where a weight is to blame
+    model.file().check_data();  // throws if a weight is not finite
     throw tinfer::Error(tinfer::ErrorCode::non_finite, what + ": the model's values are not finite");
 }
 

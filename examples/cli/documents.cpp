@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer completion and tinfer man: what a shell completes and what man shows, from the tables that parse the options.
+// tinfer completion and tinfer man: shell completions and man pages, generated from the option tables of the parser.
 #include "common.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ std::vector<CLI::App*> commands_in(CLI::App& app) {
     return app.get_subcommands([](CLI::App*) { return true; });
 }
 
-/// Up to its first mark: "Completes a text as it stands".
+/// The text up to its first punctuation mark.
 std::string first_clause(const std::string& text) {
     return text.substr(0, std::min(text.find_first_of(".;:"), text.size()));
 }
@@ -37,7 +37,7 @@ std::vector<std::string> spellings(const CLI::Option& option) {
     return out;
 }
 
-/// Of a command with those of the program, without positional arguments.
+/// Options of a command and of the program, without positional arguments.
 std::vector<const CLI::Option*> options_of(CLI::App& command, CLI::App& app) {
     std::vector<const CLI::Option*> out;
     for (CLI::App* owner : {&command, &app})

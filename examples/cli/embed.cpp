@@ -25,12 +25,12 @@ struct EmbedArgs {
 struct Line {
     std::size_t number = 0;  ///< from 0
     std::vector<tinfer::Token> tokens;
-    std::size_t n_closing = 0;  ///< how many of them close a text: EOS, SEP
+    std::size_t n_closing = 0;  ///< tokens at the end added by the vocabulary: EOS, SEP
 
     [[nodiscard]] std::string name() const { return "line " + std::to_string(number + 1); }
 };
 
-/// How many tokens at the end the vocabulary added to those of the text.
+/// Number of tokens that the vocabulary added at the end of the text.
 std::size_t count_closing(std::span<const tinfer::Token> tokens, std::span<const tinfer::Token> plain) {
     const std::size_t n_added = tokens.size() - plain.size();
     for (std::size_t front = 0; front < n_added; ++front)
@@ -39,11 +39,11 @@ std::size_t count_closing(std::span<const tinfer::Token> tokens, std::span<const
     return 0;
 }
 
-/// Empty lines count, so that rows and lines of the file agree.
+/// Includes empty lines, so that rows and lines of the file correspond.
 std::vector<Line> read_lines(const EmbedArgs& args, const tinfer::Vocab& vocab) {
     std::vector<Line> lines;
     std::string text = args.text.read();
-    if (args.text.prompt_option->count() > 0) text += '\n';  // one text, also when it is empty
+    if (args.text.prompt_option->count() > 0) text += '\n';  // one text, even if empty
     std::istringstream stream(text);
     auto options = args.encode.get();
     for (std::string line; std::getline(stream, line);) {
@@ -58,8 +58,8 @@ std::vector<Line> read_lines(const EmbedArgs& args, const tinfer::Vocab& vocab) 
     return lines;
 }
 
-/// What does not fit is an error, or with --truncate cut, which is reported. What closes a text stays, so that the
-/// vector is that of the text cut by hand.
+/// Lines that are too long are an error, or with --truncate are cut, which is reported. Closing tokens stay, so that
+/// the vector equals that of the shortened text.
 void limit_lines(std::vector<Line>& lines, std::size_t most, bool truncate) {
     for (Line& line : lines) {
         if (line.tokens.size() <= most) continue;
@@ -77,25 +77,24 @@ class Embedder {
 public:
     Embedder(const EmbedArgs& args, const tinfer::Model& model) : args_(args), context_(model, options(args, model)) {}
 
-    /// Tokens of one decode: a bidirectional model computes them all at once.
+    /// Maximum tokens of one decode, which a bidirectional model computes all at once.
     [[nodiscard]] std::size_t capacity() const {
         const auto& o = context_.options();
         return static_cast<std::size_t>(o.attention == tinfer::AttentionKind::causal ? o.n_batch
                                                                                      : std::min(o.n_batch, o.n_ubatch));
     }
-    /// Tokens of one line: no more than the model has positions for.
+    /// Maximum tokens of one line: limited by the model's positions.
     [[nodiscard]] std::size_t longest_line() const {
         return std::min(capacity(), static_cast<std::size_t>(std::max(context_.room(tinfer::SeqId{0}), 0)));
     }
-    /// Values of a vector.
+    /// Dimension of the vectors.
     [[nodiscard]] std::size_t width() const {
         const auto& info = context_.model().info();
         const int all = context_.options().pooling == tinfer::Pooling::rank ? info.n_class : info.n_embd;
         return static_cast<std::size_t>(args_.dimensions > 0 ? std::min(args_.dimensions, all) : all);
     }
 
-    /// Vectors of as many lines from the first on as fit, an empty one for a line without tokens; none when
-    /// interrupted.
+    /// Vectors of as many leading lines as fit one decode; empty for a line without tokens. No vectors if interrupted.
     std::vector<std::vector<float>> next(std::span<const Line> lines) {
         tinfer::Batch batch;
         int n = 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// tinfer forecast: tokens per second of a model on this machine before it is loaded. From the file's directory alone
-// come the bytes and multiply-accumulates that a token needs. How long this machine takes for them is measured with
-// samples of the model, a few layers of the same sizes and types through the same kernels. Where options give the roofs
-// of another machine, shares of them are taken that the benchmarks know. Where memory is too small, the missing weights
-// come from storage for every token: a dense model is a loop over its weights, and a cache that forgets what was used
-// longest ago then keeps nothing of it.
+// tinfer forecast: estimates tokens per second of a model before it is loaded. The file's directory gives the bytes and
+// multiply-accumulates of a token. Their time on this machine is measured with samples: a few layers of the same sizes
+// and types, run by the same kernels. If options give the roofs of another machine, times are fractions of these, as
+// known from benchmarks. If memory is too small, weights are read from storage for every token: a dense model is a loop
+// over its weights, of which an LRU cache that is too small keeps nothing.
 #include "common.hpp"
 #include "roof.hpp"
 #include "sample_model.hpp"
@@ -22,18 +21,17 @@ namespace cli {
 
 namespace {
 
-// Shares of the roofs that kernels reach (docs/performance.md): reading weights for one token; products of prompts by
-// int8 instructions, which narrow models reach less of, because quantizing and norms weigh more; products of floats.
-// The tiles of amx multiply more at once than the instruction that the peak is measured with.
+// Fractions of the roofs that kernels reach (docs/performance.md): reading weights for one token; int8 products of
+// prompts, less in narrow models, where quantization and norms weigh more; float products. AMX tiles exceed the
+// instruction with which the peak is measured.
 constexpr double kReadShare = 0.86, kInt8Share = 0.66, kNarrowColumns = 240, kFloatShare = 0.80, kAmxGain = 2.4;
-// Of samples. What caches hold from token to token does not count, so those for single tokens are large; a prompt takes
-// every layer alike.
+// Bytes of the samples. Those for single tokens must be much larger than the caches.
 constexpr std::uint64_t kTokenSample = std::uint64_t{1} << 30, kPromptSample = 256u << 20;
 constexpr int kPromptLayers = 4, kSampleTokens = 16;
-constexpr int kPromptTokens = 512;  // of a micro-batch: longer prompts are several
+constexpr int kPromptTokens = 512;  // a micro-batch; longer prompts are several
 constexpr std::size_t kRounds = 5, kFewRounds = 3;
-constexpr double kSampleSeconds = 4;                 // after which few rounds are enough
-constexpr std::uint64_t kPagingRequest = 256 << 10;  // what read-ahead of the system makes of page faults
+constexpr double kSampleSeconds = 4;                 // after this time a few rounds are enough
+constexpr std::uint64_t kPagingRequest = 256 << 10;  // request size of page faults with the system's read-ahead
 
 struct ForecastArgs {
     ModelArgs model;
@@ -44,14 +42,14 @@ struct ForecastArgs {
     bool as_json = false;
 };
 
-/// What one token and one prompt token need, from the directory.
+/// Work per generated token and per prompt token, computed from the directory.
 struct Demand {
-    std::uint64_t weight_bytes = 0;          ///< of the file
-    std::uint64_t token_bytes = 0;           ///< of weights that one token reads
-    std::uint64_t expert_bytes = 0;          ///< of them: of experts, which change from token to token
+    std::uint64_t weight_bytes = 0;          ///< all weights of the file
+    std::uint64_t token_bytes = 0;           ///< weights read per token
+    std::uint64_t expert_bytes = 0;          ///< of these, weights of experts, which vary from token to token
     std::uint64_t all_experts = 0;           ///< bytes of all experts
-    double token_int8 = 0, token_f32 = 0;    ///< multiply-accumulates of one token, the head included
-    double prompt_int8 = 0, prompt_f32 = 0;  ///< of one prompt token, the head excluded
+    double token_int8 = 0, token_f32 = 0;    ///< multiply-accumulates per token, including the output head
+    double prompt_int8 = 0, prompt_f32 = 0;  ///< per prompt token, without the output head
     std::int64_t n_embd = 0;
 };
 
@@ -62,7 +60,7 @@ bool is_f32_product(tinfer::DType type) {
 std::string architecture_of(const tinfer::ModelFile& file) {
     return file.metadata_value("general.architecture").value_or("");
 }
-/// 0 where the file does not say.
+/// 0 if the file does not say.
 std::int64_t number_of(const tinfer::ModelFile& file, const std::string& key) {
     const auto text = file.metadata_value(key);
     std::int64_t value = 0;
@@ -114,7 +112,7 @@ Machine this_machine(const ForecastArgs& args) {
     return machine;
 }
 
-/// Those that the options do not give are measured.
+/// Measures the roofs that the options do not give.
 void add_roofs(Machine& machine, const ForecastArgs& args, const Demand& demand) {
     machine.stream = 1e9 * args.stream_gbps;
     machine.int8 = 1e9 * args.int8_gmacs;
@@ -122,19 +120,19 @@ void add_roofs(Machine& machine, const ForecastArgs& args, const Demand& demand)
     if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return;
     roof::Team team(machine.n_threads);
     const roof::Level level = roof::level_of(machine.isa);
-    // A model that fits the caches is read from them: as many bytes are streamed as a token reads, a GiB at most.
+    // A small model is read from caches, so the stream read uses as many bytes as a token, up to 1 GiB.
     const std::uint64_t bytes = std::clamp<std::uint64_t>(demand.token_bytes, 1 << 20, std::uint64_t{1} << 30);
     if (machine.stream <= 0) machine.stream = roof::read_rate(team, roof::LargePages(bytes).bytes(), 0.5);
     if (machine.int8 <= 0) machine.int8 = roof::int8_dot_rate(team, level);
     if (machine.f32 <= 0) machine.f32 = roof::f32_fma_rate(team, level);
 }
 
-/// Seconds of kernels for a token, and for one of a prompt, where all weights lie in memory.
+/// Kernel seconds per token and per prompt token, with all weights in memory.
 struct KernelTimes {
     double token_s = 0, prompt_s = 0;
     std::string bound = "kernels";
-    json samples;                    ///< null: from roofs
-    std::int64_t sample_layers = 0;  ///< of those for a token
+    json samples;                    ///< null if computed from roofs
+    std::int64_t sample_layers = 0;  ///< layers of the token samples
 };
 
 KernelTimes times_from_roofs(const Demand& demand, const Machine& machine, std::uint64_t cache_bytes, int n_prompt) {
@@ -147,7 +145,7 @@ KernelTimes times_from_roofs(const Demand& demand, const Machine& machine, std::
     out.token_s = std::max(read_s, compute_s);
     out.bound = read_s >= compute_s ? "memory" : "compute";
     const double prompt_kernels = demand.prompt_int8 / int8_rate + demand.prompt_f32 / f32_rate;
-    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // each micro-batch reads all
+    const double passes_s = double(demand.weight_bytes) / (kReadShare * machine.stream);  // once per micro-batch
     out.prompt_s =
         std::max(prompt_kernels * n_prompt, passes_s * std::ceil(n_prompt / double(kPromptTokens))) / n_prompt;
     return out;
@@ -158,7 +156,7 @@ double median(std::vector<double> list) {
     return list[list.size() / 2];
 }
 
-/// What a sample takes, and how much of what takes the time it has: bytes for a token, products for a prompt.
+/// Time of a sample, and its amount of work: bytes for a token, products for a prompt.
 struct SampleTime {
     std::int64_t n_layer = 0;
     double work = 0;
@@ -167,7 +165,8 @@ struct SampleTime {
     [[nodiscard]] json document() const { return {{"layers", n_layer}, {"work", work}, {"seconds", seconds()}}; }
 };
 
-/// Of the whole model, from one layer and several: what a layer adds, so that what a model has once counts once.
+/// Extrapolates to the whole model from samples with one and with several layers; the difference is the cost of layers,
+/// the rest occurs once.
 double seconds_of_whole(double work, const SampleTime& one, const SampleTime& several) {
     if (several.work <= one.work) return several.seconds() * work / several.work;
     const double of_work = std::max(several.seconds() - one.seconds(), 0.0) / (several.work - one.work);
@@ -176,7 +175,7 @@ double seconds_of_whole(double work, const SampleTime& one, const SampleTime& se
 
 double prompt_work(const Demand& demand) { return demand.prompt_int8 + demand.prompt_f32; }
 
-/// Samples take turns, so that a noisy machine treats them alike.
+/// Samples alternate, so that noise affects them equally.
 KernelTimes times_from_samples(const tinfer::ModelFile& file, const Demand& demand,
                                const tinfer::ContextOptions& options, std::uint64_t cache_bytes, int n_prompt) {
     const LayerSizes sizes = layer_sizes(file);
@@ -198,7 +197,7 @@ KernelTimes times_from_samples(const tinfer::ModelFile& file, const Demand& dema
         token_of_several.runs.push_back(deep.token_seconds(kSampleTokens));
         prompt_of_one.runs.push_back(one.prompt_seconds(n));
         prompt_of_several.runs.push_back(few.prompt_seconds(n));
-        if (round == 0)  // makes plans
+        if (round == 0)  // warm-up: makes plans
             for (SampleTime* each : {&token_of_one, &token_of_several, &prompt_of_one, &prompt_of_several})
                 each->runs.clear();
         const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -216,20 +215,20 @@ KernelTimes times_from_samples(const tinfer::ModelFile& file, const Demand& dema
 
 struct Forecast {
     double prompt_s = 0, token_s = 0, token_best_s = 0;
-    double resident = 1;              ///< share of the weights that stays in memory
+    double resident = 1;              ///< fraction of the weights that stays in memory
     std::uint64_t storage_bytes = 0;  ///< per token
     std::string bound;
     bool fits = true;
 };
 
-/// Seconds of kernels and of storage of one token. `available`: bytes of memory for weights.
+/// Kernel and storage time of one token. `available`: bytes of memory for weights.
 Forecast forecast_of(const Demand& demand, const KernelTimes& kernels, std::uint64_t available, double disk_rate,
                      int n_prompt) {
     Forecast out;
     out.bound = kernels.bound;
     out.fits = demand.weight_bytes <= available;
-    // Storage: what every token reads anyway is a loop, so of it all or nothing stays; experts come as they are chosen,
-    // so as large a share of their picks hits as fits.
+    // Storage: weights that every token reads are a loop, so they hit the cache all or not at all; experts vary, so the
+    // fraction that fits hits.
     double best_bytes = 0;
     if (!out.fits) {
         const std::uint64_t steady = demand.token_bytes - demand.expert_bytes;
@@ -247,7 +246,7 @@ Forecast forecast_of(const Demand& demand, const KernelTimes& kernels, std::uint
         out.bound = "storage";
     }
     const auto from_storage = [&](double bytes) { return out.fits || disk_rate <= 0 ? 0.0 : bytes / disk_rate; };
-    // Reading and computing take turns: pages are asked for when they are missed.
+    // Reading and computing do not overlap, since page faults are synchronous.
     out.token_s = kernels.token_s + from_storage(double(out.storage_bytes));
     out.token_best_s = kernels.token_s + from_storage(best_bytes);
     const double n_passes = std::ceil(n_prompt / double(kPromptTokens));
@@ -261,7 +260,7 @@ int forecast(const ForecastArgs& args) {
     const auto file = args.model.open();
     const Demand demand = demand_of(file);
     auto options = args.context.options(args.model, {}, args.depth + args.prompt);
-    if (options.n_ctx == 0)  // as trained
+    if (options.n_ctx == 0)  // the trained length
         options.n_ctx = static_cast<int>(number_of(file, architecture_of(file) + ".context_length"));
     const auto plan = tinfer::plan(paths.front(), args.model.options(), options);
     const std::uint64_t ram = args.ram.empty() ? 0 : parse_size(args.ram, "--ram");

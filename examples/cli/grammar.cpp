@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer grammar check: compiles a grammar or a schema, and says which texts it allows.
+// tinfer grammar check: compiles a grammar or a schema, and tests texts against it.
 #include "common.hpp"
 #include "json_input.hpp"
 

@@ -13,7 +13,7 @@ tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions optio
     const bool is_json = given.substr(begin).starts_with('{') || given == "true" || given == "false";
     if (is_json) return tinfer::Schema::parse(given, options);
     const std::filesystem::path file = given.starts_with('@') ? given.substr(1) : given;
-    // Relative references name files of its folder and below, and nothing else.
+    // Relative references may only name files in the schema's folder and below.
     options.load = [folder = file.parent_path()](std::string_view uri) -> std::optional<std::string> {
         const std::filesystem::path name = std::string(uri);
         const bool is_inside =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --grammar, --grammar-file and --json-schema: what generated text has to be.
+// --grammar, --grammar-file and --json-schema: constraints on generated text.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -12,7 +12,7 @@
 
 namespace cli {
 
-/// A schema as an option gives it: the JSON itself, or the name of a file, with or without @ in front.
+/// Reads a schema option: the JSON itself, or a file name, with or without a leading @.
 [[nodiscard]] tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options = {});
 
 [[nodiscard]] tinfer::SchemaOptions::Space space_named(std::string_view name);
@@ -22,11 +22,11 @@ struct GrammarArgs {
 
     void add_to(CLI::App& command);
     [[nodiscard]] bool given() const { return !grammar.empty() || !grammar_file.empty() || !schema.empty(); }
-    /// Throws UsageError where more than one is given.
+    /// Throws UsageError if more than one is given.
     void check() const;
-    /// nullopt where none is given. Throws what parsing throws.
+    /// nullopt if none is given. Throws what parsing throws.
     [[nodiscard]] std::optional<tinfer::Grammar> read(const tinfer::Vocab& vocab) const;
-    /// What of it needs no vocabulary: errors there are said before a model is loaded.
+    /// Parses what needs no vocabulary, to report errors before a model is loaded.
     void read_early() const;
 
 private:

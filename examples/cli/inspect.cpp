@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer inspect: what a file holds and what running it would take. The CSV has one row per tensor of the directory,
-// and its index is the tensor's id in events: the two can be joined.
+// tinfer inspect: the contents of a file and the memory to run it. The CSV has one row per tensor; its index is the
+// tensor's id in trace events, so the two can be joined.
 #include <tinfer/placement.hpp>
 
 #include "adapters.hpp"
@@ -52,11 +52,11 @@ json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
             {"total", plan.total()}};
 }
 
-/// Hyper-parameters and memory plan; for files that are no model we can run, the reason instead.
+/// Hyper-parameters and memory plan; for files that are not a supported model, the reason.
 json describe_model(const InspectArgs& args, const tinfer::ModelFile& file) {
     if (json adapter = describe_adapter(file); !adapter.is_null()) return {{"adapter", std::move(adapter)}};
     try {
-        json unused = json::array();  // what the loader says of tensors that it leaves alone
+        json unused = json::array();  // the loader's messages about unused tensors
         auto model_options = args.model.options();
         model_options.log = [&, log = model_options.log](tinfer::LogLevel level, std::string_view text) {
             constexpr std::string_view kBegin = "tensor '", kMiddle = "' is unused: ";
@@ -86,7 +86,7 @@ std::string shape(const tinfer::TensorInfo& tensor) {
     return text + "}";
 }
 
-/// Keys and texts come from the file: control characters must not reach a terminal.
+/// Keys and texts come from the file, so control characters are removed for the terminal.
 std::string harmless(std::string_view text, std::size_t limit) {
     std::string result;
     for (const char c : text) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '.' : c;
@@ -143,7 +143,7 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
     print(text);
 }
 
-/// Where each weight would lie, with nothing loaded.
+/// Prints where each weight would be placed, without loading.
 int print_placement(const InspectArgs& args) {
     const auto weights = tinfer::weight_placement(args.model.paths(), args.model.options());
     const auto name = [](tinfer::WeightPlace place) { return std::string(tinfer::to_string(place)); };

@@ -18,7 +18,7 @@ json parse_json(std::string_view text, const std::string& where) {
         return json::parse(text, check_depth);
     } catch (const json::parse_error& error) {
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, where + ": no JSON, byte " + std::to_string(error.byte));
-    } catch (const json::out_of_range&) {  // a number without bounds
+    } catch (const json::out_of_range&) {  // a number out of range
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, where + ": a number is too large");
     }
 }

@@ -9,8 +9,8 @@
 
 namespace cli {
 
-/// Throws bad_parameter, beginning with `where`, for what is no JSON and for what is nested deeper than 64: copies and
-/// texts of deeper values would need a stack without end.
+/// Throws bad_parameter, with `where` as prefix, for invalid JSON and for nesting deeper than 64, because copying and
+/// printing values is recursive.
 [[nodiscard]] json parse_json(std::string_view text, const std::string& where);
 
 }  // namespace cli

@@ -10,9 +10,9 @@ namespace cli {
 
 namespace {
 
-constexpr double kLeastLogProb = -16;  ///< what is less probable adds nothing
+constexpr double kLeastLogProb = -16;  ///< less probable tokens are ignored
 
-/// p in [0, 1] of sorted values, linear between neighbours.
+/// The p-quantile of sorted values, with linear interpolation.
 double quantile(std::span<const double> sorted, double p) {
     const double place = p * double(sorted.size() - 1);
     const auto below = static_cast<std::size_t>(place);
@@ -26,7 +26,7 @@ double mean_of(std::span<const double> values) {
     return sum / double(values.size());
 }
 
-/// Of two samples, over n - 1; of one with itself the variance.
+/// Sample covariance (over n - 1); of a sample with itself, its variance.
 double covariance(std::span<const double> a, std::span<const double> b) {
     if (a.size() < 2) return 0;
     const double mean_a = mean_of(a), mean_b = mean_of(b);
@@ -62,7 +62,7 @@ void KlReport::add(const BaseRow& base, std::span<const float> logits, tinfer::T
     const auto id = static_cast<std::size_t>(next);
     nll_.push_back(sum - double(logits[id]));
     base_.push_back(-base.log_prob(id));
-    // Rounded codes may tie at the top: any of them is the base's choice.
+    // Rounded codes may tie at the top: then any of them counts as the base's choice.
     same_top_ += base.codes[top] == most_code ? 1 : 0;
 }
 

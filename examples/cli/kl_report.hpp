@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How far a model is from another one whose log-probabilities lie in a file: `tinfer perplexity --kl`.
+// KL divergence from a base model whose log-probabilities are in a file: `tinfer perplexity --kl`.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,18 @@ struct MeanOfSample {
 
 class KlReport {
 public:
-    /// One scored place: the base's row p, our logits, and the token that follows in the text.
+    /// Adds a scored position: the base's row p, our logits, and the next token of the text.
     void add(const BaseRow& base, std::span<const float> logits, tinfer::Token next);
 
     [[nodiscard]] json to_json() const;
-    /// Lines for people.
+    /// A readable summary.
     [[nodiscard]] std::string text() const;
 
 private:
     struct Summary;
     [[nodiscard]] Summary summarize() const;
 
-    std::vector<double> kl_;          ///< Σ p (ln p - ln q) of each place, over p above e^-16
+    std::vector<double> kl_;          ///< Σ p (ln p - ln q) per position, over p above e^-16
     std::vector<double> nll_, base_;  ///< -ln of the next token
     std::uint64_t same_top_ = 0;
 };

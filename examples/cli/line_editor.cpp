@@ -32,7 +32,7 @@ bool LineEditor::is_interactive() noexcept {
 
 namespace {
 
-/// One line from stdin as it comes.
+/// Reads a line from stdin without editing.
 LineEditor::Got read_plain(std::string& line) {
     line.clear();
     while (true) {
@@ -61,11 +61,11 @@ LineEditor::Got read_plain(std::string& line) {
 
 namespace {
 
-/// One character. The library's own function would begin again after a signal, and an interrupt would do nothing.
+/// Reads a character. libedit's own function restarts after a signal, so that interrupts would have no effect.
 int read_character(EditLine*, wchar_t* out) {
     std::mbstate_t state{};
     while (true) {
-        // A signal may come just before the wait begins, so the wait is a short one, again and again.
+        // A signal may come just before the wait, so wait in short intervals.
         pollfd input{0, POLLIN, 0};
         while (!interrupted() && ::poll(&input, 1, 100) == 0) {
         }
@@ -90,7 +90,7 @@ int read_character(EditLine*, wchar_t* out) {
 
 struct LineEditor::Impl {
     Impl() {
-        // Characters of more than one byte are edited as one where the locale says what they are.
+        // With the locale's encoding, multi-byte characters are edited as one.
         std::setlocale(LC_CTYPE, "");
         if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
         editor = el_init("tinfer", stdin, stdout, stderr);

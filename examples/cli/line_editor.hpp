@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads what a person types, line by line: with editing and history on a terminal where libedit is there, plainly
-// anywhere else.
+// Reads lines from stdin: with editing and history on a terminal if built with libedit, else plainly.
 #pragma once
 
 #include <memory>
@@ -17,11 +16,11 @@ public:
     ~LineEditor();
 
     enum class Got { line, interrupt, end };
-    /// One line without its end. The prompt is shown on terminals alone.
+    /// Reads a line, without its line end. The prompt is shown on terminals only.
     Got read(const std::string& prompt, std::string& line);
-    /// What the arrow keys bring back.
+    /// Adds a text to the history.
     void remember(std::string_view text);
-    /// Somebody types: stdin is a terminal.
+    /// Whether stdin is a terminal.
     [[nodiscard]] static bool is_interactive() noexcept;
 
 private:

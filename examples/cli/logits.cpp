@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer logits: runs tokens as one sequence and writes what the model says about each, as raw floats: the door for
-// comparisons with other programs and between two builds.
+// tinfer logits: runs tokens as one sequence and writes the logits as raw floats, for comparisons with other programs
+// and between builds.
 #include "adapters.hpp"
 #include "common.hpp"
 #include "output_file.hpp"
@@ -34,7 +34,7 @@ std::vector<tinfer::Token> tokens_of(const LogitsArgs& args, const tinfer::Model
     return model.vocab().encode(args.text.read(), encoding);
 }
 
-/// Appends the rows of one decode and says how many they are.
+/// Appends the rows of one decode and returns their number.
 std::size_t collect(const tinfer::Context& context, const LogitsArgs& args, std::vector<float>& values) {
     const int rows = args.pooled ? 1 : context.n_outputs();
     for (int row = 0; row < rows; ++row) {
@@ -74,7 +74,7 @@ int logits(const LogitsArgs& args) {
                                                                    " tokens exceed --batch, " +
                                                                    std::to_string(context.options().n_batch));
 
-    // Several decodes where the tokens exceed --batch: the cut changes no bit.
+    // Several decodes if there are more than --batch tokens, with identical results.
     const auto piece = static_cast<std::size_t>(context.options().n_batch);
     std::vector<float> values;
     std::size_t rows = 0;
@@ -90,7 +90,7 @@ int logits(const LogitsArgs& args) {
             throw tinfer::Error(tinfer::ErrorCode::no_room,
                                 "the text has " + counted(tokens.size(), "token") + ", the context " +
                                     std::to_string(context.options().n_ctx) + " (see --ctx)");
-        if (args.last && at + piece < tokens.size()) continue;  // a decode without flags still gives its last row
+        if (args.last && at + piece < tokens.size()) continue;  // a decode without output flags still has its last row
         rows += collect(context, args, values);
     }
 

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kMagic{'_', 'l', 'o', 'g', 'i', 't', 's', '_'};
-constexpr float kDepth = 16;  ///< nats below the largest, from where on probabilities are not told apart
+constexpr float kDepth = 16;  ///< nats below the largest at which log-probabilities are clamped
 constexpr float kMaxCode = 65535;
 
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
@@ -84,7 +84,7 @@ LogProbReader::LogProbReader(const std::string& path) : path_(path) {
         refuse(tinfer::ErrorCode::bad_parameter, path,
                std::to_string(n_windows_) + " windows of " + std::to_string(window_) + " tokens, a vocabulary of " +
                    std::to_string(n_vocab_) + ": these sizes cannot be");
-    // Divided by the number of windows first, so that no product overflows.
+    // Divide by the number of windows first, to avoid overflow.
     const std::uint64_t row_bytes = 2 * sizeof(float) + 2 * even(static_cast<std::size_t>(n_vocab_));
     const std::uint64_t rest = size - kHeader, windows = static_cast<std::uint64_t>(n_windows_);
     const std::uint64_t token_bytes = 4 * static_cast<std::uint64_t>(window_);
@@ -109,7 +109,7 @@ const BaseRow& LogProbReader::next() {
     get(&row_.scale, sizeof(row_.scale));
     get(&row_.least, sizeof(row_.least));
     get(row_.codes.data(), row_.codes.size() * sizeof(std::uint16_t));
-    // A rounded sum of probabilities may be a little above 1, so that the largest log-probability is above 0.
+    // By rounding, the largest log-probability may be slightly above 0.
     constexpr float kLeast = -1e6F;
     if (!(row_.scale >= 0) || !(row_.least >= kLeast && row_.least <= 1e-3F) ||
         !(row_.least + row_.scale * kMaxCode <= 1e-3F))

@@ -2,8 +2,8 @@
 // Files of log-probabilities, as `tinfer perplexity --save-logprobs` writes and `--kl` reads them: the layout that
 // tools of the field exchange, little-endian throughout.
 //     8 bytes "_logits_", i32 window, i32 n_vocab, i32 windows, i32 tokens[windows · window],
-//     then for each scored place, window - 1 - window / 2 of a window: f32 scale, f32 least, u16 code[n_vocab, even]
-// A log-probability is least + scale · code; what lies more than 16 nats below the largest is cut off there.
+// then for each scored position, window - 1 - window / 2 per window: f32 scale, f32 least, u16 code[n_vocab, even] A
+// log-probability is least + scale · code; values more than 16 nats below the largest are clamped.
 #pragma once
 
 #include "output_file.hpp"
@@ -18,13 +18,13 @@
 
 namespace cli {
 
-/// The file is there once everything is.
+/// The file appears only when it is complete.
 class LogProbWriter {
 public:
     /// Throws io_error.
     LogProbWriter(const std::string& path, int window, int n_vocab, std::span<const tinfer::Token> tokens);
 
-    /// The row of the next scored place. Throws io_error.
+    /// Writes the row of the next scored position. Throws io_error.
     void add(std::span<const float> logits);
     void finish();  ///< throws io_error
 
@@ -51,9 +51,9 @@ public:
     [[nodiscard]] int window() const noexcept { return window_; }
     [[nodiscard]] int n_vocab() const noexcept { return n_vocab_; }
     [[nodiscard]] int n_windows() const noexcept { return n_windows_; }
-    /// Of all windows, as the text had them.
+    /// Tokens of all windows, as in the text.
     [[nodiscard]] const std::vector<tinfer::Token>& tokens() const noexcept { return tokens_; }
-    /// The next row; throws io_error, bad_parameter for one that holds no probabilities.
+    /// Reads the next row; throws io_error, or bad_parameter for a row that is not a probability distribution.
     const BaseRow& next();
 
 private:

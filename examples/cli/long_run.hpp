@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Options of what generates: guesses that make it faster, and texts that are longer than the context.
+// Options of generation: speculative decoding, and texts longer than the context.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@ struct SpeculateArgs {
     int draft_max = 15;
 
     void add_to(CLI::App& command);
-    /// Throws UsageError where the options do not go together.
+    /// Throws UsageError for incompatible options.
     void check() const;
     [[nodiscard]] bool is_on() const { return kind != "off"; }
-    /// Room for the outputs of a check.
+    /// Reserves output rows for verifying drafts.
     void apply_to(tinfer::ContextOptions& options) const;
-    /// Loads the draft model where there is one; its context is as the target's.
+    /// Loads the draft model, if any; its context has the target's options.
     [[nodiscard]] tinfer::SpeculationOptions get(const tinfer::Model& target,
                                                  const tinfer::ContextOptions& context) const;
 };
@@ -30,13 +30,13 @@ struct LongTextArgs {
     std::string extend;
 
     void add_to(CLI::App& command);
-    /// Throws UsageError where an option is no pair of numbers, or the options do not go together.
+    /// Throws UsageError if an option is not a pair of numbers, or options are incompatible.
     void check() const;
     [[nodiscard]] std::optional<tinfer::ContextShift> shift() const;
     [[nodiscard]] std::optional<tinfer::SelfExtend> self_extend() const;
 };
 
-/// "30 of 42 guesses right, 1.60 x as fast", or nothing where nothing was guessed.
+/// "30 of 42 guesses right, 1.60 x as fast"; empty if nothing was drafted.
 [[nodiscard]] std::string guesses_text(const tinfer::Timings& timings);
 
 }  // namespace cli

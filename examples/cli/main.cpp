@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The program tinfer: finds the sub-command, runs it, and turns what happens into an exit code. 0 done, 1 an error of
-// input or environment (one line on stderr), 2 wrong usage, 130 interrupted.
+// The program tinfer: runs the chosen sub-command and returns its exit code: 0 done, 1 an error of input or environment
+// (one line on stderr), 2 wrong usage, 130 interrupted.
 #include "common.hpp"
 
 #include <tinfer/numa.hpp>
@@ -27,7 +27,8 @@ int fail(std::string_view message, int code) {
     return code;
 }
 
-/// Standard streams that are closed stay unusable: a file or a connection that got one's number would be written to.
+/// Occupies the file descriptors of closed standard streams; otherwise a file or connection could get one and be
+/// written to.
 void keep_standard_streams() {
 #if !defined(_WIN32)
     int file = -1;
@@ -37,7 +38,7 @@ void keep_standard_streams() {
 #endif
 }
 
-/// Help, or the version.
+/// Prints help or the version.
 int show(const CLI::App& app, const CLI::ParseError& text) {
     const int code = app.exit(text);
     return std::cout.flush() ? code : fail("stdout cannot be written", 1);
@@ -82,7 +83,7 @@ int main(int argc, char** argv) {
 
     if (argc <= 1) return fail(cli::no_command_text(), 2);
     try {
-        app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // the library takes the last first
+        app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 expects reverse order
         cli::set_output_style(style);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0 && !cli::asks_for_unknown_command(app))

@@ -52,7 +52,7 @@ std::string command_for_model(const std::vector<std::string>& args) {
     try {
         return tinfer::ModelFile::open(path).metadata_value("tokenizer.chat_template") ? "chat" : "run";
     } catch (const tinfer::Error&) {
-        return "run";  // which says what is wrong with the file
+        return "run";  // which reports what is wrong with the file
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Errors of options name where the wrong value was read: command line, environment variable or configuration file.
+// Errors of options name the source of the wrong value: command line, environment variable or configuration file.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace cli {
 
-/// A message that begins with the name of an option, with the place of its value instead where that is not the command
-/// line: the environment variable, or the configuration file and its key.
+/// Replaces the option name at the begin of a message by the source of its value, if that is an environment variable or
+/// a key of the configuration file.
 [[nodiscard]] std::string name_source(const CLI::App& app, const std::vector<std::string>& args, std::string message);
 
 }  // namespace cli

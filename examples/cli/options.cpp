@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shared options: names, bounds, and what the library gets from them.
+// Shared options: names, bounds, and conversion to the library's options.
 #include "options.hpp"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace cli {
 
 namespace {
 
-constexpr int kMaxContext = 1 << 28, kMaxThreads = 512;  // those of ContextOptions
+constexpr int kMaxContext = 1 << 28, kMaxThreads = 512;  // limits of ContextOptions
 
 [[noreturn]] void refuse(const std::string& message) { throw tinfer::Error(tinfer::ErrorCode::bad_parameter, message); }
 
@@ -65,7 +65,7 @@ tinfer::KvRotation parse_kv_rotation(const std::string& name) {
     throw UsageError("--kv-rotation: '" + name + "' is none of auto, off, on");
 }
 
-/// All kernel tables but the choice by itself, with those of other machines.
+/// All kernel tables except `auto`, including those of other machines.
 std::vector<tinfer::Isa> all_isas() {
     std::vector<tinfer::Isa> isas;
     for (auto isa = tinfer::Isa::reference; tinfer::to_string(isa) != "unknown"; isa = tinfer::Isa(int(isa) + 1))
@@ -87,7 +87,7 @@ bool is_of_a_gpu(const std::string& name) {
     });
 }
 
-/// Of a name that the option was checked for.
+/// The name was already validated.
 tinfer::Isa parse_isa(const std::string& name) {
     if (is_of_a_gpu(name))
         throw tinfer::Error(tinfer::ErrorCode::not_available,
@@ -241,7 +241,7 @@ std::vector<std::filesystem::path> ModelArgs::paths() const {
     return {files.begin(), files.end()};
 }
 
-// One path is not a list: the other shards of its set are found beside it.
+// With a single path the other shards are found beside it.
 tinfer::Model ModelArgs::load() const {
     const auto list = paths();
     return list.size() == 1 ? tinfer::Model::load(list[0], options()) : tinfer::Model::load(list, options());

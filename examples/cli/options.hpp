@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The options that several sub-commands share, each a struct that adds itself to a sub-command and gives what the
-// library takes.
+// Option groups shared by sub-commands: structs that add themselves to a sub-command and convert to the library's
+// options.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -17,7 +17,7 @@
 
 namespace cli {
 
-/// Wrong usage that shows after parsing: exit code 2.
+/// Wrong usage detected after parsing: exit code 2.
 class UsageError : public std::runtime_error {
 public:
     using std::runtime_error::runtime_error;
@@ -25,7 +25,7 @@ public:
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
 
-/// A whole number from `least` to `most`; refusals read as a person would write them.
+/// A whole number from `least` to `most`, with readable error messages.
 [[nodiscard]] CLI::Validator whole(std::int64_t least = 0,
                                    std::int64_t most = std::numeric_limits<std::int32_t>::max());
 /// Any finite number from `least` to `most`.
@@ -34,16 +34,16 @@ public:
 [[nodiscard]] CLI::Validator one_of(std::vector<std::string> words);
 [[nodiscard]] CLI::Validator not_empty();
 
-/// "1 2 3", "1,2,3" or "[1, 2, 3]". Throws bad_parameter naming what is no token id.
+/// Parses "1 2 3", "1,2,3" or "[1, 2, 3]". Throws bad_parameter naming the invalid token id.
 [[nodiscard]] std::vector<tinfer::Token> parse_tokens(std::string_view text);
-/// "mean" and its like. Throws bad_parameter.
+/// Parses "mean" etc. Throws bad_parameter.
 [[nodiscard]] tinfer::Pooling parse_pooling(std::string_view name);
-/// \n, \t, \r, \\, \xHH and \uHHHH become what they stand for. Throws UsageError naming `option` for anything else.
+/// Replaces \n, \t, \r, \\, \xHH and \uHHHH. Throws UsageError naming `option` for other escapes.
 [[nodiscard]] std::string unescape(std::string_view text, std::string_view option);
 
 // ---- Options --------------------------------------------------------------------------------------------------------
 
-/// The model, as -m or without, and everything that says how a file is loaded.
+/// The model, with or without -m, and the options of loading.
 struct ModelArgs {
     std::vector<std::string> files;
     std::vector<std::string> overrides;
@@ -58,15 +58,15 @@ struct ModelArgs {
     [[nodiscard]] tinfer::Model load() const;
     [[nodiscard]] tinfer::ModelFile open() const;
     [[nodiscard]] tinfer::Vocab load_vocab() const;
-    /// Throws UsageError where no file is named.
+    /// Throws UsageError if no file is named.
     void require() const;
     [[nodiscard]] std::vector<std::filesystem::path> paths() const;
 };
 
-/// What help says of -c where more tokens that are asked for make a larger context.
+/// Help text of -c for commands whose context grows with the number of tokens.
 inline constexpr std::string_view kDefaultContextOrMore = "what is trained, 4096 at most, or what is needed";
 
-/// -c, -b, -u, -t and the rest of a context.
+/// -c, -b, -u, -t and other options of a context.
 struct ContextArgs {
     int n_ctx = -1;  ///< -1: not given
     int n_batch = 0, n_ubatch = 512, n_threads = 0, n_threads_batch = 0;
@@ -104,7 +104,7 @@ struct SamplerArgs {
     [[nodiscard]] tinfer::SamplerOptions get() const;
 };
 
-/// How text becomes tokens.
+/// Options of tokenization.
 struct EncodeArgs {
     bool no_add_special = false, parse_special = false, force_bos = false, close_turn = false;
 

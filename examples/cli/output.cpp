@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writing: streams, colours, progress, numbers.
+// Output: streams, colours, progress, numbers.
 #include "output.hpp"
 
 #include <tinfer/tinfer.hpp>
@@ -31,7 +31,7 @@ bool is_terminal(int stream) noexcept {
 #endif
 }
 
-/// stdout and stderr are one terminal, one pipe or one file: what goes to them appears in one place.
+/// Whether stdout and stderr are the same terminal, pipe or file.
 bool share_a_place() noexcept {
 #if defined(_WIN32)
     return is_terminal(1) && is_terminal(2);
@@ -93,7 +93,7 @@ bool show_aside(std::string_view text) {
 }
 
 void note_error(std::string_view message) {
-    std::string line;  // one line, and nothing that a terminal would obey, whatever stood in a file or an argument
+    std::string line;  // one line without control characters, whatever a file or an argument contained
     for (const char c : message) {
         const auto byte = static_cast<unsigned char>(c);
         if (byte >= 0x20 && byte != 0x7F) {

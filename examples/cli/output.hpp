@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the program writes: results to stdout, everything else to stderr, with colours and progress bars where a person
-// watches, and numbers that read the same everywhere.
+// Output of the program: results to stdout, everything else to stderr, with colours and progress bars on terminals, and
+// numbers independent of the locale.
 #pragma once
 
 #include <chrono>
@@ -18,39 +18,39 @@ namespace cli {
 
 using json = nlohmann::ordered_json;
 
-/// How much of stderr is wanted; set once, before a sub-command runs.
+/// Style of stderr; set once, before a sub-command runs.
 struct OutputStyle {
     bool quiet = false, no_color = false;
 };
 void set_output_style(const OutputStyle& style);
 [[nodiscard]] bool is_quiet() noexcept;
 
-/// To stdout, at once.
+/// Writes to stdout and flushes.
 void print(std::string_view bytes);
-/// One JSON document on one line. Text that is not UTF-8 is shown with U+FFFD.
+/// Prints a JSON document on one line; invalid UTF-8 becomes U+FFFD.
 void print_line(const json& document);
 [[nodiscard]] json ids_of(std::span<const tinfer::Token> tokens);
 [[nodiscard]] json number_or_null(std::optional<double> value);
 
 enum class Look { plain, dim, warning, error };
-/// A line to stderr, unless --quiet; errors always.
+/// Prints a line to stderr, unless --quiet; errors always.
 void note(std::string_view line, Look look = Look::plain);
-/// A piece of a text to stderr, dim, where a person watches; false where nobody does, and nothing is written.
+/// Prints a piece of text to stderr, dimmed, if it is a terminal; else returns false.
 bool show_aside(std::string_view text);
-/// "tinfer: <message>" to stderr; never left out.
+/// Prints "tinfer: <message>" to stderr, also with --quiet.
 void note_error(std::string_view message);
-/// Ends a text on stdout that came piece by piece: with `more_follows` one empty line stands between it and what comes
-/// next on stderr where both end in one place, a terminal or a file; on a terminal the text at least ends its line.
+/// Ends a text that was streamed to stdout. With `more_follows`, if stdout and stderr are the same terminal or file, an
+/// empty line separates it from the next output; on a terminal it at least ends the line.
 void end_text(std::string_view text, bool more_follows);
 
-/// A bar on stderr for work that takes more than a moment. Nothing where stderr is no terminal, or with --quiet.
+/// A progress bar on stderr; nothing if stderr is not a terminal, or with --quiet.
 class Progress {
 public:
     explicit Progress(std::string unit) : unit_(std::move(unit)) {}
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
     ~Progress() { clear(); }
-    /// Whether somebody would see it.
+    /// Whether a bar would be shown.
     [[nodiscard]] static bool is_shown() noexcept;
     void update(std::size_t done, std::size_t total);
     void clear();
@@ -61,9 +61,9 @@ private:
     bool is_drawn_ = false;
 };
 
-/// "%.*f" without locale surprises; "-" for what is not finite.
-/// Absent where nothing was computed.
+/// nullopt if nothing was computed.
 [[nodiscard]] std::optional<double> tokens_per_second(std::uint64_t n, double seconds);
+/// "%.*f" independent of the locale; "-" for non-finite values.
 [[nodiscard]] std::string fixed(double value, int digits);
 /// "1 token", "2 tokens"
 [[nodiscard]] std::string counted(std::uint64_t n, std::string_view noun);

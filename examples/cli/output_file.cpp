@@ -23,7 +23,7 @@ void check_output(const std::string& path, std::string_view option, std::span<co
     if (fs::is_directory(status)) refuse("is a directory, a file is to be written");
     for (const auto& input : inputs)
         if (fs::equivalent(path, input, ignored)) refuse("is read too, another file is needed");
-    if (fs::exists(status) && !fs::is_regular_file(status)) return;  // opening a pipe waits for its reader
+    if (fs::exists(status) && !fs::is_regular_file(status)) return;  // opening a pipe would block until it has a reader
     const bool is_new = !fs::exists(status);
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "ab"), std::fclose);
     if (file == nullptr) refuse(std::string("cannot be written: ") + std::strerror(errno));
@@ -41,7 +41,7 @@ OutputFile::OutputFile(const std::string& path) : path_(path), place_(path) {
     }
     if (is_new_ || fs::is_regular_file(status)) {
         if (const auto followed = fs::canonical(path, error); !error) place_ = followed.string();
-        // A name that is there is another process's, or was left when the machine stopped.
+        // An existing name belongs to another process, or is left over from a crash.
         for (int attempt = 0; attempt < 16 && file_ == nullptr; ++attempt) {
             beside_ = place_ + "." + std::to_string(attempt) + ".part";
             errno = 0;
@@ -70,7 +70,7 @@ void OutputFile::write(std::string_view bytes) {
 void OutputFile::finish() {
     errno = 0;
     if (std::fflush(file_) != 0) refuse();
-    // Errors of network file systems come at the end.
+    // Network file systems report errors at close.
     const bool is_closed = std::fclose(std::exchange(file_, nullptr)) == 0;
     if (is_closed && (beside_.empty() || std::rename(beside_.c_str(), place_.c_str()) == 0)) return;
     const int number = errno;

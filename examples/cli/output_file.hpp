@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Files that the program writes: looked at before the work whose result they get, and there whole or not at all.
+// Output files: checked before the work starts, and written completely or not at all.
 #pragma once
 
 #include <cstdio>
@@ -9,13 +9,13 @@
 
 namespace cli {
 
-/// Throws io_error, naming the option, for a file that could not be written: before the work whose result it gets. What
-/// is there stays as it is. It must be none of `inputs`, files that are read meanwhile. An empty path is no file.
+/// Throws io_error, naming the option, if the file cannot be written; call it before the work starts. An existing file
+/// is not changed. The file must not be one of `inputs`. An empty path means no file.
 void check_output(const std::string& path, std::string_view option, std::span<const std::string> inputs = {});
 
-/// A file that is there whole or not at all: it is written beside its place and renamed by finish(); what was not
-/// finished is removed, and what was there before stays. Where the folder takes no other file it is written in its
-/// place, and so are pipes and devices.
+/// A file that is written completely or not at all: as a temporary file in the same folder, which finish() renames.
+/// Without finish() it is removed, and an existing file stays. Written directly if the folder is not writable, or if it
+/// is a pipe or a device.
 class OutputFile {
 public:
     /// Throws io_error naming the path.
@@ -31,8 +31,8 @@ private:
     [[noreturn]] void refuse() const;
 
     std::string path_;
-    std::string place_;   // where the file shall be, symbolic links followed
-    std::string beside_;  // empty: written in its place
+    std::string place_;   // final path, symbolic links resolved
+    std::string beside_;  // temporary path; empty: written directly
     bool is_new_ = false;
     std::FILE* file_ = nullptr;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// tinfer perplexity: how surprised the model is by a text, in windows of -c tokens. The second half of each window is
-// scored, so that every scored token has at least half a window before it:
+// tinfer perplexity: perplexity of a text in windows of -c tokens. The second half of each window is scored, so that
+// every scored token has at least half a window of context:
 //     PPL = exp(Σ nll / count),  nll = -ln softmax(logits_j)[t_{j+1}],  j = n/2 … n-2,
-// with the first token of each window replaced by BOS where the vocabulary adds one. Figures are comparable only when
+// with the first token of each window replaced by BOS if the vocabulary adds one. Figures are comparable only if
 // window, BOS rule, cache types and file agree, so all of them are printed.
 #include "adapters.hpp"
 #include "common.hpp"
@@ -28,7 +28,7 @@ struct PerplexityArgs {
     bool as_json = false;
 };
 
-/// What takes part in the rows of a window beside the score.
+/// Other users of a window's rows.
 struct RowUsers {
     std::optional<LogProbWriter> writer;
     std::optional<LogProbReader> base;
@@ -40,7 +40,7 @@ struct RowUsers {
     }
 };
 
-/// Mean, error of the mean, and what the program prints of them.
+/// Mean, error of the mean, and their output.
 struct Score {
     double sum = 0, sum_of_squares = 0;
     std::uint64_t count = 0;
@@ -59,7 +59,7 @@ struct Score {
     }
 };
 
-/// Scores the window whose first token is `begin` of the text; false when the user interrupts.
+/// Scores the window that starts at token `begin` of the text; false if interrupted.
 bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::size_t begin,
                   std::optional<tinfer::Token> bos, Score& score, RowUsers& users) {
     const std::size_t n = tokens.size(), first = n / 2;
@@ -86,7 +86,7 @@ bool score_window(tinfer::Context& context, std::span<const tinfer::Token> token
     return true;
 }
 
-/// The base's windows are those of the text: the same tokens, cut in the same places.
+/// Checks that the base file has the same windows of the same tokens.
 void check_base(const PerplexityArgs& args, const LogProbReader& base, const tinfer::Model& model,
                 std::span<const tinfer::Token> tokens, std::size_t chunks) {
     const auto refuse = [&](const std::string& what) {
@@ -143,7 +143,7 @@ int perplexity(const PerplexityArgs& args) {
     if (users.base) check_base(args, *users.base, model, tokens, chunks);
 
     ContextArgs context_args = args.context;
-    context_args.n_ctx = -1;  // here -c is the length of windows, which need not be whole pages
+    context_args.n_ctx = -1;  // -c is the window length here, which need not be a multiple of pages
     auto options = context_args.options(args.model, model.info(), window);
     options.n_ctx = window;
     options.n_batch = window;

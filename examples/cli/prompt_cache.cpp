@@ -50,7 +50,7 @@ std::size_t PromptCache::load_prompt(tinfer::Context& context, std::span<const t
     if (n == known.size()) return n;
     const auto cut = context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{static_cast<std::int32_t>(n)}});
     if (cut == tinfer::RemoveStatus::ok) return n;
-    context.clear();  // a recurrent state, or a window that would reach back to what was released
+    context.clear();  // recurrent states, and windows whose pages were released, cannot be truncated
     return 0;
 }
 

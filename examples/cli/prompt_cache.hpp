@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --prompt-cache: a file with the state behind a prompt, so that the next run evaluates only what differs.
+// --prompt-cache: a file with the state after a prompt, so that the next run evaluates only what differs.
 #pragma once
 
 #include "common.hpp"
@@ -11,24 +11,24 @@ struct PromptCacheArgs {
     bool all = false, read_only = false;
 
     void add_to(CLI::App& command);
-    /// Throws io_error where the file could not be written, before a model is loaded.
+    /// Throws io_error if the file cannot be written; call it before a model is loaded.
     void check(std::span<const std::string> models) const;
     [[nodiscard]] bool given() const { return !file.empty(); }
 };
 
-/// What lies in the file and when it is written.
+/// Loads and saves the file.
 class PromptCache {
 public:
     explicit PromptCache(const PromptCacheArgs& args) : args_(args) {}
 
-    /// Loads the file into an empty context, where there is one. Gives the tokens that sequence 0 then holds. Errors
-    /// name the file, which stays as it is.
+    /// Loads the file, if it exists, into an empty context. Returns the tokens of sequence 0. Errors name the file,
+    /// which is not changed.
     std::vector<tinfer::Token> load(tinfer::Context& context);
-    /// The same for one prompt: of the tokens in the context those stay that it begins with, and at least one is left
-    /// to evaluate, unless the outputs behind all of it are there. Gives how many are not to be evaluated again.
+    /// The same for one prompt: keeps the common prefix in the context, and leaves at least one token to evaluate,
+    /// unless the outputs of the whole prompt are stored. Returns the number of reused tokens.
     std::size_t load_prompt(tinfer::Context& context, std::span<const tinfer::Token> prompt);
-    /// The context holds these tokens, which are those of a prompt, or with `is_answer` also what came of it. Writes
-    /// them, where the options ask for it and they are not in the file.
+    /// Writes the context, which holds these tokens (the prompt, with `is_answer` also the answer), if the options say
+    /// so and the file does not have them yet.
     void save(tinfer::Context& context, std::span<const tinfer::Token> tokens, bool is_answer);
 
 private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer replay: makes the run of a receipt again and says whether every bit is the same, and where not; goes on from
-// one of its tokens otherwise; or compares what two models make of its tokens.
+// tinfer replay: repeats the run of a receipt and reports whether and where bits differ; or continues differently from
+// one of its tokens; or compares two models on its tokens.
 #include "replay.hpp"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ int replay_whole(const ReplayArgs& args, const tinfer::Receipt& receipt) {
     return report.equal() ? 0 : 1;
 }
 
-/// Goes on from one token of the recorded run.
+/// A branch from one token of the recorded run.
 class Branch {
 public:
     Branch(const ReplayArgs& args, const tinfer::Receipt& receipt)
@@ -104,7 +104,7 @@ private:
         return sampler;
     }
 
-    /// The context behind the tokens before the branch, and the sampler as it was there.
+    /// Restores context and sampler to the state before the branch.
     void go_there() {
         tinfer::ReplayOptions options;
         options.n_tokens = at_;
@@ -184,7 +184,7 @@ std::string name_in_receipt(const std::string& model, const std::string& receipt
     std::error_code error;
     if (fs::path(model).is_absolute() || (fs::exists(receipt, error) && !fs::is_regular_file(receipt, error)))
         return model;
-    const auto folder_of = [&](const fs::path& path) {  // without links, so that .. means the folder above
+    const auto folder_of = [&](const fs::path& path) {  // links resolved, so that .. is the parent folder
         return fs::canonical(path.has_parent_path() ? path.parent_path() : fs::path("."), error);
     };
     const fs::path from = folder_of(receipt), to = folder_of(model) / fs::path(model).filename();
@@ -282,7 +282,7 @@ Action add_replay(CLI::App& app) {
         ->check(whole(0, 100))
         ->type_name("N")
         ->group("Compare");
-    args->model.add_to(*command);  // without -m it is the second word
+    args->model.add_to(*command);  // the model may be the second argument without -m
     args->context.add_to(*command, "the receipt's");
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer replay story.json -t 1 --isa reference\n"

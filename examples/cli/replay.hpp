@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the parts of `tinfer replay` share.
+// Shared by the parts of `tinfer replay`.
 #pragma once
 
 #include <tinfer/receipt.hpp>
@@ -12,11 +12,11 @@ namespace cli {
 
 Action add_replay(CLI::App& app);
 
-/// How a receipt names a model file: relative paths as seen from the folder of the receipt, so that it finds the file
-/// from wherever it is replayed. A receipt that goes to a pipe or a device has no folder.
+/// The path of a model file in a receipt. Relative paths are relative to the receipt's folder, so that replay works
+/// from any directory. A receipt written to a pipe or a device has no folder.
 [[nodiscard]] std::string name_in_receipt(const std::string& model, const std::string& receipt);
-/// Where that file is now: seen from the receipt's folder, from the current one, or beside the receipt. Throws io_error
-/// naming all of them and the option that names another file.
+/// Finds that file: relative to the receipt's folder or the current one, or beside the receipt. Throws io_error naming
+/// all these and the option for another file.
 [[nodiscard]] std::string find_model_of(const std::string& name, const std::string& receipt, std::string_view option);
 
 struct ReplayArgs {
@@ -31,15 +31,15 @@ struct ReplayArgs {
     bool as_json = false, compare = false, no_locate = false;
     CLI::App* command = nullptr;
 
-    /// Whether an option was given, on the command line or elsewhere.
+    /// Whether an option was given, by any source.
     [[nodiscard]] bool given(const std::string& option) const { return command->get_option(option)->count() > 0; }
-    /// The model that the receipt names, or the one that is given in its place.
+    /// The model of the receipt, or the one given instead.
     [[nodiscard]] tinfer::Model load(const tinfer::Receipt& receipt) const;
-    /// The receipt's options, with those that are given in their place.
+    /// The receipt's options, overridden by given ones.
     [[nodiscard]] tinfer::ContextOptions context_options(const tinfer::Receipt& receipt) const;
 };
 
-/// A page that shows a comparison in any browser, from disk: what stands before and behind its data.
+/// A self-contained HTML page of a comparison: the parts before and after its data.
 struct ComparePage {
     std::span<const std::string_view> before, after;
 };

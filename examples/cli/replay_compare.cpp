@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer replay --compare: per recorded token what two models, or one with two sets of options, would choose, how
-// probable they find it and how far apart they are, as a table, as JSON, and as a page.
+// tinfer replay --compare: for each recorded token the choices, probabilities and divergence of two models, or of one
+// with two sets of options; as a table, JSON, or an HTML page.
 #include <algorithm>
 #include <cmath>
 
@@ -10,18 +10,18 @@ namespace cli {
 
 namespace {
 
-/// Text of a token for a line of a table: JSON's escapes show what has no shape.
+/// Text of a token for a table, with JSON escapes for invisible characters.
 std::string shown_token(const tinfer::Vocab& vocab, tinfer::Token token) {
     if (static_cast<std::size_t>(token) >= vocab.size()) return "#" + std::to_string(static_cast<int>(token));
     return json(std::string(vocab.piece(token, true))).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::string piece_of(const tinfer::Vocab& vocab, tinfer::Token token) {
-    // Models with padded embeddings have rows of logits that reach beyond the vocabulary.
+    // Models with padded embeddings have more logits than tokens.
     return static_cast<std::size_t>(token) < vocab.size() ? std::string(vocab.piece(token, true)) : std::string();
 }
 
-/// Columns that a terminal needs for valid UTF-8, one per character.
+/// Width of valid UTF-8 on a terminal, one column per character.
 std::size_t width_of(std::string_view text) {
     return static_cast<std::size_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
@@ -39,7 +39,7 @@ std::string padded_left(const std::string& text, std::size_t width) {
 
 json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
-/// What a person reads above the table and the page.
+/// Headings of the table and the page.
 struct Sides {
     std::string a, b;
 };
@@ -121,7 +121,7 @@ void print_table(const tinfer::Comparison& comparison, const tinfer::Vocab& voca
     print(text);
 }
 
-/// JSON that may stand inside a script element: no `<`, so neither a closing tag nor a comment.
+/// JSON for a script element: without `<`, so it contains no closing tag or comment.
 std::string script_json(const json& document) {
     std::string out;
     for (const char c : document.dump(-1, ' ', true, json::error_handler_t::replace)) {
@@ -158,7 +158,7 @@ int compare_receipt(const ReplayArgs& args, const tinfer::Receipt& receipt) {
                                 std::to_string(model_b.vocab().size()) + " tokens: they cannot be compared");
 
     auto options_a = args.context_options(receipt);
-    options_a.type_k = receipt.options.type_k;  // the given types are those of the other side
+    options_a.type_k = receipt.options.type_k;  // given types apply to the other side
     options_a.type_v = receipt.options.type_v;
     options_a.kv_rotation = receipt.options.kv_rotation;
     options_a.swa_full = receipt.options.swa_full;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loops are written in assembly, because a compiler would move or merge them and measure its own wit. Each runs
-// long enough to be seen by the clock and is chosen at run time, so the file needs no flags.
+// The loops are written in assembly, because a compiler would reorder or merge them. Each runs long enough for the
+// clock and is selected at run time, so the file needs no compiler flags.
 #include "roof.hpp"
 
 #include <fcntl.h>
@@ -24,8 +24,8 @@ namespace {
 #    define TINFER_ROOF_X86 0
 #endif
 
-constexpr std::int64_t kRounds = 200'000;  // of fourteen instructions: about half a millisecond
-constexpr int kChains = 14;                // independent: two ports with a latency of five need ten
+constexpr std::int64_t kRounds = 200'000;  // rounds of fourteen instructions: about half a millisecond
+constexpr int kChains = 14;                // independent accumulators: two ports with a latency of five need ten
 
 // ---- Multiply-accumulates -------------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ constexpr int kChains = 14;                // independent: two ports with a late
 #    define TINFER_ROOF_CLOBBERS                                                                                       \
         "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",        \
             "xmm12", "xmm13", "xmm14", "xmm15"
-// Accumulators begin at zero and both factors are ones (of floats, 1.0): no denormals, which cost extra.
+// Accumulators start at zero and both factors are one: no denormals, which would be slower.
 #    define TINFER_ROOF_LOOP(name, instruction, v, one, beside)                                                        \
         void name() noexcept {                                                                                         \
             std::int64_t rounds = kRounds, sum = one;                                                                  \
@@ -48,9 +48,9 @@ constexpr int kChains = 14;                // independent: two ports with a late
                          : "r"(std::int64_t{1})                                                                        \
                          : TINFER_ROOF_CLOBBERS);                                                                      \
         }
-// Twice each: bare, and with an addition beside every instruction that depends on the addition before. The second takes
-// fourteen cycles a round and so tells the clock at which the core runs such instructions. (The additions are of
-// registers: some cores add constants for free.)
+// Two variants each: plain, and with a chain of dependent additions, one per instruction. The second takes fourteen
+// cycles per round, and so measures the clock at which the core runs these instructions. (Additions of registers,
+// because some cores eliminate additions of constants.)
 #    define TINFER_ROOF_LOOPS(name, instruction, v, one)                                                               \
         TINFER_ROOF_LOOP(name, instruction, v, one, "")                                                                \
         TINFER_ROOF_LOOP(name##_clock, instruction, v, one, "\n\tadd %2, %1")
@@ -63,8 +63,7 @@ TINFER_ROOF_LOOPS(fmas_512, "vfmadd231ps", "zmm", 0x3F800000)
 TINFER_ROOF_LOOPS(fmas_256, "vfmadd231ps", "ymm", 0x3F800000)
 #endif
 
-/// Where there is no better instruction: what a plain loop gets. The factor is read anew in every round, lest the
-/// compiler multiply once for all of them.
+/// Fallback: a plain loop. The factor is reloaded in every round, so that the compiler cannot hoist the multiplication.
 template <class T>
 void plain_products() noexcept {
     volatile T factor = 1;
@@ -116,12 +115,12 @@ double issue_rate(Team& team, Instruction instruction, double budget) {
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kStep = 512;  // bytes of one load() below
+constexpr std::size_t kStep = 512;  // bytes per call of load() below
 constexpr int kStreams = 4;
 
 using ReadLoop = void(const std::byte* begin, std::size_t bytes);
 
-// One stream upwards, or four at a time, which some prefetchers follow better. `bytes` is a multiple of 4 · kStep.
+// One ascending stream, or four at a time, which suits some prefetchers better. `bytes` is a multiple of 4 · kStep.
 template <auto load>
 void one_stream(const std::byte* begin, std::size_t bytes) {
     for (std::size_t at = 0; at < bytes; at += kStep) load(begin + at);
@@ -134,7 +133,7 @@ void four_streams(const std::byte* begin, std::size_t bytes) {
 }
 
 #if TINFER_ROOF_X86
-// What they load is dropped: assembly is not optimised away.
+// The loaded values are unused; assembly is not optimised away.
 inline void load_256(const std::byte* p) {
     asm volatile(
         "vmovdqu 0(%0), %%ymm0\n\tvmovdqu 32(%0), %%ymm1\n\tvmovdqu 64(%0), %%ymm2\n\tvmovdqu 96(%0), %%ymm3\n\t"
@@ -150,7 +149,7 @@ inline void load_512(const std::byte* p) {
                  "vmovdqu64 384(%0), %%zmm6\n\tvmovdqu64 448(%0), %%zmm7\n\tvzeroupper" ::"r"(p)
                  : TINFER_ROOF_CLOBBERS, "memory");
 }
-/// With the next 512 bytes asked for before. (Prefetches past the end do nothing.)
+/// Prefetches the next 512 bytes. (Prefetches past the end do nothing.)
 inline void load_512_ahead(const std::byte* p) {
     asm volatile("prefetcht0 512(%0)\n\tprefetcht0 576(%0)\n\tprefetcht0 640(%0)\n\tprefetcht0 704(%0)\n\t"
                  "prefetcht0 768(%0)\n\tprefetcht0 832(%0)\n\tprefetcht0 896(%0)\n\tprefetcht0 960(%0)" ::"r"(p)
@@ -180,7 +179,7 @@ Level level_of(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
     if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
-    if (isa == "avxvnni") return Level::avxvnni;  // the kernel table of that name is there where the machine has it
+    if (isa == "avxvnni") return Level::avxvnni;  // the kernel table of that name exists only if the machine has it
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
     static_cast<void>(isa);
@@ -205,8 +204,8 @@ double f32_issue_rate(Team& team, Level level, double budget) {
     return issue_rate(team, f32_instruction(level), budget);
 }
 
-// A large buffer is read in parts, and the best of each part counts, whatever interrupted the others; no part is still
-// in a cache when it is read again, since all the others come between.
+// A large buffer is read in parts, and the best time of each part counts, to discard interruptions; no part is still
+// cached when it is read again, because all the others come in between.
 double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
     constexpr std::size_t kPart = std::size_t{64} << 20, kUnit = kStreams * kStep;
     const auto n_threads = static_cast<std::size_t>(team.size());
@@ -234,7 +233,7 @@ LargePages::LargePages(std::size_t bytes) : size_(bytes) {
     constexpr std::size_t kPage = std::size_t{2} << 20;
     data_ = static_cast<std::byte*>(::operator new (size_, std::align_val_t{kPage}));
 #if defined(MADV_HUGEPAGE)
-    ::madvise(data_, size_, MADV_HUGEPAGE);  // before the first touch; refused, the pages are small
+    ::madvise(data_, size_, MADV_HUGEPAGE);  // before the first touch; if it fails, pages are small
 #endif
     std::memset(data_, 1, size_);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What this machine can do at most: the roofs that a speed figure has to be seen under. All rates are per second, for
-// all threads of the team together, the best of several runs.
+// Peak rates of this machine (the roofs of the roofline model). Per second, for all threads of the team together, the
+// best of several runs.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace roof {
 
-/// Instructions to measure with. Named like the kernel tables.
+/// Instruction set to measure with. Named like the kernel tables.
 enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
-/// The level of a kernel table by its name; plain where the name or this machine has none better.
+/// The level of a kernel table by name; plain if the name or this machine has no better one.
 [[nodiscard]] Level level_of(std::string_view isa) noexcept;
 [[nodiscard]] std::string_view to_string(Level level) noexcept;
 
-/// Multiply-accumulates without memory. The int8 instruction is vpdpbusd of its width where the level has it, else the
-/// bare vpmaddubsw of its width, which is half of the work of a dot product: no kernel reaches it.
+/// Multiply-accumulates without memory access. The int8 instruction is vpdpbusd if the level has it, else only
+/// vpmaddubsw, which is half of the work of a dot product, so that no kernel reaches the rate.
 [[nodiscard]] double int8_dot_rate(Team& team, Level level, double budget = 0.02);
 [[nodiscard]] double f32_fma_rate(Team& team, Level level, double budget = 0.02);
-/// Such instructions per cycle of a core, by a clock read off the same instructions beside a chain of dependent
-/// additions: whether the rates are roofs at all. 0 at level plain.
+/// Instructions per cycle and core. The clock is measured by a chain of dependent additions alongside the same
+/// instructions. Shows whether the rates are true roofs. 0 at level plain.
 [[nodiscard]] double int8_issue_rate(Team& team, Level level, double budget = 0.02);
 [[nodiscard]] double f32_issue_rate(Team& team, Level level, double budget = 0.02);
 
-/// Bytes of reading `buffer` once, each thread its contiguous share; the best of several plain loops.
+/// Bytes read of `buffer`, each thread its contiguous share; the best of several simple loops.
 [[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3);
-/// Memory of ones, in pages of 2 MB where the system has them: what a warm model file is mapped in too.
+/// Memory filled with ones, in 2 MB pages if available, as those of a warm model file.
 class LargePages {
 public:
     explicit LargePages(std::size_t bytes);
@@ -43,10 +43,10 @@ private:
     std::byte* data_;
     std::size_t size_;
 };
-/// The same of 1 GiB of its own, which is more than caches hold: the stream read that generation is measured against.
+/// read_rate() of 1 GiB, more than caches hold: the stream read that generation is compared with.
 [[nodiscard]] double stream_read_rate(Team& team);
-/// The same of a file, up to its first GiB, mapped as a model is: where its pages lie in memory makes a difference that
-/// no kernel can undo. 0 where the file cannot be mapped.
+/// read_rate() of a file, up to its first GiB, mapped like a model: the placement of its pages makes a difference that
+/// no kernel can make up for. 0 if the file cannot be mapped.
 [[nodiscard]] double file_read_rate(Team& team, const std::string& path);
 
 }  // namespace roof

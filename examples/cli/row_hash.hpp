@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SHA-256 of the rows of logits that tokens were drawn from, in order, as float32: `logits_sha256` of
-// tinfer run --hash.
+// SHA-256 of the rows of logits that tokens were sampled from, in order, as float32: `logits_sha256` of tinfer run
+// --hash.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace cli {
 
-/// Attach it before the prompt is decoded; the context stays where it is meanwhile.
+/// Attach it before the prompt is decoded; the context must not move while attached.
 class RowHash : public tinfer::Observer {
 public:
     explicit RowHash(const tinfer::Context& context) : context_(&context) {}
 
     [[nodiscard]] tinfer::TraceRequest request() const override {
         tinfer::TraceRequest request{.level = tinfer::TraceLevel::counts};
-        request.filter.ops = {tinfer::Op::none};  // samples alone
+        request.filter.ops = {tinfer::Op::none};  // only samples
         return request;
     }
     void on_sample(const tinfer::SampleEvent& event) override {
-        if (last_ == std::pair(event.run, event.output_index)) hash_ = before_;  // the row is drawn from once more
+        if (last_ == std::pair(event.run, event.output_index)) hash_ = before_;  // the row is sampled again
         last_ = {event.run, event.output_index};
         before_ = hash_;
         hash_.update(std::as_bytes(context_->logits(event.output_index)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer run: completes a text as it stands; a model with an encoder reads it and writes its answer.
+// tinfer run: completes a text verbatim; a model with an encoder encodes it and generates its answer.
 #include "run.hpp"
 #include "adapters.hpp"
 
@@ -44,13 +44,13 @@ struct RunArgs {
     }
 };
 
-/// What a run has done so far, whatever happens next.
+/// The results of a run so far, also if it fails later.
 struct Report {
-    std::string text;  ///< what was shown
+    std::string text;  ///< printed text
     std::vector<tinfer::Token> tokens;
     std::string_view stop;
     std::size_t n_prompt = 0;  ///< tokens of the prompt, evaluated or not
-    std::size_t n_reused = 0;  ///< of them, those that a prompt cache had
+    std::size_t n_reused = 0;  ///< those of them that came from a prompt cache
     tinfer::Timings timings;
     std::uint32_t seed = 0;
     int n_ctx = 0;
@@ -169,9 +169,10 @@ private:
         return {*vocab.bos()};
     }
 
-    /// How many tokens of the prompt the context has from a file. The sampler hears of them as of all others.
+    /// Loads the prompt cache; returns the number of prompt tokens in the context. The sampler accepts them like all
+    /// others.
     std::size_t load_prompt_cache() {
-        args_.adapters.attach_to(context_, args_.model);  // a state asks for the same
+        args_.adapters.attach_to(context_, args_.model);  // a saved state requires the same adapters
         if (!args_.prompt_cache.given()) return 0;
         const std::size_t n = prompt_cache_.load_prompt(context_, tokens_);
         for (std::size_t i = 0; i < n; ++i) sampler_.accept(tokens_[i]);
@@ -182,12 +183,12 @@ private:
         if (!args_.prompt_cache.given()) return;
         auto tokens = tokens_;
         if (is_answer) tokens.insert(tokens.end(), generation_.tokens().begin(), generation_.tokens().end());
-        // The token drawn last is not decoded.
+        // The last sampled token is not decoded.
         tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(context_.count(tinfer::SeqId{0}))));
         prompt_cache_.save(context_, tokens, is_answer);
     }
 
-    /// An encoder reads the text, all of it at once; the decoder begins with a token of its own.
+    /// The first tokens of the decoder of a model with an encoder.
     std::vector<tinfer::Token> decoder_tokens() const {
         if (!has_encoder()) return {tokens_.begin() + static_cast<std::ptrdiff_t>(n_reused_), tokens_.end()};
         if (const auto start = model_.decoder_start()) return {*start};
@@ -199,14 +200,14 @@ private:
         const auto needed = std::int64_t(tokens_.size()) + std::max<std::int64_t>(args_.n_predict, 0);
         auto options = args_.context.options(args_.model, model_.info(),
                                              static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
-        if (args_.grammar.given()) options.n_outputs = 16;  // what a grammar leaves no choice about goes together
+        if (args_.grammar.given()) options.n_outputs = 16;  // forced tokens of a grammar are decoded together
         args_.speculate.apply_to(options);
         if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
         return options;
     }
 
     tinfer::GenerationOptions generation_options() const {
-        // In pieces where somebody watches them go; at once is a little faster.
+        // In pieces if progress is shown; at once is a little faster.
         tinfer::GenerationOptions options{.n_predict = args_.n_predict,
                                           .stop = args_.stop_texts(),
                                           .prompt_piece = Progress::is_shown() ? context_.options().n_ubatch : 0};
@@ -216,7 +217,7 @@ private:
         return options;
     }
 
-    /// False when the user interrupts.
+    /// Runs the encoder; false if interrupted.
     bool encode_text() {
         if (!has_encoder() || tokens_.empty()) return true;
         const auto begin = std::chrono::steady_clock::now();
@@ -255,7 +256,7 @@ private:
                                     std::to_string(context_.room(tinfer::SeqId{0})) + " (see --ctx)");
     }
 
-    /// The same once more, from an empty context; nobody sees the text.
+    /// Repeats the generation from an empty context, without output.
     void generate_again() {
         context_.clear();
         if (!encode_text()) return;
@@ -267,7 +268,7 @@ private:
         }
     }
 
-    /// One line per token: what it is, what every link left, what else could have come.
+    /// Prints a line per token: the token, the candidates left by each link of the sampler chain, the alternatives.
     void explain() {
         if (generation_.tokens().size() + (generation_.stop() == tinfer::StopReason::eog ? 1 : 0) == n_explained_)
             return;
@@ -293,7 +294,7 @@ private:
         if (!args_.as_json && !text.empty()) print(text);
     }
 
-    /// The ids that came since: all there is of a model without a vocabulary.
+    /// Prints new token ids, for models without a vocabulary.
     void show_ids() {
         for (; n_ids_shown_ < generation_.tokens().size(); ++n_ids_shown_)
             show((n_ids_shown_ > 0 ? " " : "") + std::to_string(static_cast<int>(generation_.tokens()[n_ids_shown_])));
@@ -342,7 +343,7 @@ private:
         print_statistics(report_);
     }
 
-    /// Logits that are not finite come from somewhere: the damaged tensor, where the file has one.
+    /// The cause of non-finite logits: a damaged tensor, if the file has one.
     tinfer::Error cause_of(const tinfer::Error& error) const {
         if (error.code() != tinfer::ErrorCode::non_finite_logits) return error;
         try {
@@ -353,7 +354,7 @@ private:
         return error;
     }
 
-    /// An error on the way: what was generated before it is the user's.
+    /// After an error: outputs what was generated before.
     void give_up(const json& error) {
         show(generation_.end());
         collect();
@@ -391,7 +392,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     if ((args.tokens_option->count() > 0) && args.text.given())
         throw UsageError("--tokens stands in place of --prompt and --file: one of them");
     const std::string prompt = args.tokens_option->count() > 0 ? std::string() : args.text.read();
-    (void)args.sampler.get();  // what is wrong there is said before a model is loaded
+    (void)args.sampler.get();  // report errors before loading a model
     (void)args.stop_texts();
     args.grammar.read_early();
     args.speculate.check();
@@ -406,7 +407,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     check_output(args.receipt, "--receipt", args.model.files);
     args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
-    Run run(args, model, prompt, hooks);  // what cannot run says that alone
+    Run run(args, model, prompt, hooks);  // throws if the model cannot run
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",
              Look::dim);

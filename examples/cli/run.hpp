@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A run as other commands use it: the options and output of `tinfer run`, with something done around the decodes.
+// `tinfer run` for other commands: its options and output, with hooks around the decodes.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@ namespace cli {
 
 struct RunHooks {
     std::string name, description, footer;
-    std::vector<std::string> rare_groups;  ///< options that only --help-all shows here
+    std::vector<std::string> rare_groups;  ///< option groups shown only by --help-all
     std::function<void(CLI::App&)> add_options;
     std::function<void(const ModelArgs&)> check;                        ///< before anything is loaded
     std::function<void(const tinfer::Model&, tinfer::Context&)> start;  ///< before the first decode
-    std::function<void()> finish;                                       ///< behind the last decode
-    std::int64_t repeat = 1;                                            ///< how often the same is generated
+    std::function<void()> finish;                                       ///< after the last decode
+    std::int64_t repeat = 1;                                            ///< how often the generation is run
 };
 
 /// A sub-command with all options of `tinfer run`.

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTokens = 64;              // different ones in what is decoded
-constexpr std::uint64_t kMostLayer = 512u << 20;  // bytes of a layer; larger ones get fewer experts
+constexpr std::int64_t kTokens = 64;              // number of different tokens decoded
+constexpr std::uint64_t kMostLayer = 512u << 20;  // maximum bytes of a layer; larger ones get fewer experts
 
 [[noreturn]] void refuse(const fs::path& path) {
     throw tinfer::Error(tinfer::ErrorCode::io_error,
@@ -25,7 +25,7 @@ constexpr std::uint64_t kMostLayer = 512u << 20;  // bytes of a layer; larger on
                                         "unless --stream-gbps, --int8-gmacs and --f32-gmacs are given");
 }
 
-// ---- What the directory tells ---------------------------------------------------------------------------------------
+// ---- The directory ---------------------------------------------------------------------------------------
 
 struct SampleMatrix {
     std::string name;
@@ -73,7 +73,7 @@ public:
 
     [[nodiscard]] const Sizes& sizes() const noexcept { return sizes_; }
 
-    /// The matrices of a layer of the sample; those that the file's layer has not get the type of one that it has.
+    /// The matrices of a layer of the sample; those that the file's layer lacks get the type of another one.
     [[nodiscard]] std::vector<SampleMatrix> layer(std::int64_t from, std::int64_t to, std::int64_t n_expert) const {
         const auto& s = sizes_;
         const std::int64_t n_q = s.n_head * s.head_dim, n_kv = s.n_head_kv * s.head_dim;
@@ -95,7 +95,7 @@ public:
         return out;
     }
 
-    /// The embedding, and the head where it is another matrix.
+    /// The embedding, and the head if it is a separate matrix.
     [[nodiscard]] std::vector<SampleMatrix> ends() const {
         std::vector<SampleMatrix> out;
         for (const char* name : {"token_embd.weight", "output.weight"})
@@ -112,7 +112,7 @@ private:
         std::from_chars(value.data(), value.data() + value.size(), out);
         return out;
     }
-    /// −1: of any layer.
+    /// Layer −1: any layer.
     [[nodiscard]] const tinfer::TensorInfo* find_role(std::string_view role, std::int64_t layer) const {
         const tinfer::TensorInfo* stacked = nullptr;
         for (const auto& tensor : file_.tensors()) {
@@ -124,7 +124,7 @@ private:
         }
         return stacked;
     }
-    /// The type of `best`, or of the largest matrix of the layer with whole blocks in a row of k; else f16.
+    /// The type of `best`, or of the layer's largest matrix whose block size divides k; else f16.
     [[nodiscard]] SampleMatrix like(const tinfer::TensorInfo* best, std::int64_t layer, std::int64_t k) const {
         const auto fits = [&](const tinfer::TensorInfo& tensor) {
             return tensor.ne[0] == k || (k % 256 == 0 && tensor.ne[0] % 256 == 0);
@@ -154,7 +154,7 @@ private:
 
 // ---- The file -------------------------------------------------------------------------------------------------------
 
-/// A GGUF file of numbers and matrices, whose bytes are zero unless they are given.
+/// Writes a GGUF file of metadata and matrices, which are zero unless given.
 class SampleWriter {
 public:
     void value(const std::string& key, std::uint32_t number) {
@@ -175,7 +175,7 @@ public:
         put_text(keys_, words);
         ++n_keys_;
     }
-    /// `first`: the bytes it begins with.
+    /// `first`: initial bytes.
     void matrix(const SampleMatrix& matrix, std::string first = {}) {
         put_text(tensors_, matrix.name);
         put(tensors_, std::uint32_t(matrix.ne.size()));
@@ -223,14 +223,14 @@ private:
 std::string bytes_of(const std::vector<float>& floats) {
     return {reinterpret_cast<const char*>(floats.data()), floats.size() * sizeof(float)};
 }
-/// Numbers from −1 to 1, so that the router sends tokens to different experts.
+/// Pseudo-random numbers from −1 to 1, so that the router chooses different experts.
 std::string sample_floats(std::int64_t n, std::uint32_t seed) {
     std::minstd_rand random(seed);
     std::vector<float> out(static_cast<std::size_t>(n));
     for (float& x : out) x = static_cast<float>(static_cast<std::int32_t>(random() % 20001) - 10000) / 10000;
     return bytes_of(out);
 }
-/// Rows of any type in which tokens differ. No byte is above 0x3B, so whatever is a float16 or float32 is below 1.
+/// Rows of any type that differ between tokens. No byte is above 0x3B, so any float16 or float32 is below 1.
 std::string sample_rows(std::uint64_t n_bytes) {
     std::minstd_rand random(1);
     std::string out(n_bytes, '\0');
@@ -251,7 +251,7 @@ std::int64_t experts_of(const Directory& directory) {
     return n_expert;
 }
 
-/// A file of zeros but for what makes tokens differ, in the folder for temporary files.
+/// Writes the sample to the folder for temporary files: zeros, except for what makes tokens differ.
 fs::path write_sample(const tinfer::ModelFile& file, std::int64_t n_layer) {
     const Directory directory(file);
     const Sizes& sizes = directory.sizes();
@@ -297,7 +297,7 @@ fs::path write_sample(const tinfer::ModelFile& file, std::int64_t n_layer) {
                            {sizes.n_embd, n_expert},
                            4 * std::uint64_t(sizes.n_embd)},
                           sample_floats(sizes.n_embd * n_expert, std::uint32_t(i) + 2));
-        // Of the file's layers those at even distances: types differ from layer to layer.
+        // Layers of the file at even distances, because types vary between layers.
         for (const SampleMatrix& matrix : directory.layer((2 * i + 1) * sizes.n_layer / (2 * n_layer), i, n_expert))
             writer.matrix(matrix);
     }
@@ -316,7 +316,7 @@ fs::path write_sample(const tinfer::ModelFile& file, std::int64_t n_layer) {
     return path;
 }
 
-/// The file is gone when this returns: its bytes are read, not mapped, so that they lie in memory as a whole.
+/// The file is read, not mapped, and then removed.
 tinfer::Model load_sample(const tinfer::ModelFile& file, std::int64_t n_layer) {
     struct Temporary {
         fs::path path;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A sample of a model that was not loaded: a file of llama's kind whose layers have the sizes and types of weights that
-// the directory of the real one tells, with zeros for weights, because speed does not depend on them. What the very
-// kernels make of it, on so many threads, is what they will make of the model, layer by layer.
+// A sample of a model that is not loaded: a small llama model whose layers have the sizes and types of the real
+// weights, by its directory, with values of zero, because speed does not depend on them. The same kernels take the same
+// time per layer as with the real model.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -10,23 +10,23 @@
 
 namespace cli {
 
-/// Of a model of which only the directory was read.
+/// Sizes from the directory of a model.
 struct LayerSizes {
     std::int64_t n_layer;
-    std::uint64_t bytes;  ///< of a layer of its sample
+    std::uint64_t bytes;  ///< bytes of a layer of the sample
 };
 [[nodiscard]] LayerSizes layer_sizes(const tinfer::ModelFile& file);
 
-/// So many layers of it, the embedding and the head, in memory.
+/// Some layers of the sample, the embedding and the head, in memory.
 class SampleModel {
 public:
-    /// Prompts of up to `n_prompt` tokens. Throws io_error where the folder for temporary files cannot be written, and
-    /// what loading and making a context throw.
+    /// For prompts of up to `n_prompt` tokens. Throws io_error if the folder for temporary files is not writable, and
+    /// what loading and creating a context throw.
     SampleModel(const tinfer::ModelFile& file, std::int64_t n_layer, const tinfer::ContextOptions& options,
                 int n_prompt);
 
     [[nodiscard]] const tinfer::Model& model() const noexcept { return model_; }
-    /// Seconds per token of a prompt of n, and of one token alone, the mean of n ≤ 64 behind an empty cache. Throws
+    /// Seconds per token of a prompt of n, and of single tokens, the mean of n ≤ 64 from an empty cache. Throws
     /// cancelled.
     [[nodiscard]] double prompt_seconds(int n);
     [[nodiscard]] double token_seconds(int n);

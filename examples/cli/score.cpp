@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer score: how probable a model finds given texts, many in one call.
+// tinfer score: log-probabilities of given texts, many in one call.
 #include "score.hpp"
 #include "adapters.hpp"
 #include "json_input.hpp"
@@ -21,7 +21,7 @@ struct ScoreArgs {
     int n_parallel = 8, n_top = 0;
 };
 
-/// The tokens of one line, owned.
+/// The tokens of one line.
 struct ScoreLine {
     std::vector<tinfer::Token> prompt, text;
 };
@@ -30,7 +30,7 @@ struct ScoreLine {
     throw tinfer::Error(tinfer::ErrorCode::bad_parameter, file + ": line " + std::to_string(line) + ": " + what);
 }
 
-/// One of the two members of a line: a text, token ids, or nothing.
+/// A member of a line: a text, token ids, or absent.
 struct Part {
     std::optional<std::string> text;
     std::vector<tinfer::Token> ids;
@@ -56,7 +56,7 @@ Part read_part(const json& line, const char* key, const std::string& where, std:
     return part;
 }
 
-/// Texts are encoded as one, so that a token may lie across the border: it belongs to the text.
+/// Prompt and text are encoded together; a token across the boundary belongs to the text.
 ScoreLine encode_line(const tinfer::Vocab& vocab, const Part& prompt, const Part& text) {
     ScoreLine line;
     if (prompt.text && text.text) {
@@ -70,7 +70,7 @@ ScoreLine encode_line(const tinfer::Vocab& vocab, const Part& prompt, const Part
     const bool alone = !prompt.text && prompt.ids.empty();
     line.prompt = prompt.text ? vocab.encode(*prompt.text) : prompt.ids;
     line.text = text.text ? vocab.encode(*text.text, {.add_special = alone}) : text.ids;
-    // A text of its own begins with what the vocabulary puts in front: that is given, not scored.
+    // Without a prompt, BOS is given, not scored.
     if (alone && text.text && vocab.add_bos() && !line.text.empty() && vocab.bos() == line.text.front()) {
         line.prompt.push_back(line.text.front());
         line.text.erase(line.text.begin());

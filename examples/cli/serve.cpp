@@ -135,7 +135,7 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
 }
 
 int run_serve(ServeArgs& args) {
-    (void)args.model.paths();  // before anybody is told an address
+    (void)args.model.paths();  // report errors before the address is printed
     read_keys(args);
     auto& options = args.options;
     args.check_together();
@@ -176,7 +176,7 @@ int run_serve(ServeArgs& args) {
     };
     try {
         server::serve(options, load, events);
-    } catch (const tinfer::Error& error) {  // told to stop while the model was loaded: it has stopped
+    } catch (const tinfer::Error& error) {  // stopped while the model was loading
         if (error.code() != tinfer::ErrorCode::cancelled || !interrupted()) throw;
     }
     return 0;

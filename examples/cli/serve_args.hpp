@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What `tinfer serve` is started with, and the engine that comes of it.
+// The options of `tinfer serve`, and the engine made from them.
 #pragma once
 
 #include "../server/serve.hpp"
@@ -22,17 +22,18 @@ struct ServeArgs {
     std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
     int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;
     bool no_auth = false, check = false, no_share = false, no_counts = false;
-    std::uint64_t program_bytes = 0;  ///< of the process's own memory with the model loaded, before an engine is made
+    std::uint64_t program_bytes =
+        0;  ///< anonymous memory of the process after loading the model, before the engine is created
 
-    /// --lora, --prompt-store, --speculate and what goes with them.
+    /// --lora, --prompt-store, --speculate and related options.
     void add_engine_options(CLI::App& command);
-    /// Throws UsageError where options do not go together.
+    /// Throws UsageError for incompatible options.
     void check_together() const;
     [[nodiscard]] bool has_store() const { return !store_folder.empty(); }
     [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine();
 };
 
-/// Bytes by what they are for, and their sum under `total`.
+/// Bytes by purpose, and their sum as `total`.
 [[nodiscard]] json memory_of(const tinfer::Engine& engine, const ServeArgs& args);
 
 }  // namespace cli

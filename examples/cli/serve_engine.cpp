@@ -10,7 +10,7 @@ namespace cli {
 
 namespace {
 
-// NAME=FILE: a file's name may have a = of its own, an adapter's has none.
+// NAME=FILE: the file name may contain '=', the adapter's name may not.
 tinfer::EngineAdapter load_adapter(const tinfer::Model& model, const std::string& text, const ModelArgs& args) {
     const auto equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
@@ -18,7 +18,7 @@ tinfer::EngineAdapter load_adapter(const tinfer::Model& model, const std::string
     return {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())};
 }
 
-/// Bytes of this process that no file backs: code that runs, vocabulary, metadata. 0 where the system does not tell.
+/// Anonymous memory of this process, such as vocabulary and metadata. 0 if unknown.
 std::uint64_t own_memory() {
     std::ifstream status("/proc/self/status");
     for (std::string line; std::getline(status, line);)
@@ -28,7 +28,7 @@ std::uint64_t own_memory() {
 
 tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
     tinfer::ContextOptions draft;
-    draft.n_ctx = std::min(context.n_ctx, 8192);  // texts beyond it go on without guesses
+    draft.n_ctx = std::min(context.n_ctx, 8192);  // longer texts continue without speculation
     draft.n_threads = context.n_threads;
     draft.n_threads_batch = context.n_threads_batch;
     draft.isa = context.isa;
@@ -89,7 +89,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     program_bytes = own_memory();
     tinfer::EngineOptions made;
     made.context = context.options(model, loaded.info(), 0);
-    if (context.n_ctx < 0)  // every answer at once has the room that one has elsewhere, half of it at least
+    if (context.n_ctx < 0)  // the default context for every two parallel answers
         made.context.n_ctx *= std::max(1, n_parallel / 2);
     made.context.n_seq_max = n_parallel;
     made.context.n_batch = 0;
@@ -119,7 +119,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
         return std::make_unique<tinfer::Engine>(loaded, made);
     } catch (const tinfer::Error& error) {
         if (error.code() != tinfer::ErrorCode::not_available || no_counts) throw;
-        made.count_bytes = false;  // a build without tracing
+        made.count_bytes = false;  // not available without tracing
         made.observers.clear();
         return std::make_unique<tinfer::Engine>(loaded, made);
     }
@@ -131,7 +131,7 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
     for (const auto& one : engine.options().adapters) adapters += one.adapter.bytes();
     if (const auto& made = engine.options().draft) {
         auto context = made->options.context;
-        context.n_seq_max = 2;  // as drafters make it
+        context.n_seq_max = 2;  // as drafters use it
         const auto plan = tinfer::plan(made->model, context);
         memory.weights_mapped += plan.weights_mapped;
         memory.weights_copied += plan.weights_copied;

@@ -24,12 +24,12 @@ namespace {
 
 constexpr std::uint64_t kSizes[] = {4096, 16384, 65536, 262144, 1048576, 4194304};
 constexpr std::uint64_t kAlign = 4096;
-constexpr int kAtOnce = 16;  // readers of the saturated rate
+constexpr int kAtOnce = 16;  // parallel readers for the saturated rate
 constexpr std::string_view kHeader = "request_bytes,idle_bytes_per_s,saturated_bytes_per_s";
 
 [[noreturn]] void refuse(tinfer::ErrorCode code, const std::string& message) { throw tinfer::Error(code, message); }
 
-/// A file that is open for reading, past the page cache where the system lets it.
+/// A file opened for reading, with direct I/O if possible.
 class DirectFile {
 public:
     explicit DirectFile(const std::filesystem::path& path) : name_(path.string()) {
@@ -48,7 +48,7 @@ public:
     DirectFile& operator=(const DirectFile&) = delete;
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
     [[nodiscard]] bool is_direct() const noexcept { return direct_; }
-    /// False at an error.
+    /// False on error.
     [[nodiscard]] bool read(std::byte* into, std::uint64_t n, std::uint64_t at) const noexcept {
 #if defined(POSIX_FADV_DONTNEED)
         if (!direct_) ::posix_fadvise(file_, static_cast<off_t>(at), static_cast<off_t>(n), POSIX_FADV_DONTNEED);
@@ -72,7 +72,7 @@ struct FreeBytes {
     void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
 };
 
-/// Bytes per second of `readers` that each wait for one request at a time.
+/// Bytes per second of `readers` threads, each with one request at a time.
 double read_rate(const DirectFile& file, std::uint64_t size, int readers, double seconds) {
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> failed{false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the storage below a file gives, by the size of requests: measured past the page cache, one request at a time
-// (idle) and many at once (saturated). And curves that were measured elsewhere, from a CSV.
+// Read rates of the storage of a file, by request size: measured with direct I/O, one request at a time (idle) and many
+// in parallel (saturated). Also reads curves measured elsewhere from a CSV.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,16 @@
 
 namespace cli {
 
-/// Bytes per second of reads of one size.
+/// Read rates for one request size, in bytes per second.
 struct StoragePoint {
     std::uint64_t request_bytes = 0;
     double idle = 0, saturated = 0;
 };
 
-/// Points by size of request, ascending. Between them rates are interpolated over the logarithm of the size, beyond
-/// them they stay.
+/// Points sorted by request size. Rates are interpolated over the logarithm of the size, and constant beyond the ends.
 class StorageCurve {
 public:
-    /// Throws bad_parameter for no points, sizes that do not ascend and rates that are not above 0.
+    /// Throws bad_parameter for an empty list, unsorted sizes and non-positive rates.
     explicit StorageCurve(std::vector<StoragePoint> points);
     [[nodiscard]] const std::vector<StoragePoint>& points() const noexcept { return points_; }
     [[nodiscard]] double idle_rate(std::uint64_t request_bytes) const {
@@ -35,16 +34,16 @@ private:
     std::vector<StoragePoint> points_;
 };
 
-/// `request_bytes,idle_bytes_per_s,saturated_bytes_per_s` with that line of names. Throws Error naming file and line.
+/// Columns `request_bytes,idle_bytes_per_s,saturated_bytes_per_s`, with that header. Throws Error naming file and line.
 [[nodiscard]] StorageCurve read_storage_curve(const std::string& path);
 [[nodiscard]] std::string storage_curve_csv(const StorageCurve& curve);
 
 struct StorageMeasurement {
     StorageCurve curve;
-    bool past_page_cache = true;  ///< false: the system would not read past it, so what is cached counts too
+    bool past_page_cache = true;  ///< false if direct I/O is not available, so that cached pages distort the result
 };
-/// Reads parts of the file at random for about `seconds` in all. Throws Error where it cannot be read or is smaller
-/// than 4 MiB.
+/// Reads random parts of the file for about `seconds` in total. Throws Error if it cannot be read or is smaller than 4
+/// MiB.
 [[nodiscard]] StorageMeasurement measure_storage(const std::filesystem::path& file, double seconds);
 
 }  // namespace cli

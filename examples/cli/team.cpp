@@ -15,12 +15,12 @@ namespace roof {
 namespace {
 
 #if defined(__linux__)
-/// Processors this process may use, one of each core.
+/// Processors that this process may use, one per physical core.
 std::vector<int> cores() {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
     std::vector<int> found;
-    std::set<std::string> seen;  // "0,4": the processors of one core
+    std::set<std::string> seen;  // sibling lists such as "0,4"
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &allowed)) continue;
         std::string siblings = std::to_string(cpu);
@@ -31,20 +31,20 @@ std::vector<int> cores() {
     return found;
 }
 
-// Several threads would now and then begin on one core; a thread alone may flee from another program.
+// Without pinning, several threads may start on one core; a single thread may move away from other programs.
 void pin(int thread, int n_threads) {
     const auto available = cores();
     if (n_threads == 1 || static_cast<std::size_t>(n_threads) > available.size()) return;
     cpu_set_t set;
     CPU_ZERO(&set);
     CPU_SET(available[static_cast<std::size_t>(thread)], &set);
-    static_cast<void>(sched_setaffinity(0, sizeof set, &set));  // a wish: without it the scheduler chooses
+    static_cast<void>(sched_setaffinity(0, sizeof set, &set));  // best effort
 }
 #else
 void pin(int, int) {}
 #endif
 
-/// Spins until `arrived()`; gives its core away now and then, for teams larger than the machine.
+/// Spins until `arrived()`, yielding now and then, for teams larger than the machine.
 template <class Arrived>
 void spin(Arrived arrived) {
     for (int turn = 1; !arrived(); ++turn)

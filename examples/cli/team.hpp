@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Threads for measuring: each on a core of its own where there are enough, waiting together at the start of a run so
-// that work begins on all of them at the same moment. Between runs they sleep, and so does the caller during a run.
+// Threads for measurements, each pinned to its own core if there are enough, with a barrier at the start of a run so
+// that all begin at the same time. Between runs they sleep, and so does the caller during a run.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ private:
     void serve(int thread);
 
     int n_threads_;
-    const Work* work_ = nullptr;  ///< null tells the threads to leave
+    const Work* work_ = nullptr;  ///< null tells the threads to exit
     Clock::time_point begin_{}, end_{};
     std::atomic<int> announced_{0}, started_{0}, ended_{0};  ///< numbers of runs
     std::atomic<int> ready_{0}, done_{0};                    ///< threads of the current run

@@ -26,7 +26,7 @@ tinfer::LocalTime parse_time(const std::string& text) {
     return t;
 }
 
-/// What is to be rendered with: a file of source, a built-in format by name, or the template of the model.
+/// The template: a source file, a built-in format by name, or the template of the model.
 tinfer::ChatTemplate find_template(const TemplateArgs& args) {
     if (!args.source_file.empty()) {
         if (auto built_in = tinfer::ChatTemplate::built_in(args.source_file)) return *std::move(built_in);
@@ -41,8 +41,8 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
     return *tinfer::ChatTemplate::built_in("chatml");
 }
 
-/// The inputs as they stand in the file; a list of messages alone stands for an object with them. Where a model is at
-/// hand, its BOS and EOS are the inputs of that name, unless the file has its own.
+/// Reads the inputs; a plain list of messages becomes an object with `messages`. If there is a model, bos_token and
+/// eos_token default to its tokens.
 json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
     json inputs = parse_json(read_document(args.messages, "--messages"), "--messages " + args.messages);
     if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
@@ -64,7 +64,7 @@ json to_json(const std::vector<tinfer::AuditFinding>& findings) {
     return out;
 }
 
-/// What the template does beside formatting. With a template that is known, what it does not have is a finding: exit 1.
+/// Reports what the template does beyond formatting. Compared with a known template, differences are findings: exit 1.
 int audit(const TemplateArgs& args) {
     const auto chat_template = find_template(args);
     std::optional<tinfer::ChatTemplate> expected;

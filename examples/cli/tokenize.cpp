@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer tokenize and tinfer detokenize: text to ids and back, with files that hold only a vocabulary too.
+// tinfer tokenize and tinfer detokenize: text to ids and back, also with vocabulary-only files.
 #include "common.hpp"
 #include "json_input.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A conversation as a text for people.
+// A conversation as readable Markdown.
 #pragma once
 
 #include <nlohmann/json.hpp>

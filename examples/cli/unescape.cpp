@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Texts on the command line in which \n and its like stand for what cannot be typed.
+// Replaces escape sequences such as \n in texts of the command line.
 #include <algorithm>
 #include <charconv>
 

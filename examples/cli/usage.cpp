@@ -16,7 +16,7 @@ namespace {
 
 // ---- Did you mean ---------------------------------------------------------------------------------------------------
 
-/// Insertions, deletions, substitutions and swaps of neighbours between two words (optimal string alignment).
+/// Edit distance with insertions, deletions, substitutions and transpositions (optimal string alignment).
 std::size_t distance(std::string_view a, std::string_view b) {
     std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
     std::iota(last.begin(), last.end(), std::size_t{0});
@@ -33,7 +33,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
     return last[b.size()];
 }
 
-/// The parts of "penalty-repeat" in the order of the alphabet.
+/// The parts of "penalty-repeat", sorted.
 std::vector<std::string> parts(std::string_view word) {
     std::vector<std::string> out(1);
     for (const char c : word)
@@ -66,11 +66,11 @@ std::string did_you_mean(std::string_view prefix, std::string_view word, const s
 
 constexpr std::size_t kColumn = 28, kWidth = 100;
 
-/// Places on the command line that may stay empty, by command: an option says the same, or nothing has to.
+/// Optional positional arguments by command: an option can be used instead, or there is a default.
 constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{
     {"replay", "MODEL"}, {"template", "MODEL"}, {"man", "COMMAND"}, {"view", "FILE"}, {"check", "FILE"}};
 
-/// Appends `text` from column `begin` on, in lines of kWidth columns.
+/// Appends `text`, wrapped to kWidth columns and indented to column `begin`.
 void append_wrapped(std::string& out, std::string_view text, std::size_t begin) {
     std::size_t column = begin;
     while (!text.empty()) {
@@ -97,7 +97,7 @@ std::string describe(const CLI::Option& option) {
     if (option.get_items_expected_max() > 0 && option.get_type_size() != 0)
         left += (has_name ? " " : "") + option.get_type_name();
     std::string right = option.get_description();
-    // -1 where the text does not tell what it means only says that nothing was given
+    // -1 means "not given", unless the text explains it
     const auto& value = option.get_default_str();
     const bool is_known = right.find("default") != right.npos || (value == "-1" && right.find("-1") == right.npos);
     if (!value.empty() && !is_known && option.get_type_size() != 0) right += " (default " + value + ")";
@@ -176,7 +176,7 @@ private:
         for (const CLI::App* command : commands_of(app)) {
             std::string line = "  " + command->get_name();
             line += std::string(16 - line.size(), ' ') + command->get_description();
-            line.resize(std::min(line.find_first_of(".;:", 16), line.size()));  // its first clause
+            line.resize(std::min(line.find_first_of(".;:", 16), line.size()));  // only the first clause
             out += line + "\n";
         }
         return out;
@@ -185,8 +185,8 @@ private:
 
 // ---- Configuration file ---------------------------------------------------------------------------------------------
 
-/// Keys at the top of a file, beside those in [run] and its like, count for the chosen sub-command if it has them. What
-/// no sub-command knows is an error.
+/// Top-level keys of a file, besides those in sections such as [run], apply to the chosen sub-command if it has them.
+/// Keys that no sub-command knows are errors.
 class Config : public CLI::ConfigBase {
 public:
     explicit Config(const CLI::App& app) : app_(app) {}
@@ -195,7 +195,7 @@ public:
         std::vector<CLI::ConfigItem> kept;
         std::istringstream text(all_of(input));
         for (auto& item : ConfigBase::from_config(text)) {
-            if (item.name == "++" || item.name == "--") {  // a section begins or ends
+            if (item.name == "++" || item.name == "--") {  // begin or end of a section
                 if (!item.parents.empty()) (void)section(item.parents);
                 continue;
             }
@@ -243,7 +243,7 @@ private:
         throw CLI::ConfigError(file() + ": unknown section [" + name + "]" + did_you_mean("", name, known));
     }
 
-    /// Throws where it is not.
+    /// Throws if it is unknown.
     [[nodiscard]] bool is_known(const CLI::ConfigItem& item) const {
         std::vector<std::string> known;
         std::vector<const CLI::App*> places =
@@ -259,7 +259,7 @@ private:
     const CLI::App& app_;
 };
 
-/// What CLI11 says of a value that is missing or that it could not convert, for people.
+/// Rewords CLI11's messages about missing or invalid values.
 std::string reword(const std::string& message) {
     if (message.find(" required ") != message.npos && message.ends_with(" missing"))
         return message.substr(0, message.find(':')) + ": its value is missing";
@@ -273,7 +273,7 @@ std::string reword(const std::string& message) {
            "' is not such a value";
 }
 
-/// Of a word that no option takes.
+/// The message for an unexpected argument.
 std::string unexpected(const CLI::App& command, const std::string& word) {
     std::string text = "unexpected '" + word + "'";
     for (const CLI::Option* option : command.get_options())
@@ -297,7 +297,7 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
 
 std::string closest(std::string_view word, const std::vector<std::string>& known) {
     const std::string* best = nullptr;
-    std::size_t least = word.size() / 3 + 1;  // more changes than that make another word
+    std::size_t least = word.size() / 3 + 1;  // maximum distance of a misspelling
     for (const auto& name : known) {
         std::size_t d = distance(word, name);
         const auto shorter = std::min(word.size(), name.size());
@@ -346,7 +346,7 @@ void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
         }
     };
     bind(app);
-    CLI::App* place = &app;  // the command that is named so far
+    CLI::App* place = &app;  // the command named so far
     for (const auto& arg : args)
         for (CLI::App* command : commands_of(*place))
             if (command->get_name() == arg) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How the program is spoken to: help that fits a screen, "did you mean", configuration files, the environment, and the
-// sentences for what was typed wrongly.
+// The command-line interface around CLI11: help that fits a screen, "did you mean", configuration files, environment
+// variables, and usage errors.
 #pragma once
 
 #include <string>
@@ -11,24 +11,23 @@
 
 namespace cli {
 
-/// Options in a group of this name and a title are shown by --help-all only: "rare:Model" stands under "Model".
+/// Prefix of option groups that only --help-all shows: "rare:Model" is shown under "Model".
 inline constexpr std::string_view kRare = "rare:";
 [[nodiscard]] inline std::string rare(std::string_view title) { return std::string(kRare) + std::string(title); }
 
-/// The one of `known` that was probably meant by `word`, or an empty text.
+/// The word of `known` that `word` is probably a misspelling of; else empty.
 [[nodiscard]] std::string closest(std::string_view word, const std::vector<std::string>& known);
 
-/// Gives the program its help, its configuration file and its defaults in the help; call it when all sub-commands are
-/// there.
+/// Sets up help, defaults in the help, and the configuration file; call it after all sub-commands were added.
 void set_up_usage(CLI::App& app);
-/// Lets every option of the command that the arguments name be read from the environment as TINFER_<OPTION>: the same
-/// name is a text in one command and a number in another.
+/// Binds the options of the chosen command to environment variables TINFER_<OPTION>. Only of that command, because an
+/// option's type may differ between commands.
 void bind_environment(CLI::App& app, const std::vector<std::string>& args);
-/// "tinfer trace show": what the arguments name.
+/// The full name of the chosen command, such as "tinfer trace show".
 [[nodiscard]] std::string chosen_command(const CLI::App& app);
-/// Whether help is asked for of a command that is not there.
+/// Whether help was requested for an unknown command.
 [[nodiscard]] bool asks_for_unknown_command(const CLI::App& app);
-/// One line that says what was wrong, and what may have been meant.
+/// A one-line message for a usage error, with a suggestion if there is one.
 [[nodiscard]] std::string explain(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace cli

@@ -58,7 +58,7 @@ void Activity::add(const tinfer::KernelEvent& event) {
     using tinfer::TensorClass;
     const int number = event.step->layer;
     Layer& one = layer(number);
-    // The first routed product of a layer tells which experts were chosen; the others read the same.
+    // Experts are taken from the first routed product of a layer; the others read the same ones.
     const bool tells_experts =
         event.step->op == tinfer::Op::mul_mat_id && std::ranges::find(with_experts_, number) == with_experts_.end();
     for (const tinfer::Access& access : event.accesses) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What is being read right now: bytes of each layer, and the experts that were chosen, for the strip of the page. It
-// counts while somebody looks, and costs a test a run otherwise.
+// Live activity for the page: bytes read per layer, and experts chosen. It counts only while somebody is watching;
+// otherwise it costs one test per run.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -17,11 +17,11 @@ namespace server {
 
 class Activity final : public tinfer::Observer {
 public:
-    /// How long it counts behind the last time that somebody looked.
+    /// How long it keeps counting after the last look().
     static constexpr std::chrono::seconds kWatched{2};
     static constexpr std::size_t kMostExperts = 8192;
 
-    /// Sums since it first counted, by layer; whoever asks twice has what was read meanwhile. Any thread.
+    /// Totals by layer since counting began; the difference of two calls is what was read in between. Any thread.
     [[nodiscard]] json look();
 
     [[nodiscard]] tinfer::TraceRequest request() const override;
@@ -32,16 +32,16 @@ private:
     struct Layer {
         int number = tinfer::kNoLayer;
         std::uint64_t weight_bytes = 0, cache_bytes = 0;
-        std::vector<std::uint64_t> experts;  ///< tokens that each expert got
+        std::vector<std::uint64_t> experts;  ///< tokens per expert
     };
     Layer& layer(int number);
     void add(const tinfer::KernelEvent& event);
 
-    std::atomic<std::int64_t> watched_until_{0};  ///< of the steady clock, ns
-    bool counts_ = false;                         ///< the running run; on the engine's thread alone
-    std::vector<int> with_experts_;               ///< layers of the run whose experts are counted
+    std::atomic<std::int64_t> watched_until_{0};  ///< steady clock, ns
+    bool counts_ = false;                         ///< whether the current run is counted; engine's thread only
+    std::vector<int> with_experts_;               ///< layers of this run whose experts were counted
     std::mutex mutex_;
-    std::vector<Layer> layers_;  ///< ascending
+    std::vector<Layer> layers_;  ///< sorted by number
     std::uint64_t runs_ = 0, tokens_ = 0;
 };
 

@@ -57,7 +57,7 @@ void AnswerMemory::check(std::uint64_t bytes, const std::string& param, const st
                    "answer_too_large", param);
 }
 
-/// Under the lock.
+/// Called with the lock held.
 void AnswerMemory::make_room() {
     while (held_ > limit_) {
         const auto deaf_until = Share::Clock::now() - kDeaf;

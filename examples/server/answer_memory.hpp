@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The memory of answers: what is generated and not yet written, documents while they are made, and what clients do not
-// read. All of them together stay within one number, and one that has to give way is ended with a reason.
+// The memory budget of answers: generated but unwritten text, documents under construction, and responses that clients
+// do not read. When all together exceed the limit, one answer is ended with a reason.
 #pragma once
 
 #include <chrono>
@@ -22,22 +22,22 @@ public:
     AnswerMemory(const AnswerMemory&) = delete;
     AnswerMemory& operator=(const AnswerMemory&) = delete;
 
-    /// What one answer holds. Of the owner alone, but for `cut`.
+    /// The memory of one answer. Used by its owner only, except for `cut`.
     class Share {
     public:
-        /// `cut` lets go of the answer's bytes, or makes its owner do so soon: called at most once, from any thread. It
-        /// must neither block nor call this class. `memory` outlives it.
+        /// `cut` releases the answer's memory, or makes its owner do so soon. It is called at most once, from any
+        /// thread, and must neither block nor call this class. `memory` must outlive the share.
         Share(AnswerMemory& memory, std::function<void()> cut);
         Share(const Share&) = delete;
         Share& operator=(const Share&) = delete;
         ~Share();
 
-        /// It holds so many bytes more, or less. If all of them are too many then, those go that have waited for their
-        /// clients for a second, the longest first, else the largest. False: this one had to go, now or before.
+        /// Adds bytes (negative: releases). If the limit is exceeded, answers whose clients have not read for a second
+        /// are cut, longest wait first, then the largest ones. False: this answer was cut, now or before.
         [[nodiscard]] bool add(std::int64_t bytes);
-        /// Whether it waits for its client to take something.
+        /// Tells whether the answer is waiting for its client to read.
         void waits(bool is_waiting);
-        /// Why it had to go: ApiError 400 where it alone was too large, else 503.
+        /// Why it was cut: ApiError 400 if it alone was too large, else 503.
         [[nodiscard]] ApiError reason() const;
 
     private:
@@ -50,7 +50,7 @@ public:
         bool is_cut_ = false, was_deaf_ = false;
     };
 
-    /// Throws ApiError 400 where an answer takes more than all of them may. `what`: how to ask for less.
+    /// Throws ApiError 400 if one answer would exceed the whole limit. `what`: advice how to ask for less.
     void check(std::uint64_t bytes, const std::string& param, const std::string& what) const;
     [[nodiscard]] std::uint64_t limit() const noexcept { return limit_; }
 

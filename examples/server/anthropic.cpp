@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// POST /v1/messages: the Anthropic shape over the same conversation, both ways.
+// POST /v1/messages: translates between the Anthropic API and the internal conversation.
 #include <algorithm>
 #include <limits>
 
@@ -9,7 +9,7 @@ namespace server {
 
 namespace {
 
-/// The text of a content that is a text or a list of blocks of text.
+/// The text of a content: a string, or a list of text blocks.
 std::string text_of(const json& content, const std::string& path) {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) throw bad_request(path, "a text or a list of blocks is expected");
@@ -24,7 +24,7 @@ std::string text_of(const json& content, const std::string& path) {
     return text;
 }
 
-/// A message with blocks becomes one or more in the shape of chat completions: results of tools are messages.
+/// Converts a message with blocks to messages of chat completions, where tool results are messages of their own.
 void add_message(const json& message, const std::string& path, json& out) {
     Fields fields(message, path);
     const auto role = fields.word("role", {"user", "assistant"});
@@ -66,7 +66,7 @@ void add_message(const json& message, const std::string& path, json& out) {
             block.refuse("type", "blocks of the type '" + type.substr(0, 64) + "' are not supported here");
         }
     }
-    if (text.empty() && calls.empty() && *role == "user") return;  // results of tools alone
+    if (text.empty() && calls.empty() && *role == "user") return;  // only tool results
     json result{{"role", *role}, {"content", text}};
     if (!reasoning.empty()) result["reasoning_content"] = reasoning;
     if (!calls.empty()) result["tool_calls"] = calls;
@@ -184,7 +184,7 @@ private:
 }  // namespace
 
 Job read_anthropic(const json& body, const Service& service, bool only_count) {
-    // The sampler reads the same names; those that differ are given to it under its own.
+    // Fields of the sampler with other names are renamed.
     json as_chat = body;
     for (const char* name : {"system", "messages", "tools", "tool_choice", "thinking", "max_tokens"})
         as_chat.erase(name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a client is told when something is wrong: a status and {"error": {"message", "type", "code", "param"}}.
+// Errors as clients see them: a status and {"error": {"message", "type", "code", "param"}}.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -23,20 +23,20 @@ public:
     std::string code;   ///< "context_length_exceeded"; empty: null
     std::string param;  ///< the field at fault; empty: null
 
-    /// "invalid_request_error", "authentication_error", …, by the status.
+    /// "invalid_request_error", "authentication_error", …, depending on the status.
     [[nodiscard]] std::string_view type() const noexcept;
     [[nodiscard]] json to_json() const;
-    /// {"type": "error", "error": {"type", "message"}}, as clients of /v1/messages read it.
+    /// {"type": "error", "error": {"type", "message"}}, the form of /v1/messages.
     [[nodiscard]] json to_messages_json() const;
 };
 
-/// 400 for what a request asks wrongly.
+/// Status 400 for an invalid request.
 [[nodiscard]] ApiError bad_request(std::string param, const std::string& message, std::string code = "invalid_value");
-/// What an error of the library means to a client; `param` is the field that led to it.
+/// Translates an error of the library; `param` is the field that caused it.
 [[nodiscard]] ApiError translate(const tinfer::Error& error, std::string param = {});
 /// One line of JSON; bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_line(const json& document);
-/// The text of an object, open for one more member: its value is to be appended, and a brace that closes the object.
+/// Reopens the text of a JSON object for one more member: append its value and a closing brace.
 void open_member(std::string& object, std::string_view name);
 
 }  // namespace server

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Conversations: checked, rendered by the model's template, and tokenized so that text of clients stays text.
+// Conversations: validated, rendered with the model's template, and tokenized so that clients' text cannot form control
+// tokens.
 #include <algorithm>
 
 #include "job.hpp"
@@ -55,7 +56,7 @@ json read_messages(const json& list, const std::string& path) {
         if (calls != nullptr) check_calls(*calls, message.path("tool_calls"));
     }
     json messages = list;
-    for (json& message : messages) {  // what is null counts as absent, for templates too
+    for (json& message : messages) {  // null counts as absent, also for templates
         json::object_t kept;
         for (auto& [name, value] : message.get_ref<json::object_t&>())
             if (!value.is_null() || name == "content") kept.emplace_back(name, std::move(value));
@@ -167,7 +168,7 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
         while (same < std::min(before.size(), rendered.text.size()) && before[same] == rendered.text[same]) ++same;
         job.generation_prompt = rendered.text.substr(same);
     } catch (const tinfer::Error&) {
-        job.generation_prompt.clear();  // a template that wants an answer to follow
+        job.generation_prompt.clear();  // the template refuses a conversation without an answer
     }
     for (const json& message : talk.messages)
         if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array())

@@ -10,7 +10,7 @@ namespace server {
 
 namespace {
 
-/// What is smaller is part of what each connection takes (connection_bytes).
+/// Smaller bodies are covered by connection_bytes().
 constexpr std::size_t kSmallBody = 16 << 10;
 
 struct CountedBody {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bodies of responses: small ones at once, large ones as answers whose memory is counted until their client has them.
+// Response bodies: small ones directly, large ones counted in AnswerMemory until the client has read them.
 #pragma once
 
 #include <httplib.h>
@@ -13,12 +13,12 @@
 
 namespace server {
 
-/// Throws what AnswerMemory::Share::reason() says where there is no room.
+/// Throws AnswerMemory::Share::reason() if there is no room.
 void set_body(AnswerMemory& memory, httplib::Response& response, std::string text,
               const char* type = "application/json");
-/// The same of text that all clients share.
+/// The same for a text that clients share.
 void set_shared_body(httplib::Response& response, std::shared_ptr<const std::string> text, const char* type);
-/// The same of text that is always there.
+/// The same for static text.
 void set_fixed_body(httplib::Response& response, std::span<const std::string_view> parts, const char* type);
 
 }  // namespace server

@@ -9,7 +9,7 @@ namespace server {
 
 namespace {
 
-constexpr std::size_t kBlock = 16;  ///< what an allocation takes beside its bytes
+constexpr std::size_t kBlock = 16;  ///< overhead of an allocation
 
 std::size_t bytes_of(const tinfer::EngineEvent& event) noexcept {
     return sizeof event + event.text.capacity() + 2 * kBlock + server::bytes_of(event.tokens) +
@@ -36,7 +36,7 @@ struct Exchange::Mailbox {
 
     Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { give_way(); }) {}
 
-    /// On the engine's thread.
+    /// Called on the engine's thread.
     void put(std::size_t index, const tinfer::EngineEvent& event) {
         Letter letter{index, event, 0};
         letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
@@ -46,7 +46,7 @@ struct Exchange::Mailbox {
         events.push_back(std::move(letter));
         arrived.notify_one();
     }
-    /// On any thread, which may hold what is not this one's.
+    /// Called on any thread, which may hold other locks.
     void give_way() {
         const std::lock_guard lock(mutex);
         has_given_way = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The answers to one request of a client while they come: a mailbox between the engine's thread and a connection's.
+// The events of the answers to one HTTP request: a mailbox between the engine's thread and the connection's thread.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -16,20 +16,20 @@ namespace server {
 
 class Exchange {
 public:
-    /// Submits all of them, or none. What waits to be taken counts in `memory`, which outlives the engine. Throws what
+    /// Submits all requests, or none. Unread events count in `memory`, which must outlive the engine. Throws what
     /// submit() throws.
     Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory);
     Exchange(const Exchange&) = delete;
     Exchange& operator=(const Exchange&) = delete;
-    /// Cancels what still runs.
+    /// Cancels requests that still run.
     ~Exchange();
 
-    /// The next event and the request that it is about. nullopt after `timeout`. Throws ApiError where the answers had
-    /// to go because they took too much.
+    /// The next event with the index of its request; nullopt after `timeout`. Throws ApiError if the answers were cut
+    /// for lack of memory.
     [[nodiscard]] std::optional<std::pair<std::size_t, tinfer::EngineEvent>> next(std::chrono::milliseconds timeout);
-    /// Counts so many bytes that the reader keeps of the events it has taken. Throws as next() does.
+    /// Counts bytes that the reader keeps of events. Throws as next() does.
     void keep(std::size_t bytes);
-    /// Whether the reader waits for its client.
+    /// Tells whether the reader is waiting for its client.
     void waits(bool is_waiting);
     [[nodiscard]] bool done() const noexcept { return n_ended_ == n_; }
     [[nodiscard]] std::vector<tinfer::RequestId> ids() const;
@@ -43,7 +43,7 @@ private:
     std::int64_t kept_ = 0;
 };
 
-/// Bytes that tokens with their probabilities take.
+/// Memory of tokens with their probabilities.
 [[nodiscard]] std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept;
 
 }  // namespace server

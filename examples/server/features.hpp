@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What this engine can do for a request beyond the interfaces of others: adapters, guesses, traces, receipts.
+// Extensions of the APIs: adapters, speculation, traces, receipts.
 #pragma once
 
 #include <string>
@@ -10,22 +10,23 @@
 
 namespace server {
 
-/// The fields lora and trace, and where a text is generated speculate and receipt.
+/// Reads the fields lora and trace, and for generated text speculate and receipt.
 void read_features(Fields& fields, const Service& service, Job& job, bool gives_text = true);
 
-/// The traces of a job's requests, in the order in which they are submitted; empty where none was asked for.
+/// The traces of a job's requests, in order of submission; empty if none was asked for.
 class Traces {
 public:
-    /// Gives each request its observer. Throws ApiError 400 for too many at once, and what TraceFolder::open() throws.
+    /// Attaches an observer to each request. Throws ApiError 400 for too many at once, and what TraceFolder::open()
+    /// throws.
     Traces(Service& service, const Job& job, std::vector<tinfer::EngineRequest>& requests);
-    /// What was written of request i, behind the event that ended it; null without traces.
+    /// What was written for request i; call it after the last event. null without traces.
     [[nodiscard]] json close(std::size_t i);
 
 private:
     std::vector<TraceFolder::File> files_;
 };
 
-/// A receipt as text: a file that `tinfer replay` reads. Of the model's files the names alone.
+/// A receipt as text, in the format of `tinfer replay`. Model files appear by name only, without folders.
 [[nodiscard]] std::string receipt_text(const tinfer::Receipt& receipt, const Service& service, const Job& job);
 
 }  // namespace server

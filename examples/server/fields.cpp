@@ -9,7 +9,7 @@ namespace server {
 
 namespace {
 
-/// How deep lists and objects lie inside each other, without reading the document.
+/// The nesting depth of lists and objects, without parsing the document.
 int nesting(std::string_view text) {
     int depth = 0, deepest = 0;
     bool in_string = false;
@@ -29,8 +29,8 @@ int nesting(std::string_view text) {
     return deepest;
 }
 
-/// A name that comes again counts as its last value at its first place, as json::parse() has it. That looks through all
-/// names for each one; here they are sorted once.
+/// A repeated name keeps its first position and its last value, as in json::parse(). That searches linearly for each
+/// name; here they are sorted once.
 void merge_repeated(json::object_t& object) {
     json::object_t::Container& entries = object;
     if (entries.size() < 2) return;
@@ -56,7 +56,7 @@ void merge_repeated(json::object_t& object) {
     entries.swap(kept);
 }
 
-/// Builds the document that json::parse() would, in a time that goes with its length.
+/// Builds the same document as json::parse(), in almost linear time.
 class DocumentBuilder final : public json::json_sax_t {
 public:
     json document;
@@ -68,7 +68,7 @@ public:
     bool number_unsigned(number_unsigned_t value) override { return add(value); }
     bool number_float(number_float_t value, const string_t&) override { return add(value); }
     bool string(string_t& value) override { return add(std::move(value)); }
-    bool binary(binary_t&) override { return false; }  // never of text
+    bool binary(binary_t&) override { return false; }  // does not occur in text
     bool start_object(std::size_t) override { return open(json::value_t::object); }
     bool key(string_t& value) override {
         name_ = std::move(value);
@@ -104,7 +104,7 @@ private:
         return true;
     }
 
-    std::vector<json*> open_;  // lists and objects; nothing is added to one while it has another open
+    std::vector<json*> open_;  // open lists and objects; one with an open child does not change
     std::string name_;
 };
 
@@ -166,7 +166,7 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
         refuse(name, "a whole number from " + std::to_string(least) + " to " + std::to_string(most) +
                          " is expected, not " + shown(real));
     };
-    // Compared as what it is: doubles do not tell the largest integers apart.
+    // Compared as integers, because doubles are not exact for the largest ones.
     if (value->is_number_unsigned() &&
         value->get<std::uint64_t>() > static_cast<std::uint64_t>(std::max<std::int64_t>(most, 0)))
         beyond();

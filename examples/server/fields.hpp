@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The fields of a request's body: each is asked for by name and type, and what nobody asked for is known in the end.
+// Reads the fields of a request's body by name and type, and keeps track of those that were not read.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace server {
 
-/// Parses a body. Throws ApiError 400 for what is no JSON object, for text that is not UTF-8, and for more than `depth`
-/// lists and objects inside each other.
+/// Parses a body. Throws ApiError 400 for anything but a JSON object, for invalid UTF-8, and for nesting deeper than
+/// `depth`.
 [[nodiscard]] json parse_body(std::string_view body, int depth = 100);
 
-/// Reads one object. A field that is null counts as absent. What has the wrong type or is out of bounds is ApiError 400
-/// whose param is the path of the field.
+/// Reads one object. A null field counts as absent. A wrong type or a value out of bounds throws ApiError 400 with the
+/// path of the field as param.
 class Fields {
 public:
     explicit Fields(const json& object, std::string path = {});
@@ -32,17 +32,17 @@ public:
                                                double least = -std::numeric_limits<double>::max(),
                                                double most = std::numeric_limits<double>::max());
     [[nodiscard]] std::optional<std::string> text(std::string_view name);
-    /// A text that is one of the words.
+    /// A string that is one of the words.
     [[nodiscard]] std::optional<std::string> word(std::string_view name, std::initializer_list<std::string_view> words);
-    /// A text, or a list of at most so many.
+    /// A string, or a list of at most `most` strings.
     [[nodiscard]] std::vector<std::string> texts(std::string_view name, std::size_t most);
     /// An object.
     [[nodiscard]] const json* object(std::string_view name);
     /// A list.
     [[nodiscard]] const json* list(std::string_view name);
-    /// Fields that are taken and change nothing.
+    /// Accepts fields without using them.
     void take(std::initializer_list<std::string_view> names);
-    /// Those that nobody asked for, in order.
+    /// Fields that were not read, in order.
     [[nodiscard]] std::vector<std::string> unknown() const;
     [[nodiscard]] std::string path(std::string_view name) const;
     [[noreturn]] void refuse(std::string_view name, const std::string& message) const;

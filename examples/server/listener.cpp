@@ -24,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::seconds kLongestPause{16};
-constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< most bytes of what a client still sends when all is said
+constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< bytes to read at most from a client after the response
 
-thread_local Wire* t_wire = nullptr;                            // of the request that this thread answers
-thread_local std::atomic<std::int64_t>* t_answering = nullptr;  // counts those that have been read
+thread_local Wire* t_wire = nullptr;                            // connection of this thread
+thread_local std::atomic<std::int64_t>* t_answering = nullptr;  // Listener::n_answering_
 thread_local bool t_is_read = false, t_closes = false, t_has_interim = false;
 thread_local ReadFailure t_failure = ReadFailure::none;
 
@@ -46,8 +46,8 @@ void name_of(const sockaddr_storage& address, std::string& ip, int& port) {
     }
 }
 
-/// Makes the head of a request one without `Range`: the library cuts every answer by it, those to POST, too, and has no
-/// switch for that. The name becomes one that nobody reads.
+/// Removes `Range` from request headers by changing its name: the library would apply it to every response, also to
+/// POST, and cannot be told not to.
 class RangeRemover {
 public:
     void begin() noexcept {
@@ -77,7 +77,7 @@ private:
     std::size_t n_lines_ = 0, n_column_ = 0, n_same_ = 0;
 };
 
-/// A connection whose requests have to arrive in time.
+/// A stream with deadlines for requests.
 class TimedStream : public httplib::Stream {
 public:
     TimedStream(Wire& wire, const ListenerLimits& limits, std::atomic<std::size_t>& held)
@@ -95,7 +95,7 @@ public:
         head_.begin();
     }
     [[nodiscard]] bool has_buffered() const noexcept { return begin_ < end_; }
-    /// The rest of a request did not come: what follows is no new one.
+    /// The request is incomplete, so no other one can follow.
     [[nodiscard]] bool has_failed() const noexcept { return t_failure != ReadFailure::none; }
 
     bool is_readable() const override {
@@ -153,7 +153,7 @@ private:
     std::array<char, 4096> buffer_;
 };
 
-/// What is still on its way is read for a moment, so that the response is not lost with it.
+/// Reads what is still arriving for a moment; otherwise a reset could discard the response.
 void end_gently(int sock) {
     ::shutdown(sock, SHUT_WR);
     const auto until = Clock::now() + std::chrono::seconds(1);
@@ -178,7 +178,7 @@ public:
                 --n_running_;
                 changed_.notify_all();
             }).detach();
-        } catch (const std::system_error&) {  // no thread to be had: this one does it
+        } catch (const std::system_error&) {  // no thread available: run it here
             lock.lock();
             --n_running_;
         }
@@ -194,7 +194,7 @@ private:
     std::size_t n_running_ = 0;
 };
 
-/// A thread for each connection, made when it is needed.
+/// One thread per connection, created on demand.
 httplib::TaskQueue* new_connection_threads() { return new ConnectionThreads; }
 
 }  // namespace
@@ -202,7 +202,7 @@ httplib::TaskQueue* new_connection_threads() { return new ConnectionThreads; }
 Listener::Listener(ListenerLimits limits, std::shared_ptr<TlsContext> tls) : limits_(limits), tls_(std::move(tls)) {
     new_task_queue = new_connection_threads;
     set_tcp_nodelay(true);
-    // The library's own choice lets a second program take the same address and share its clients.
+    // The library's default would let a second program bind the same address.
     set_socket_options([](socket_t sock) {
         const int yes = 1;
         (void)setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

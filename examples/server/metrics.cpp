@@ -26,7 +26,7 @@ void sample(std::string& out, std::string_view name, std::string_view labels, co
     out.append(name).append("{").append(labels).append("} ").append(value).append("\n");
 }
 
-/// Bytes that the model's steps have read and written, by what lies there.
+/// Bytes that the model's steps have read and written, by kind of tensor.
 void add_bytes(std::string& out, const tinfer::TouchedBytes& bytes, const std::string& labels) {
     const auto add = [&](std::string_view name, std::string_view help, const auto& sums) {
         header(out, name, "counter", help);

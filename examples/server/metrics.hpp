@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counters of the server in the text format of Prometheus.
+// Metrics of the server in Prometheus text format.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -14,7 +14,7 @@
 
 namespace server {
 
-/// Seconds by upper bound, as Prometheus counts them.
+/// A Prometheus histogram of seconds.
 class Histogram {
 public:
     static constexpr std::array kBounds{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1,  0.25,
@@ -43,7 +43,7 @@ private:
     Histogram first_, between_, whole_;
 };
 
-/// A label's value with what has a meaning there escaped.
+/// Escapes the value of a label.
 [[nodiscard]] std::string escape_label(std::string_view text);
 
 }  // namespace server

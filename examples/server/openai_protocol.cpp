@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Answers in the shape of /v1/chat/completions and /v1/completions.
+// Responses of /v1/chat/completions and /v1/completions.
 #include <cmath>
 
 #include "reply.hpp"
@@ -8,7 +8,7 @@ namespace server {
 
 namespace {
 
-constexpr double kLeast = -9999;  ///< stands for a probability of nothing: JSON has no infinity
+constexpr double kLeast = -9999;  ///< stands for -inf, which JSON does not have
 
 json finite(double value) { return std::isfinite(value) ? json(value) : json(kLeast); }
 
@@ -149,10 +149,10 @@ private:
             {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
     }
 
-    /// Lists of a whole answer as text: as documents they would take many times the memory.
+    /// Log-probability lists of a whole answer, kept as JSON text: documents would take many times the memory.
     struct Gathered {
         std::string tokens, values, tops, offsets;
-        std::size_t at = 0;  ///< bytes of the text so far
+        std::size_t at = 0;  ///< offset in the text
         [[nodiscard]] std::size_t bytes() const noexcept {
             return tokens.size() + values.size() + tops.size() + offsets.size();
         }
@@ -183,11 +183,11 @@ private:
     json text_top(const tinfer::TokenChoice& token) const {
         if (!token.log_prob) return {};
         json top = json::object();
-        for (const auto& [id, value] : token.top)  // of tokens with the same text the most probable one
+        for (const auto& [id, value] : token.top)  // the most probable of tokens with the same text
             (void)top.emplace(std::string(service_.model.vocab().piece(id, true)), finite(value));
         return top;
     }
-    /// Offsets are bytes of the text, from `at` on.
+    /// Offsets are in bytes, starting at `at`.
     json text_logprobs(const std::vector<tinfer::TokenChoice>& tokens, std::size_t at) const {
         json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
         for (const auto& token : tokens) {

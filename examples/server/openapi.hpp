@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The description of this server in the form of OpenAPI 3.1: what its model can do, with the bounds that hold for it.
+// The OpenAPI 3.1 description of this server, with the features and limits of its model.
 #pragma once
 
 #include "service.hpp"
 
 namespace server {
 
-/// What GET /openapi.json answers.
+/// The document of GET /openapi.json.
 [[nodiscard]] json openapi(const Service& service);
 
-// What it is made of. Schemas of JSON Schema 2020-12; a field that may be left out may be null, too.
+// Building blocks: JSON Schema 2020-12. Optional fields may also be null.
 namespace schema {
 
 [[nodiscard]] json text(std::string_view what);
@@ -25,9 +25,9 @@ namespace schema {
 [[nodiscard]] json is(std::string_view constant);
 [[nodiscard]] json reference(std::string_view name);
 
-/// The bodies of requests by the name of their schema: those that this server takes.
+/// Schemas of the request bodies that this server accepts, by name.
 [[nodiscard]] json requests(const Service& service);
-/// The documents of answers.
+/// Schemas of responses.
 [[nodiscard]] json answers();
 
 }  // namespace schema

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The documents that answers are.
+// Schemas of response documents.
 #include "openapi.hpp"
 
 namespace server::schema {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The bodies that requests may have, as read_chat.cpp, anthropic.cpp, responses.cpp and the routes read them.
+// Schemas of request bodies, as read by read_chat.cpp, anthropic.cpp, responses.cpp and the routes.
 #include <tinfer/tinfer.hpp>
 
 #include "openapi.hpp"
@@ -16,7 +16,7 @@ json described(json schema, std::string_view what) {
     return schema;
 }
 
-/// Decimal numbers from 0 to `most`, as a regular expression.
+/// A regular expression for decimal numbers from 0 to `most`.
 std::string numbers_up_to(std::int64_t most) {
     const std::string digits = std::to_string(most);
     std::string pattern;
@@ -24,7 +24,7 @@ std::string numbers_up_to(std::int64_t most) {
     const auto any = [](std::size_t n) { return n == 0 ? "" : "[0-9]{" + std::to_string(n) + "}"; };
     if (digits.size() > 1)
         add(digits.size() == 2 ? "[0-9]" : "[0-9]|[1-9][0-9]{1," + std::to_string(digits.size() - 2) + "}");
-    for (std::size_t i = 0; i < digits.size(); ++i) {  // the same up to digit i, which is smaller
+    for (std::size_t i = 0; i < digits.size(); ++i) {  // equal up to digit i, which is smaller
         const char least = i == 0 && digits.size() > 1 ? '1' : '0';
         if (digits[i] > least)
             add(digits.substr(0, i) + "[" + least + "-" + static_cast<char>(digits[i] - 1) + "]" +
@@ -40,7 +40,7 @@ json token_ids(const Service& service) {
     return {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last_token(service)}}}};
 }
 
-/// A text of which tokens come.
+/// A text that is tokenized.
 json prompt_text(const Service& service) {
     json result{{"type", "string"}};
     if (service.model.vocab().encode("").empty() && !service.model.vocab().bos()) result["minLength"] = 1;
@@ -65,7 +65,7 @@ json grammar() {
     return result;
 }
 
-/// A JSON schema, as a document in a document.
+/// A field that contains a JSON schema.
 json json_schema(std::string_view what) {
     return {{"type", {"object", "boolean"}}, {"format", "json-schema"}, {"description", what}};
 }
@@ -74,7 +74,7 @@ json parameters() {
     return {{"type", {"object", "null"}}, {"format", "json-schema"}, {"description", "JSON schema of the arguments."}};
 }
 
-/// What features.cpp reads.
+/// The fields that features.cpp reads.
 void add_features(json& fields, const Service& service, bool gives_text = true) {
     std::vector<std::string> names;
     for (const auto& adapter : service.engine.options().adapters) names.push_back(adapter.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page for people: one HTML document without network, put together at build.
+// The web page: one self-contained HTML document, assembled at build time.
 #pragma once
 
 #include <span>

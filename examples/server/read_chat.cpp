@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// POST /v1/chat/completions and POST /v1/completions: from their fields to a job.
+// Reads the bodies of POST /v1/chat/completions and POST /v1/completions.
 #include <algorithm>
 
 #include "job.hpp"

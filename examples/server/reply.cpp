@@ -6,8 +6,8 @@ namespace server {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPoll{20};  ///< how soon a client that leaves is noticed
-constexpr std::chrono::seconds kQuiet{15};      ///< longest time without a word in a stream
+constexpr std::chrono::milliseconds kPoll{20};  ///< interval of checking for a client that has gone
+constexpr std::chrono::seconds kQuiet{15};      ///< maximum time without output in a stream
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -80,7 +80,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
                        "the time limit of " + std::to_string(service_.options.request_timeout_s) +
                            " s for an answer has passed",
                        "timeout");
-    // What the parser holds, the answer, and what a document repeats of it.
+    // Copies in the parser, the answer and the document.
     kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
     if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
     exchange_->keep(kept_);
@@ -120,7 +120,7 @@ std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
         if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
         if (!exchange_->done() && gone()) return std::nullopt;
     }
-    exchange_->keep(2 * kept_);  // the document beside what it is made of
+    exchange_->keep(2 * kept_);  // the document in addition to its parts
     return protocol_->whole(choices_);
 }
 
@@ -162,7 +162,7 @@ Usage usage_of(const Job& job, const std::vector<Choice>& choices) {
     std::vector<bool> counted(job.prompts.size());
     for (const Choice& choice : choices) {
         usage.generated += choice.last.n_generated;
-        if (counted[choice.prompt]) continue;  // n answers to one prompt
+        if (counted[choice.prompt]) continue;  // count a prompt once for its n answers
         counted[choice.prompt] = true;
         usage.prompt += choice.last.n_prompt;
         usage.cached += choice.last.n_cached;

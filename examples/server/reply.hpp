@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From events to documents: runs a job and hands what happens to a protocol, which writes it whole or as server-sent
-// events.
+// Runs a job and passes its events to a protocol, which writes a whole document or server-sent events.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -20,12 +19,12 @@ namespace server {
 /// One of the answers of a job.
 struct Choice {
     std::size_t prompt = 0;                        ///< index into Job::prompts
-    std::optional<tinfer::AnswerParser> parser{};  ///< of conversations
-    tinfer::ChatAnswer answer{};                   ///< so far; without a parser all is content
+    std::optional<tinfer::AnswerParser> parser{};  ///< for conversations
+    tinfer::ChatAnswer answer{};                   ///< so far; without a parser everything is content
     tinfer::EngineEvent last{};
-    /// "stop", "length", "tool_calls"; empty while it goes on.
+    /// "stop", "length", "tool_calls"; empty until the end.
     std::string finish_reason{};
-    /// With the end, where they were asked for: what TraceFolder::File::close() tells; a receipt as text.
+    /// Set at the end if asked for: the result of TraceFolder::File::close(), and a receipt as text.
     json trace{}, receipt{};
 };
 
@@ -38,7 +37,7 @@ public:
     virtual ~Protocol() = default;
     /// The first bytes of a stream.
     virtual std::string begin() { return {}; }
-    /// What an event adds to a choice; `event.ended()` is told by end_choice().
+    /// Output for an event; the end of a choice is reported by end_choice().
     virtual std::string more(std::size_t index, const Choice& choice, const tinfer::ChatAnswer& added,
                              const tinfer::EngineEvent& event) = 0;
     virtual std::string end_choice(std::size_t index, const Choice& choice) = 0;
@@ -47,25 +46,25 @@ public:
     virtual std::string progress(const tinfer::EngineEvent&) { return {}; }
     /// An error after the stream has begun.
     virtual std::string failed(const ApiError& error) = 0;
-    /// Takes log-probabilities of an answer that is not streamed. Bytes that it keeps of them.
+    /// Collects log-probabilities of an answer that is not streamed. Returns the bytes kept.
     virtual std::size_t gather(std::size_t /*index*/, const tinfer::EngineEvent&) { return 0; }
-    /// The document, as text.
+    /// The whole document, as text.
     [[nodiscard]] virtual std::string whole(const std::vector<Choice>& choices) = 0;
 };
 
-/// Of /v1/chat/completions, or /v1/completions where the job is no chat.
+/// For /v1/chat/completions, or /v1/completions if the job is no chat.
 [[nodiscard]] std::unique_ptr<Protocol> openai_protocol(const Service& service, const Job& job);
-/// Of /v1/messages.
+/// For /v1/messages.
 [[nodiscard]] std::unique_ptr<Protocol> anthropic_protocol(const Service& service, const Job& job);
-/// Of /v1/responses.
+/// For /v1/responses.
 [[nodiscard]] std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const json& body);
 
 [[nodiscard]] Usage usage_of(const Job& job, const std::vector<Choice>& choices);
 [[nodiscard]] json timings_of(const std::vector<Choice>& choices);
-/// `trace` and `receipt` of a choice, put into the document that tells of its end.
+/// Adds `trace` and `receipt` of a choice to the document that reports its end.
 void add_evidence(json& document, const Choice& choice);
 
-/// One job on the engine. Made before the head of the response is written, so that what submit() refuses has a status.
+/// One job on the engine. Created before the response header is written, so that errors of submit() get a status.
 class Reply {
 public:
     /// Throws ApiError.
@@ -73,12 +72,12 @@ public:
 
     ~Reply();
     [[nodiscard]] const Job& job() const noexcept { return job_; }
-    /// Waits for all of it, and gives the document's text; asks `gone` all the time. nullopt: the client has left.
-    /// Throws ApiError.
+    /// Waits for the end and returns the document's text, polling `gone`. nullopt: the client has gone. Throws
+    /// ApiError.
     [[nodiscard]] std::optional<std::string> whole(const std::function<bool()>& gone);
-    /// Writes it piece by piece until `write` gives false, or `gone` true.
+    /// Writes events until the end, or until `write` returns false or `gone` true.
     void stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
-    /// An event of a stream that clients leave out.
+    /// A comment in the event stream, which clients ignore.
     static constexpr std::string_view kPing = ": ping\n\n";
 
 private:
@@ -90,8 +89,8 @@ private:
     std::vector<Choice> choices_;
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-    bool is_streaming_ = false;  ///< protocols write events, and no whole document
-    std::size_t kept_ = 0;       ///< bytes of what was made of events
+    bool is_streaming_ = false;  ///< the protocol writes events, not a whole document
+    std::size_t kept_ = 0;       ///< bytes kept of events
     std::optional<Traces> traces_;
     std::optional<Exchange> exchange_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// POST /v1/responses: items in, items out, over the same conversation. Nothing is stored.
+// POST /v1/responses: translates between items and the internal conversation. Nothing is stored.
 #include <algorithm>
 #include <map>
 
@@ -9,7 +9,7 @@ namespace server {
 
 namespace {
 
-/// The text of a content: a text, or parts that hold some.
+/// The text of a content: a string, or parts with text.
 std::string item_text(const json& content, const std::string& path) {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) throw bad_request(path, "a text or a list of parts is expected");
@@ -62,7 +62,7 @@ public:
     Responses(const Service& service, const Job& job, const json& body)
         : service_(service), job_(job), id_(new_id("resp_")), created_(unix_time()) {
         for (const char* name : {"instructions", "max_output_tokens", "parallel_tool_calls", "text", "tool_choice",
-                                 "tools", "metadata"})  // what the answer says again
+                                 "tools", "metadata"})  // fields that the response echoes
             if (const auto found = body.find(name); found != body.end() && !found->is_null())
                 said_again_[name] = to_line(*found);
     }
@@ -245,7 +245,7 @@ private:
 
     const Service& service_;
     const Job& job_;
-    /// Values of the request that answers repeat, as text: as documents they would take many times the memory.
+    /// Request fields that responses echo, as JSON text: documents would take many times the memory.
     std::map<std::string, std::string, std::less<>> said_again_;
     std::string id_, item_id_, open_kind_, text_;
     std::int64_t created_;
@@ -253,7 +253,7 @@ private:
     std::size_t n_events_ = 0;
 };
 
-/// {"type": "function", "name", …} as chat completions nest it.
+/// Nests {"type": "function", "name", …} as chat completions do.
 json nested_tools(const json& list) {
     json tools = json::array();
     for (std::size_t i = 0; i < list.size(); ++i) {

@@ -59,7 +59,7 @@ std::string key_of(const httplib::Request& request) {
 
 using Handled = httplib::Server::HandlerResponse;
 
-/// A body that nobody has read would be taken for the next request.
+/// An unread body would be taken for the next request.
 void leave_body(const httplib::Request& request, httplib::Response& response) {
     if (!request.has_header("Content-Length") && !request.has_header("Transfer-Encoding")) return;
     close_behind_this();
@@ -155,8 +155,7 @@ void add_get(httplib::Server& http, Hub& hub, const std::string& path, GetHandle
 }
 
 void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHandler handler) {
-    // The library's own way to read a body takes form data apart and refuses more than 8 KiB of it, and that is what
-    // curl says it sends unless told otherwise.
+    // The library would parse form data, which curl claims to send by default, and refuse more than 8 KiB of it.
     http.Post(path, [&hub, handler = std::move(handler)](const httplib::Request& request, httplib::Response& response,
                                                          const httplib::ContentReader& reader) {
         std::string body;
@@ -169,7 +168,7 @@ void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHand
                 return fits;
             });
             if (!fits) response.status = 413;
-            if (!is_whole || !fits) return;  // the error handler says why
+            if (!is_whole || !fits) return;  // the error handler responds
         }
         response.status = -1;
         begin_answer(request.version == "HTTP/1.1");
@@ -179,7 +178,7 @@ void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHand
 
 namespace {
 
-/// What stands before all routes.
+/// Checks before all routes.
 Handled before_routes(Hub& hub, bool is_loopback, const httplib::Request& request, httplib::Response& response) {
     const auto& options = hub.options;
     const auto no = [&](const ApiError& error) { return refuse(hub, request, response, error); };
@@ -215,14 +214,14 @@ Handled before_routes(Hub& hub, bool is_loopback, const httplib::Request& reques
     return Handled::Unhandled;
 }
 
-/// What the library answers by itself: heads and bodies that it could not read.
+/// Errors that the library detects: headers and bodies that it could not read.
 Handled say_error(Hub& hub, const httplib::Request& request, httplib::Response& response) {
     if (!response.body.empty() || response.status == 204 || response.status == 499) return Handled::Unhandled;
     close_behind_this();
     response.set_header("Connection", "close");
     ApiError error(response.status < 400 ? 400 : response.status, "the request could not be read", "bad_request");
     const auto failure = read_failure();
-    // A method that the library does not know: it has not even split the path off.
+    // For unknown methods the library does not parse the path.
     const auto method =
         method_of(request.path.empty() ? request.target.substr(0, request.target.find('?')) : request.path);
     if (failure == ReadFailure::none && request.path.empty() && !method.empty() && !request.method.empty()) {

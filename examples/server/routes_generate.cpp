@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Routes whose answers are generated.
+// Routes that generate text.
 #include "listener.hpp"
 #include "reply.hpp"
 #include "routes.hpp"
@@ -28,7 +28,7 @@ void answer(Service& service, std::string text, httplib::Response& response, con
         auto document = reply->whole([&] { return watch.gone(); });
         reply.reset();
         if (document) set_answer(service, response, *std::move(document));
-        else response.status = 499;  // nobody reads it
+        else response.status = 499;  // the client has gone
         return;
     }
     response.status = 200;

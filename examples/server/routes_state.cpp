@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What there is, how it is, and the page.
+// Routes for models, state and metrics, and the page.
 #include "delivery.hpp"
 #include "openapi.hpp"
 #include "page.hpp"
@@ -61,7 +61,7 @@ void add_state_routes(httplib::Server& http, Hub& hub) {
         response.set_header("Cache-Control", "no-store");
         set_json(response, service.options.activity->look());
     });
-    // The page waits for the model by itself.
+    // Available while the model loads: the page itself waits for it.
     http.Get("/", [&hub](const auto& request, auto& response) {
         if (hub.options.no_page)
             return set_error(request, response, ApiError(404, "there is no page here", "not_found"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text to tokens and back, and what a template makes of messages.
+// Routes for tokenizing, detokenizing and applying the template.
 #include "job.hpp"
 #include "routes.hpp"
 
@@ -17,7 +17,7 @@ void tokenize(Service& service, const std::string& body, httplib::Response& resp
     tinfer::EncodeOptions options;
     options.add_special = fields.boolean("add_special").value_or(false);
     options.parse_special = fields.boolean("parse_special").value_or(false);
-    std::string ids;  // as a list of a document they would take many times the memory
+    std::string ids;  // as text: a JSON document would take many times the memory
     for (const auto token : service.model.vocab().encode(*text, options)) {
         ids += ids.empty() ? "{\"tokens\":[" : ",";
         ids += std::to_string(static_cast<std::int32_t>(token));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// POST /v1/embeddings and POST /v1/rerank: vectors and scores of texts.
+// POST /v1/embeddings and POST /v1/rerank.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,14 +14,14 @@ namespace server {
 namespace {
 
 constexpr std::size_t kMostTexts = 2048;
-constexpr std::size_t kNumberText = 24;  ///< most bytes of a number in a document
+constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
 constexpr std::chrono::milliseconds kVectorPoll{20};
 
-/// What one answer takes of the memory of all.
+/// The share of one answer in AnswerMemory.
 class Held {
 public:
-    explicit Held(AnswerMemory& memory) : share_(memory, [] {}) {}  // add() is called all the time
-    /// Throws ApiError where the answer has to go.
+    explicit Held(AnswerMemory& memory) : share_(memory, [] {}) {}  // nothing to cut: add() is called often enough
+    /// Throws ApiError if the answer was cut.
     void add(std::size_t bytes) {
         if (!share_.add(static_cast<std::int64_t>(bytes))) throw share_.reason();
     }
@@ -36,10 +36,10 @@ struct VectorResults {
         std::size_t n_prompt = 0;
     };
     std::vector<One> all;
-    json traces = json::array();  ///< of each, where they were asked for
+    json traces = json::array();  ///< per text, if asked for
 };
 
-/// Runs them all, a few at a time so that the queue has room for others. nullopt: the client has left.
+/// Runs all requests, a few at a time so that the queue has room for others. nullopt: the client has gone.
 std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests,
                                  Held& held) {
     Traces traces(service, job, requests);
@@ -92,7 +92,7 @@ std::string base64(const std::vector<float>& values) {
     return out;
 }
 
-/// That texts are made into: more than fit, so that most that do not are counted.
+/// Maximum tokens to encode: more than fit, so that errors can usually tell the count.
 std::size_t most_tokens(const Service& service) { return 2 * service.engine.max_tokens(); }
 
 std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
@@ -114,7 +114,7 @@ void check_length(const std::vector<tinfer::Token>& tokens, const std::string& p
 }
 
 struct VectorJob {
-    Job job;  ///< what all of them have in common
+    Job job;  ///< common to all texts
     std::vector<tinfer::EngineRequest> requests;
     std::optional<std::int64_t> dimensions{};
     bool as_base64 = false;
@@ -161,7 +161,7 @@ void embeddings(Service& service, const std::string& body, httplib::Response& re
         return;
     }
     held->add(size);
-    std::string data;  // as a list of a document it would take many times the memory
+    std::string data;  // as text: a JSON document would take many times the memory
     data.reserve(size);
     std::size_t n_tokens = 0;
     for (std::size_t i = 0; i < results->all.size(); ++i) {
@@ -186,8 +186,8 @@ void embeddings(Service& service, const std::string& body, httplib::Response& re
     set_answer(service, response, std::move(data += "]}"));
 }
 
-/// Query and document as classifiers were trained on them: BERT writes one separator between them, others end the
-/// first text and begin anew.
+/// The tokens of a (query, document) pair as classifiers were trained: BERT puts one separator between them, others an
+/// end and a begin token.
 std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::string& query, const std::string& text,
                                        std::size_t most) {
     auto tokens = vocab.encode(query, {.max_tokens = most});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Fields that all ways to generate text share.
+// Fields that all text-generating routes share.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -100,7 +100,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     whole("min_keep", options.min_keep, 0);
     read_bias(fields, service, options);
     read_chain(fields, options);
-    // A window is allocated whole; one longer than any text looks at the same tokens.
+    // Windows are allocated in full, so they are limited to the longest text, with the same result.
     const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), kLongestWindow));
     options.penalty_last_n = std::min(options.penalty_last_n, longest);
     options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
@@ -213,7 +213,7 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
                                std::to_string(room) + " tokens together",
                            "context_length_exceeded", job.prompt_field);
         if (cuts && tokens.size() + kept > room) {
-            // What is in the middle goes: the instructions at the begin and the last words stay.
+            // Removes the middle: instructions at the begin and the last words stay.
             const std::size_t stays = room - kept, front = stays / 2;
             prompt.n_dropped = tokens.size() - stays;
             const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(front);

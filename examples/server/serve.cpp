@@ -31,7 +31,7 @@ ListenerLimits limits_of(const ServeOptions& options) {
     return limits;
 }
 
-/// Ends the thread of a server however its scope is left.
+/// Runs the listening thread, and ends it when leaving the scope.
 class Listening {
 public:
     explicit Listening(Listener& listener)
@@ -55,8 +55,8 @@ private:
     std::thread thread_;
 };
 
-/// What documents took is given back to the system when they go. Otherwise the allocator keeps blocks for itself, the
-/// larger the ones that it has seen, and a document's worth of small ones for each of sixteen groups of threads.
+/// Makes the allocator return the memory of documents to the system. By default glibc raises its mmap threshold after
+/// large blocks, and keeps small ones in each of its arenas.
 void return_memory() noexcept {
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 128 << 10);
@@ -67,12 +67,12 @@ void return_memory() noexcept {
 }  // namespace
 
 std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
-    // Of each a stack that is touched a little, a small response, and what TLS keeps.
+    // Per connection: a little stack, a small response, the state of TLS.
     return static_cast<std::uint64_t>(options.max_connections) * ((options.cert.empty() ? 112u : 176u) << 10);
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
-    // Documents of nothing but brackets take 24 times their text, and one of the largest size is read at a time.
+    // A document of brackets only takes 24 times the size of its text; one of maximum size is read at a time.
     return limits_of(options).max_held + 24 * static_cast<std::uint64_t>(options.max_body);
 }
 
@@ -81,7 +81,7 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     return_memory();
     Hub hub(options);
     std::unique_ptr<tinfer::Engine> engine;
-    std::optional<Service> service;  // both outlive what listens
+    std::optional<Service> service;  // both must outlive the listener
     Listener listener(limits_of(options), options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
     add_routes(listener, hub);
     int port = options.port;
@@ -103,7 +103,7 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     };
     try {
         if (events.ready) events.ready(address);
-    } catch (...) {  // nobody waits for what clients have asked meanwhile
+    } catch (...) {  // do not wait for requests that came meanwhile
         hub.drain();
         cancel_all();
         throw;
@@ -113,8 +113,7 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
     (void)engine->drain(std::chrono::seconds(options.drain_s));
     cancel_all();
-    // What is generated is on its way to its clients; those that do not take it have the rest of the time, a second at
-    // least.
+    // Generated text is being sent; slow clients get the rest of the time, at least a second.
     const auto last = std::max(until, std::chrono::steady_clock::now() + std::chrono::seconds(1));
     while (listener.n_answering() > 0 && std::chrono::steady_clock::now() < last)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));

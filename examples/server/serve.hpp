@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Listening until the program is told to stop.
+// The main loop of the server.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -13,19 +13,19 @@
 namespace server {
 
 struct ServeEvents {
-    std::function<bool()> stops;  ///< asked all the time
-    /// Gets the address once it can be reached: requests get 503 until the model is loaded.
+    std::function<bool()> stops;  ///< polled
+    /// Called with the address once the server listens; requests get 503 until the model is loaded.
     std::function<void(const std::string& address)> listening{};
     std::function<void(const std::string& address)> ready{};
 };
-/// Listens, loads, serves until `stops` says so, then lets what runs finish for options.drain_s. Throws what `load`
-/// throws, and tinfer::Error: io_error where the address cannot be had or the certificate cannot be read.
+/// Listens, loads the model, serves until `stops` returns true, then waits up to options.drain_s for running requests.
+/// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used.
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events);
 
-/// Bytes that all connections together take at most.
+/// Maximum memory of all connections.
 [[nodiscard]] std::uint64_t connection_bytes(const ServeOptions& options) noexcept;
-/// Bytes that bodies take at most: as they came, and as documents while they are read.
+/// Maximum memory of bodies, as received and as documents while they are read.
 [[nodiscard]] std::uint64_t body_bytes(const ServeOptions& options) noexcept;
 
 }  // namespace server

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What all routes stand on: the engine, the chat template of its model, and what the command line allows.
+// Shared state of all routes: the engine, the chat template of its model, and the options of the command line.
 #pragma once
 
 #include <tinfer/tinfer.hpp>
@@ -27,36 +27,35 @@ struct ServeOptions {
     std::string host = "127.0.0.1";
     int port = 8080;
     std::string alias;                  ///< instead of general.name
-    std::vector<std::string> api_keys;  ///< empty: nobody is asked
+    std::vector<std::string> api_keys;  ///< empty: no key needed
     std::vector<std::string> cors;      ///< origins; "*": any
     std::string cert, key;              ///< PEM files; empty: no TLS
     bool any_model = false;             ///< requests may name any model
-    bool strict = false;                ///< unknown fields are refused
-    bool clip_max_tokens = false;       ///< answers longer than the room are cut instead of refused
+    bool strict = false;                ///< unknown fields are errors
+    bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
     bool no_page = false;
-    bool expose_text = false;              ///< /slots shows prompts and answers, too
+    bool expose_text = false;              ///< /slots also shows prompts and answers
     std::int64_t request_timeout_s = 600;  ///< of an answer
     std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
-    std::int64_t keep_alive_s = 30;        ///< of a connection on which nothing is asked
+    std::int64_t keep_alive_s = 30;        ///< of an idle connection
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;
-    std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers that are made, or that clients do not read yet
+    std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers in progress, or not yet read by clients
     std::optional<tinfer::ChatTemplate> chat_template{};
-    tinfer::SamplerOptions sampler{};                                         ///< of requests that say nothing else
+    tinfer::SamplerOptions sampler{};                                         ///< defaults of requests
     tinfer::EngineRequest::Guess guess = tinfer::EngineRequest::Guess::none;  ///< the same
-    int draft_max = 15;                                                       ///< most tokens guessed at once
-    bool receipts = false;                                                    ///< requests may ask for one
-    std::string trace_dir;                               ///< of traces that requests ask for; empty: they may not
-    std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< bytes of all traces in it
-    std::vector<tinfer::MetadataOverride> overrides{};   ///< the model was loaded with; receipts tell them
-    std::shared_ptr<Activity> activity{};                ///< an observer of the engine; null: no strip of layers
+    int draft_max = 15;                                                       ///< maximum tokens drafted at once
+    bool receipts = false;                                                    ///< requests may ask for receipts
+    std::string trace_dir;                               ///< folder for traces of requests; empty: not allowed
+    std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< maximum bytes of all traces in it
+    std::vector<tinfer::MetadataOverride> overrides{};   ///< of the loaded model, for receipts
+    std::shared_ptr<Activity> activity{};                ///< an observer of the engine; null: not shown on the page
 };
 
 class Service;
 
-/// What there is from the first moment on: limits, counters, and the service once its model is loaded. Any thread may
-/// call every member.
+/// State that exists from the start: limits, metrics, and the service once its model is loaded. Thread-safe.
 class Hub {
 public:
     explicit Hub(ServeOptions given)
@@ -66,11 +65,11 @@ public:
     Metrics metrics;
     AnswerMemory memory;
 
-    /// Null while the model is being loaded.
+    /// Null while the model loads.
     [[nodiscard]] Service* service() const noexcept { return service_; }
-    /// `service` outlives all requests.
+    /// `service` must outlive all requests.
     void open(Service& service) noexcept { service_ = &service; }
-    /// From now on requests are refused.
+    /// Refuses requests from now on.
     void drain() noexcept { is_draining_ = true; }
     [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
 
@@ -79,10 +78,10 @@ private:
     std::atomic<bool> is_draining_{false};
 };
 
-/// What requests say and get, for /slots.
+/// Prompts and answers of running requests, for /slots.
 class RunningTexts {
 public:
-    /// Held while a request is submitted and add() called, so that nobody finds it without its text.
+    /// Locks until add() is called for a submitted request, so that it is never seen without its text.
     [[nodiscard]] std::unique_lock<std::mutex> submitting() { return std::unique_lock(submitting_); }
     void add(tinfer::RequestId id, std::string prompt);
     void append(tinfer::RequestId id, std::string_view text);
@@ -95,7 +94,8 @@ private:
     std::map<tinfer::RequestId, std::pair<std::string, std::string>> texts_;
 };
 
-/// Bodies are parsed and tokenized a few at a time: documents take many times the memory of their text.
+/// Limits how many bytes of bodies are parsed and tokenized at once, because documents take many times the memory of
+/// their text.
 class ReadingRoom {
 public:
     explicit ReadingRoom(std::size_t room) : room_(room) {}
@@ -121,7 +121,7 @@ class TraceFolder;
 
 class Service {
 public:
-    /// `hub` and `engine` outlive it. Throws tinfer::Error: io_error where the folder for traces cannot be had.
+    /// `hub` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.
     Service(tinfer::Engine& engine, Hub& hub);
     ~Service();
 
@@ -138,12 +138,12 @@ public:
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
-    [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< or scores, and no text
-    [[nodiscard]] bool ranks() const noexcept;                                    ///< scores of documents
+    [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< vectors or scores instead of text
+    [[nodiscard]] bool ranks() const noexcept;                                    ///< gives scores of documents
     [[nodiscard]] json model_card() const;
-    /// What the server says of its routes: made once, and shared by all that ask.
+    /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
-    /// The model that a request names: absent or ours, or ApiError 404.
+    /// Throws ApiError 404 unless the named model is absent or this one.
     void check_model(const std::optional<std::string>& name) const;
 
 private:
@@ -155,7 +155,7 @@ private:
 };
 
 [[nodiscard]] std::int64_t unix_time();
-/// "chatcmpl-" and 24 letters and digits from the hardware's random numbers.
+/// The prefix and 24 random letters and digits.
 [[nodiscard]] std::string new_id(std::string_view prefix);
 
 }  // namespace server

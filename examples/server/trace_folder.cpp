@@ -11,7 +11,7 @@ namespace server {
 namespace {
 
 constexpr std::string_view kSuffix = ".tntrace";
-/// Less than this holds no trace of any use.
+/// Smaller traces are useless.
 constexpr std::uint64_t kLeastTrace = 64 << 10;
 
 }  // namespace
@@ -50,12 +50,12 @@ TraceFolder::File TraceFolder::open() {
         account->open.erase(name);
     };
     std::error_code error;
-    std::filesystem::create_directories(folder_, error);  // what is wrong is told by the file that cannot be made
+    std::filesystem::create_directories(folder_, error);  // an error shows when the file is created
     {
         const std::lock_guard lock(account_->mutex);
-        // Half of what is left: however many are written at once, together they never take more.
+        // Each file may take half of the remaining room, so that concurrent files never exceed it.
         const auto half = [&] { return (limit_ - std::min(limit_, account_->closed + account_->reserved)) / 2; };
-        if (half() < kLeastTrace) count(error);  // somebody may have taken some away
+        if (half() < kLeastTrace) count(error);  // files may have been removed
         options.max_bytes = half();
         if (options.max_bytes < kLeastTrace)
             throw ApiError(503,
@@ -73,7 +73,7 @@ TraceFolder::File TraceFolder::open() {
         give_back(options.max_bytes, 0);
         std::string reason = failure.what();
         const std::string path = (folder_ / name).string();
-        // Where the folder lies is no client's business.
+        // Do not tell clients the location of the folder.
         if (const auto at = reason.find(path); at != std::string::npos) reason.replace(at, path.size(), name);
         throw ApiError(503,
                        "trace: the folder for traces, '" + folder_.filename().string() + "', takes no file: " + reason,

@@ -65,7 +65,7 @@ struct Wire::Tls {
     Tls& operator=(const Tls&) = delete;
     ~Tls() { SSL_free(ssl); }
 
-    /// What a call of the library wants to wait for: events of poll(), 0 where it failed.
+    /// What a TLS call needs to wait for: events of poll(), 0 if it failed.
     short wants(int result) const {
         const int error = SSL_get_error(ssl, result);
         ERR_clear_error();
@@ -182,13 +182,13 @@ bool Wire::has_pending() const {
 
 Presence Wire::presence() {
     pollfd entry{sock_, 0, 0};
-    if (poll(&entry, 1, 0) > 0) return Presence::gone;  // asked for nothing, poll() tells of broken connections alone
+    if (poll(&entry, 1, 0) > 0) return Presence::gone;  // without events poll() reports only errors
     char byte = 0;
     const auto n = recv(sock_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0) return Presence::silent;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Presence::here : Presence::gone;
 #ifdef CPPHTTPLIB_OPENSSL_SUPPORT
-    if (tls_) {  // bytes of a next request, or of a goodbye
+    if (tls_) {  // bytes of the next request, or close_notify
         const int result = SSL_peek(tls_->ssl, &byte, 1);
         if (result > 0) return Presence::here;
         if (SSL_get_error(tls_->ssl, result) == SSL_ERROR_ZERO_RETURN) return Presence::silent;

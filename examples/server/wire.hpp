@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One connection: bytes in and out before a time, with TLS or without.
+// One connection: reads and writes with deadlines, with or without TLS.
 #pragma once
 
 #include <chrono>
@@ -14,36 +14,36 @@ namespace server {
 
 class TlsContext;
 
-/// Whether a socket is ready for `events` of poll() before the time is up.
+/// Waits until a socket is ready for `events` of poll(); false on timeout.
 [[nodiscard]] bool wait_for(int sock, short events, std::chrono::steady_clock::time_point until);
 
-/// silent: it sends no more, and may still read. One that has closed its connection looks the same until something is
-/// written to it.
+/// silent: the client has shut down its sending side, and may still read. A closed connection looks the same until
+/// something is written.
 enum class Presence : std::uint8_t { here, silent, gone };
 
-/// Of one thread. Does not own the socket.
+/// Used by one thread. Does not own the socket.
 class Wire {
 public:
     using Clock = std::chrono::steady_clock;
 
-    /// With a context accept() comes first.
+    /// With a TLS context, call accept() first.
     Wire(int sock, TlsContext* tls);
     Wire(const Wire&) = delete;
     Wire& operator=(const Wire&) = delete;
     ~Wire();
 
-    /// Agrees with the client on keys. True without TLS.
+    /// TLS handshake. True without TLS.
     [[nodiscard]] bool accept(Clock::time_point until);
-    /// 0: the client ends; -1: nothing came in time, or the connection broke.
+    /// 0: end of stream; -1: timeout or broken connection.
     [[nodiscard]] ssize_t read(char* out, std::size_t size, Clock::time_point until);
-    /// Writes all of it, before `until`; `patience` begins again with whatever the client takes.
+    /// Writes everything before `until`; `patience` restarts whenever the client reads something.
     [[nodiscard]] bool write(const char* data, std::size_t size, std::chrono::seconds patience,
                              Clock::time_point until = Clock::time_point::max());
-    /// Whether read() gives something without waiting for the socket.
+    /// Whether read() would return buffered bytes at once.
     [[nodiscard]] bool has_pending() const;
-    /// What can be told of the client without a word to it.
+    /// The state of the client, as far as it is known without writing.
     [[nodiscard]] Presence presence();
-    /// Says goodbye, where that is due.
+    /// Sends TLS close_notify, if needed.
     void end();
     [[nodiscard]] int socket() const noexcept { return sock_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a template can take is found out by rendering small conversations and looking for their texts in the prompt;
-// inputs are changed only where it cannot take them as they are.
+// The capabilities of a template are probed by rendering small conversations and searching the prompts for their texts.
+// Inputs are changed only where the template does not support them as they are.
 #include <initializer_list>
 
 #include <nlohmann/json.hpp>
@@ -14,13 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr std::string_view kAdapting = "template inputs: an allocation failed";
-constexpr std::string_view kNeedle = "qzneedle7";  // a text that no template has of itself
+constexpr std::string_view kNeedle = "qzneedle7";  // occurs in no template
 
 class Probe {
 public:
     explicit Probe(const ChatTemplate& chat_template) : template_(chat_template) {}
 
-    /// The prompt; nullopt where the template refuses.
+    /// The prompt; nullopt if the template raises an error.
     [[nodiscard]] std::optional<std::string> text(Json messages, Json tools = nullptr) const {
         Json inputs{{"messages", std::move(messages)},
                     {"add_generation_prompt", false},
@@ -47,7 +47,7 @@ private:
     const ChatTemplate& template_;
 };
 
-Json said(std::string_view role, Json content) { return {{"role", role}, {"content", std::move(content)}}; }
+Json message_of(std::string_view role, Json content) { return {{"role", role}, {"content", std::move(content)}}; }
 Json part(std::string_view text) { return Json::array({Json{{"type", "text"}, {"text", text}}}); }
 
 Json probe_call(std::string_view id, std::string_view name, Json arguments) {
@@ -62,26 +62,27 @@ Json probe_tool(std::string_view name) {
             {"function", {{"name", name}, {"description", "a tool"}, {"parameters", std::move(parameters)}}}};
 }
 
-Json called(Json content, std::initializer_list<Json> calls) {
+Json call_message(Json content, std::initializer_list<Json> calls) {
     Json list = Json::array();
     for (const Json& call : calls) list.push_back(call);
     return {{"role", "assistant"}, {"content", std::move(content)}, {"tool_calls", std::move(list)}};
 }
 
 void probe_tools(const Probe& probe, TemplateCapabilities& able) {
-    const Json user = said("user", "u"), tools = Json::array({probe_tool("qztool")});
+    const Json user = message_of("user", "u"), tools = Json::array({probe_tool("qztool")});
     const Json object{{"qzargument", "v"}};
     able.tools = probe.shows(Json::array({user}), "qztool", tools);
     const auto with = [&](const Json& assistant) {
         const Json result{{"role", "tool"}, {"tool_call_id", "abcdefghi"}, {"name", "qzcalled"}, {"content", kNeedle}};
         return Json::array({user, assistant, result});
     };
-    const auto of_object = probe.text(with(called("", {probe_call("abcdefghi", "qzcalled", object)})), tools);
-    const auto of_string = probe.text(with(called("", {probe_call("abcdefghi", "qzcalled", object.dump())})), tools);
+    const auto of_object = probe.text(with(call_message("", {probe_call("abcdefghi", "qzcalled", object)})), tools);
+    const auto of_string =
+        probe.text(with(call_message("", {probe_call("abcdefghi", "qzcalled", object.dump())})), tools);
     const auto has = [](const std::optional<std::string>& text, std::string_view what) {
         return text && text->find(what) != text->npos;
     };
-    // The description of the tools shows the argument's name, too, but not with this value.
+    // The tool description also contains the argument's name, but not with this value.
     const auto times = [](const std::optional<std::string>& text, std::string_view what) {
         std::size_t n = 0;
         if (text)
@@ -96,16 +97,16 @@ void probe_tools(const Probe& probe, TemplateCapabilities& able) {
     const Json arguments = able.object_arguments ? object : Json(object.dump());
     const Json one = probe_call("abcdefghi", "qzcalled", arguments),
                two = probe_call("bcdefghij", "qzother", arguments);
-    const auto both = probe.text(with(called("", {one, two})), tools);
+    const auto both = probe.text(with(call_message("", {one, two})), tools);
     able.parallel_calls = has(both, "qzcalled") && has(both, "qzother");
     able.tool_role = has(of_object, kNeedle) || has(of_string, kNeedle);
-    able.call_ids = able.tool_calls && probe.shows(with(called("", {one})), "abcdefghi", tools);
-    able.null_content = !able.tool_calls || probe.shows(with(called(nullptr, {one})), "qzcalled", tools);
+    able.call_ids = able.tool_calls && probe.shows(with(call_message("", {one})), "abcdefghi", tools);
+    able.null_content = !able.tool_calls || probe.shows(with(call_message(nullptr, {one})), "qzcalled", tools);
 }
 
 // ---- adapting -------------------------------------------------------------------------------------------------------
 
-/// The text of a content, whatever its form; parts joined by line breaks.
+/// The text of a content in any form; parts are joined with line breaks.
 std::string text_of(const Json& content) {
     if (content.is_string()) return content.get<std::string>();
     std::string out;
@@ -146,8 +147,8 @@ void adapt_arguments(const TemplateCapabilities& able, Json& message) {
     }
 }
 
-/// Calls told in words, for templates that know of none.
-void tell_calls(const TemplateCapabilities& able, Json& message) {
+/// Writes calls as text, for templates without tool support.
+void calls_as_text(const TemplateCapabilities& able, Json& message) {
     Json list = Json::array();
     for (const Json& call : message["tool_calls"])
         list.push_back(call.is_object() && call.contains("function") ? call["function"] : call);
@@ -157,7 +158,7 @@ void tell_calls(const TemplateCapabilities& able, Json& message) {
     set_content(able, message, text + Json{{"tool_calls", std::move(list)}}.dump());
 }
 
-void tell_result(const TemplateCapabilities& able, Json& message) {
+void result_as_text(const TemplateCapabilities& able, Json& message) {
     const std::string name = message.value("name", std::string());
     std::string text =
         "Result of the tool" + (name.empty() ? "" : " " + name) + ":\n" + text_of(message.value("content", Json()));
@@ -165,7 +166,7 @@ void tell_result(const TemplateCapabilities& able, Json& message) {
     set_content(able, message, std::move(text));
 }
 
-void tell_tools(const TemplateCapabilities& able, Json& messages, const Json& tools) {
+void tools_as_text(const TemplateCapabilities& able, Json& messages, const Json& tools) {
     const std::string text =
         "You may call these tools: " + tools.dump() +
         "\nAnswer with {\"tool_calls\": [{\"name\": …, \"arguments\": {…}}]} to call some, or with "
@@ -180,8 +181,8 @@ void tell_tools(const TemplateCapabilities& able, Json& messages, const Json& to
     messages.insert(messages.begin(), std::move(system));
 }
 
-/// In front of what the user says first.
-void tell_system(const TemplateCapabilities& able, Json& messages) {
+/// Puts the system message before the first message of the user.
+void system_as_text(const TemplateCapabilities& able, Json& messages) {
     std::string text;
     for (std::size_t i = 0; i < messages.size();) {
         if (messages[i].value("role", "") != "system") {
@@ -205,17 +206,18 @@ void tell_system(const TemplateCapabilities& able, Json& messages) {
 TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
     return reporting_memory(kAdapting, [&] {
         const Probe probe(chat_template);
-        const Json user = said("user", "u");
+        const Json user = message_of("user", "u");
         TemplateCapabilities able;
-        able.system_role = probe.shows(Json::array({said("system", kNeedle), user}));
-        able.string_content = probe.shows(Json::array({said("user", kNeedle)}));
-        const auto typed = probe.text(Json::array({said("user", part(kNeedle))}));
+        able.system_role = probe.shows(Json::array({message_of("system", kNeedle), user}));
+        able.string_content = probe.shows(Json::array({message_of("user", kNeedle)}));
+        const auto typed = probe.text(Json::array({message_of("user", part(kNeedle))}));
         able.typed_content = typed && typed->find(kNeedle) != typed->npos && typed->find("'type'") == typed->npos &&
                              typed->find("\"type\"") == typed->npos;
         able.developer_role = chat_template.source().find("developer") != std::string_view::npos &&
-                              probe.shows(Json::array({said("developer", kNeedle), user}));
-        if (!able.string_content && able.typed_content)  // the other probes speak the template's way
-            able.system_role = probe.shows(Json::array({said("system", part(kNeedle)), said("user", part("u"))}));
+                              probe.shows(Json::array({message_of("developer", kNeedle), user}));
+        if (!able.string_content && able.typed_content)  // the other probes use the form that the template supports
+            able.system_role =
+                probe.shows(Json::array({message_of("system", part(kNeedle)), message_of("user", part("u"))}));
         probe_tools(probe, able);
         return able;
     });
@@ -223,7 +225,7 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
 
 std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json) {
     return reporting_memory(kAdapting, [&] {
-        (void)JsonDocument::parse(inputs_json, "template inputs", {.max_depth = 200});  // no deeper than can be handled
+        (void)JsonDocument::parse(inputs_json, "template inputs", {.max_depth = 200});  // also limits the depth
         Json inputs = Json::parse(inputs_json, nullptr, false);
         if (!inputs.is_object() || !inputs.contains("messages") || !inputs["messages"].is_array())
             fail(ErrorCode::bad_parameter, "template inputs: an object with a list of messages is expected");
@@ -234,17 +236,17 @@ std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inpu
             if (message["role"] == "developer" && !able.developer_role) message["role"] = "system";
             adapt_content(able, message);
             if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
-                if (!able.tool_calls) tell_calls(able, message);
+                if (!able.tool_calls) calls_as_text(able, message);
                 else {
                     adapt_arguments(able, message);
                     if (!able.null_content && message.value("content", Json()).is_null()) message["content"] = "";
                 }
             }
-            if (message["role"] == "tool" && !able.tool_role) tell_result(able, message);
+            if (message["role"] == "tool" && !able.tool_role) result_as_text(able, message);
         }
         const bool has_tools = inputs.contains("tools") && inputs["tools"].is_array() && !inputs["tools"].empty();
-        if (has_tools && !able.tools) tell_tools(able, messages, inputs["tools"]);
-        if (!able.system_role) tell_system(able, messages);
+        if (has_tools && !able.tools) tools_as_text(able, messages, inputs["tools"]);
+        if (!able.system_role) system_as_text(able, messages);
         return inputs.dump(-1, ' ', false, Json::error_handler_t::replace);
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Takes answers apart as they come. What may still become a mark, and white space that a mark may follow, is held back;
-// everything else goes through at once.
+// Incremental parser of answers. A possible beginning of a marker, and white space that a marker may follow, is held
+// back; everything else is emitted at once.
 #include <algorithm>
 #include <map>
 
@@ -19,12 +19,12 @@ using chat::ToolFormat;
 
 constexpr std::string_view kParsing = "answer: an allocation failed";
 constexpr std::string_view kBlank = " \t\r\n";
-constexpr std::size_t kShort = 256;  // bytes of a call that are looked at again with every piece
+constexpr std::size_t kShort = 256;  // a call of fewer bytes is parsed again with every piece
 
 std::size_t first_visible(std::string_view text) { return std::min(text.find_first_not_of(kBlank), text.size()); }
 std::size_t behind_visible(std::string_view text) { return text.find_last_not_of(kBlank) + 1; }  // npos + 1 = 0
 
-/// Bytes at the end of the text that are the beginning of the mark.
+/// Length of the longest suffix of the text that is a prefix of the mark.
 std::size_t begun(std::string_view text, std::string_view mark) {
     for (std::size_t n = std::min(text.size(), mark.size() - (mark.empty() ? 0 : 1)); n > 0; --n)
         if (mark.starts_with(text.substr(text.size() - n))) return n;
@@ -79,7 +79,7 @@ struct AnswerParser::Impl {
         return given();
     }
 
-    /// Keeps what was found, and gives it as the options ask.
+    /// Adds `out` to `whole`, and returns it as the options ask.
     ChatAnswer given() {
         whole.content += out.content;
         whole.reasoning += out.reasoning;
@@ -100,7 +100,7 @@ struct AnswerParser::Impl {
 
     std::string& text_of_mode() { return mode == Mode::reasoning ? out.reasoning : out.content; }
 
-    /// Text that is certain. White space at its end waits for what follows.
+    /// Emits text. White space at its end waits for what follows.
     void give(std::string_view text) {
         if (skips_space) text.remove_prefix(first_visible(text));
         if (text.empty()) return;
@@ -125,7 +125,7 @@ struct AnswerParser::Impl {
         drop(n);
     }
 
-    /// True when something was done and there may be more to do.
+    /// True if something was consumed and there may be more to do.
     bool step(bool final) {
         switch (mode) {
             case Mode::reasoning: return step_reasoning(final);
@@ -137,7 +137,7 @@ struct AnswerParser::Impl {
     }
 
     bool step_reasoning(bool final) {
-        // A model may repeat the mark that the prompt ends with.
+        // A model may repeat the opening mark that the prompt ends with.
         if (skips_space) {
             const auto begin = first_visible(buffer);
             const auto rest = std::string_view(buffer).substr(begin);
@@ -154,7 +154,7 @@ struct AnswerParser::Impl {
             return true;
         }
         give_front(buffer.size() - (final ? 0 : begun(buffer, thinks->close)));
-        if (final) skips_space = true;  // white space at the end is no thought
+        if (final) skips_space = true;  // drop white space at the end
         return false;
     }
 
@@ -193,17 +193,17 @@ struct AnswerParser::Impl {
         std::size_t held = 0;
         const auto begin = first_visible(buffer);
         each_mark([&](std::string_view text, const ToolFormat* format, Mark::Kind kind) {
-            // A word in angle brackets is a mark of reasoning only where an answer begins.
+            // <think> and the like count only at the begin of an answer; marks with <| count anywhere.
             const bool only_first = kind == Mark::Kind::reasoning && text[1] != '|';
             const auto at =
                 only_first ? (buffer.compare(begin, text.size(), text) == 0 ? begin : buffer.npos) : buffer.find(text);
-            // Of two at one place the longer is meant.
+            // The longest match wins.
             if (at != buffer.npos && (at < first.at || (at == first.at && text.size() > first.size)))
                 first = {at, text.size(), format, kind};
             const auto n = begun(buffer, text);
             if (!only_first || n == buffer.size() - begin) held = std::max(held, n);
         });
-        // A mark that has begun before this one ends, or one that this may be the beginning of, comes first.
+        // A partial mark that starts no later than this one may still win: wait.
         if (!final && first.at != buffer.npos && held > 0 && buffer.size() - held <= first.at) {
             give_front(buffer.size() - held);
             return false;
@@ -232,7 +232,7 @@ struct AnswerParser::Impl {
                 enter(Mode::code);
                 return true;
             case Mark::Kind::section: {
-                // Whether a call follows decides if this is a mark.
+                // It is a mark only if a call follows.
                 const auto begin = mark.size + first_visible(std::string_view(buffer).substr(mark.size));
                 return take_call(begin, mark.size, final);
             }
@@ -241,7 +241,7 @@ struct AnswerParser::Impl {
         return false;
     }
 
-    /// Rows without a mark in front: the answer is a call from its first character on.
+    /// Formats without an opening mark: the answer is a call from its first character on.
     bool begins_with_call(bool final) {
         waits = false;
         for (const ToolFormat* format : rows) {
@@ -276,7 +276,7 @@ struct AnswerParser::Impl {
         return false;
     }
 
-    /// A call may be complete now: the end of its mark has come, or a bracket.
+    /// Whether the new text may complete a call: it has a closing bracket or the end of a closing mark.
     bool is_due(const ToolFormat& format, bool final) {
         const std::string_view fresh = std::string_view(buffer).substr(std::min(n_seen, buffer.size()));
         const bool due = final || buffer.size() < kShort || fresh.find_first_of("}])") != fresh.npos ||
@@ -285,7 +285,7 @@ struct AnswerParser::Impl {
         return due;
     }
 
-    /// A call at `begin`; bytes before it are a mark. False: wait.
+    /// Reads a call at `begin`, after a mark of `mark_size` bytes. False: wait for more text.
     bool take_call(std::size_t begin, std::size_t mark_size, bool final) {
         if (!is_due(*active, final)) return false;
         auto read = chat::read_call(*active, std::string_view(buffer).substr(begin), final, type());
@@ -304,7 +304,7 @@ struct AnswerParser::Impl {
         return true;
     }
 
-    /// Rows with the same mark in front, of which the first did not fit.
+    /// Tries the other formats with the same opening mark.
     bool try_other_row(std::size_t begin, bool final) {
         waits_for_other = false;
         for (const ToolFormat* format : rows) {
@@ -348,7 +348,7 @@ struct AnswerParser::Impl {
         }
         enter(Mode::content);
         is_started = true;
-        give_front(begin + 1);  // no call: text, from its first character on
+        give_front(begin + 1);  // not a call, but text
         return true;
     }
 
@@ -372,24 +372,24 @@ struct AnswerParser::Impl {
 
     AnswerOptions options;
     const ToolFormat* row;
-    std::vector<const ToolFormat*> rows;  // that are looked for
+    std::vector<const ToolFormat*> rows;  // formats to recognize
     const ReasoningFormat* thinks = nullptr;
     std::map<std::string, std::string, std::less<>> types;
 
     Mode mode = Mode::content;
     const ToolFormat* active = nullptr;
-    std::string buffer;        // what is not decided yet
-    std::size_t n_given = 0;   // bytes in front of it that stand in the prompt
-    std::size_t n_seen = 0;    // bytes that were looked at for the end of a call
-    std::string space;         // white space behind the text so far
-    bool skips_space = false;  // nothing but marks so far, or since the last text
-    bool is_started = false;   // some content was given
+    std::string buffer;        // text that is not decided yet
+    std::size_t n_given = 0;   // bytes at its begin that belong to the prompt
+    std::size_t n_seen = 0;    // bytes already searched for the end of a call
+    std::string space;         // white space after the text so far
+    bool skips_space = false;  // only marks so far, or since the last text
+    bool is_started = false;   // some content was emitted
     bool is_plain = false;
     bool waits = false, waits_for_other = false;
-    std::size_t n_begun = 0;  // calls without marks
+    std::size_t n_begun = 0;  // calls read without marks
     std::size_t n_calls;
     ChatAnswer out, whole;
-    bool is_shown_open = false;  // of inline reasoning: its first mark was given, the last was not
+    bool is_shown_open = false;  // inline reasoning: the opening mark was emitted, the closing one not yet
 };
 
 AnswerParser::AnswerParser(const ChatTemplate& chat_template, AnswerOptions options)
@@ -438,7 +438,7 @@ std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {
             const Token token{static_cast<std::int32_t>(id)};
             if (!vocab.is_control(token)) continue;
             const auto text = vocab.piece(token, true);
-            const bool is_quote = text == "<|\"|>" && !impl_->rows.empty();  // of Gemma's texts
+            const bool is_quote = text == "<|\"|>" && !impl_->rows.empty();  // Gemma's string delimiter
             if (text.size() > 1 && (is_quote || marks.find(text) != marks.npos)) out.push_back(token);
         }
         return out;

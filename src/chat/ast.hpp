@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tree of a parsed template. Chains of the same kind (a + b + c, a.b[0](x) | f) are one node with a list, so that
-// the depth of the tree, which is limited, is the depth of brackets and blocks and not the length of an expression.
+// The syntax tree of a template. A chain of one kind (a + b + c, a.b[0](x) | f) is one node with a list, so that the
+// tree's depth, which is limited, is the nesting of brackets and blocks and not the length of an expression.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ enum class BinaryOp : std::uint8_t { add, sub, mul, div, floor_div, mod, pow, eq
 /// first op[0] rest[0] op[1] rest[1] …: from left to right. `place` is that of the operator.
 struct Link { BinaryOp op; Place place; ExpressionPtr operand; };
 struct Arithmetic { ExpressionPtr first; std::vector<Link> links; };
-/// a < b < c: true when all neighbours are in relation.
+/// a < b < c: true if every pair of neighbours compares true.
 struct Comparison { ExpressionPtr first; std::vector<Link> links; };
 struct Concatenation { std::vector<ExpressionPtr> parts; };
 struct Unary { enum class Op : std::uint8_t { minus, plus, logical_not } op; ExpressionPtr operand; };

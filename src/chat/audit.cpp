@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Walks the tree of a template. Names that hold what messages say are followed through assignments, loops and macros
-// until no more are found; then every place where such a value decides something is reported.
+// A small taint analysis of a template. Names that hold message text are followed through assignments, loops and macros
+// up to a fixed point; then every place where such a value decides something is reported.
 #include "tinfer/chat_audit.hpp"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::string_view to_string(AuditKind kind) noexcept {
 namespace chat {
 namespace {
 
-constexpr std::string_view kSaid[] = {"content", "text", "reasoning_content", "thinking", "arguments", "name"};
+constexpr std::string_view kTextFields[] = {"content", "text", "reasoning_content", "thinking", "arguments", "name"};
 constexpr std::string_view kOfType[] = {"defined",  "undefined", "none",   "string",  "mapping", "iterable",
                                         "sequence", "boolean",   "number", "integer", "float",   "callable"};
 constexpr std::string_view kWhole[] = {"tojson", "string", "map", "join", "selectattr", "rejectattr", "groupby", "sum"};
@@ -48,9 +48,10 @@ const std::string* text_literal(const ExpressionPtr& expression) {
 class Audit {
 public:
     explicit Audit(std::string_view source) : source_(source), body_(parse(source)) {
-        lists_ = {"messages", "loop_messages"};
-        for (std::size_t before = ~std::size_t{0}; before != said_.size() + lists_.size() + counts_.size();) {
-            before = said_.size() + lists_.size() + counts_.size();
+        message_names_ = {"messages", "loop_messages"};
+        for (std::size_t before = ~std::size_t{0};
+             before != text_names_.size() + message_names_.size() + count_names_.size();) {
+            before = text_names_.size() + message_names_.size() + count_names_.size();
             walk(body_);
         }
         reports_ = true;
@@ -62,15 +63,14 @@ public:
     std::vector<AuditFinding> findings;
 
 private:
-    // ---- what an expression is about
+    // ---- what an expression depends on
 
     struct About {
-        bool said = false;     // what messages say
-        bool list = false;     // messages, or one of them
-        bool count = false;    // a number of messages
-        bool ordinal = false;  // first or last, which templates ask all the time
+        bool text = false;      // text of messages
+        bool messages = false;  // messages, or one of them
+        bool count = false;     // a number of messages
         About& operator|=(const About& o) {
-            said |= o.said, list |= o.list, count |= o.count, ordinal |= o.ordinal;
+            text |= o.text, messages |= o.messages, count |= o.count;
             return *this;
         }
     };
@@ -81,7 +81,7 @@ private:
     }
     About about_node(const Literal&) const { return {}; }
     About about_node(const Variable& v) const {
-        return {said_.contains(v.name), lists_.contains(v.name), counts_.contains(v.name)};
+        return {text_names_.contains(v.name), message_names_.contains(v.name), count_names_.contains(v.name)};
     }
     template <class List>
     About about_all(const List& list) const {
@@ -124,31 +124,30 @@ private:
             switch (s.kind) {
                 case Suffix::Kind::attribute:
                 case Suffix::Kind::item:
-                    if (variable != nullptr && variable->name == "loop") {
-                        out.count |= is_one_of(name, kCounting);
-                        out.ordinal |= !is_one_of(name, kCounting);
-                    }
-                    if (out.list && is_one_of(name, kSaid)) out.said = true;
-                    if (said_.contains(name) && variable != nullptr && !out.list) out.said = true;  // of a namespace
-                    if (counts_.contains(name) && variable != nullptr) out.count = true;
+                    if (variable != nullptr && variable->name == "loop") out.count |= is_one_of(name, kCounting);
+                    if (out.messages && is_one_of(name, kTextFields)) out.text = true;
+                    if (text_names_.contains(name) && variable != nullptr && !out.messages)
+                        out.text = true;  // of a namespace
+                    if (count_names_.contains(name) && variable != nullptr) out.count = true;
                     if (key == nullptr && s.begin) out |= about(s.begin);
                     break;
                 case Suffix::Kind::call:
                 case Suffix::Kind::filter:
                     out |= about_arguments(s.arguments);
                     if (s.kind == Suffix::Kind::filter) {
-                        if (out.list && is_one_of(name, kWhole)) out.said = true;
+                        if (out.messages && is_one_of(name, kWhole)) out.text = true;
                         if (name == "length" || name == "count") {
-                            out.count |= out.list && !out.said;
+                            out.count |= out.messages && !out.text;
                         }
-                    } else if (out.list && !s.arguments.positional.empty()) {
+                    } else if (out.messages && !s.arguments.positional.empty()) {
                         const auto* argument = text_literal(s.arguments.positional[0]);
-                        if (argument != nullptr && is_one_of(*argument, kSaid)) out.said = true;  // get('content')
+                        if (argument != nullptr && is_one_of(*argument, kTextFields))
+                            out.text = true;  // get('content')
                     }
                     break;
                 case Suffix::Kind::test:
                 case Suffix::Kind::not_test:
-                    if (is_one_of(name, kOfType)) return {};  // what kind of value it is says nothing
+                    if (is_one_of(name, kOfType)) return {};  // type tests do not reveal the text
                     out |= about_arguments(s.arguments);
                     break;
                 case Suffix::Kind::slice: break;
@@ -157,7 +156,7 @@ private:
         return out;
     }
 
-    // ---- walking
+    // ---- traversal
 
     void report(AuditKind kind, Place place, std::string_view text = {}) {
         if (!reports_) return;
@@ -175,7 +174,7 @@ private:
         findings.push_back(std::move(finding));
     }
 
-    /// An expression on whose value it depends what is written.
+    /// A condition: its value decides what is written.
     void decides(const ExpressionPtr& condition) {
         if (!condition) return;
         visit(*condition, false);
@@ -188,11 +187,11 @@ private:
         }
         if (const auto* unary = std::get_if<Unary>(&e.node)) return decide(*unary->operand);
         const About what = about(e);
-        // Whether there is a text at all is asked by many; what it says, by few.
-        if (what.said && !is_plain_value(e)) report(AuditKind::content, e.place);
+        // Testing whether there is a text at all is common and harmless.
+        if (what.text && !is_plain_value(e)) report(AuditKind::content, e.place);
         if (what.count) report(AuditKind::position, e.place);
     }
-    /// m.content, content, m['content'] and trimmed ones: true where there is a text.
+    /// m.content, content, m['content'] and trimmed ones: as conditions they test only whether there is a text.
     static bool is_plain_value(const Expression& e) {
         if (std::holds_alternative<Variable>(e.node)) return true;
         const auto* postfix = std::get_if<Postfix>(&e.node);
@@ -205,7 +204,7 @@ private:
         });
     }
 
-    /// What is inside an expression; `written`: its value becomes text of the prompt.
+    /// Visits an expression; `written`: its value becomes text of the prompt.
     void visit(const ExpressionPtr& e, bool written) {
         if (e) visit(*e, written);
     }
@@ -230,7 +229,7 @@ private:
         } else if (const auto* unary = std::get_if<Unary>(&e.node)) {
             visit(unary->operand, false);
         } else if (const auto* logical = std::get_if<Logical>(&e.node)) {
-            // a or b as a value: what is before the last one decides
+            // `a or b` as a value: all operands but the last are conditions
             for (std::size_t i = 0; i < logical->parts.size(); ++i) {
                 visit(logical->parts[i], written);
                 if (written && i + 1 < logical->parts.size()) decide(*logical->parts[i]);
@@ -245,7 +244,7 @@ private:
     void visit_postfix(const Postfix& n, bool written) {
         visit(n.subject, written);
         const auto* variable = std::get_if<Variable>(&n.subject->node);
-        const bool is_said = about_node(n).said;
+        const bool has_text = about_node(n).text;
         for (std::size_t i = 0; i < n.suffixes.size(); ++i) {
             const Suffix& s = n.suffixes[i];
             if (s.kind == Suffix::Kind::call && i == 0 && variable != nullptr) {
@@ -253,26 +252,26 @@ private:
                 call(variable->name, s.arguments);
             }
             if (s.kind == Suffix::Kind::item && s.begin) {
-                if (about(s.begin).said) report(AuditKind::content, s.place);
-                const bool names_message = variable != nullptr && lists_.contains(variable->name);
+                if (about(s.begin).text) report(AuditKind::content, s.place);
+                const bool names_message = variable != nullptr && message_names_.contains(variable->name);
                 const auto* index = std::get_if<Literal>(&s.begin->node);
                 const auto* number = index == nullptr ? nullptr : std::get_if<std::int64_t>(&index->value);
                 if (i == 0 && names_message && number != nullptr && *number > 1) report(AuditKind::position, s.place);
             }
             const bool is_method = s.kind == Suffix::Kind::attribute && i + 1 < n.suffixes.size() &&
                                    n.suffixes[i + 1].kind == Suffix::Kind::call;
-            if ((is_method || s.kind == Suffix::Kind::filter) && is_said && is_one_of(s.name, kChanging))
+            if ((is_method || s.kind == Suffix::Kind::filter) && has_text && is_one_of(s.name, kChanging))
                 report(AuditKind::changed, s.place);
             if (is_method && s.name == "get" && !n.suffixes[i + 1].arguments.positional.empty() &&
-                about(n.suffixes[i + 1].arguments.positional[0]).said)
+                about(n.suffixes[i + 1].arguments.positional[0]).text)
                 report(AuditKind::content, s.place);
-            if (s.kind == Suffix::Kind::filter && is_said &&
+            if (s.kind == Suffix::Kind::filter && has_text &&
                 is_one_of(s.name,
                           std::initializer_list<std::string_view>{"selectattr", "rejectattr", "select", "reject"}) &&
                 s.arguments.positional.size() > 1) {
                 const auto* key = text_literal(s.arguments.positional[0]);
                 const auto* test = text_literal(s.arguments.positional[1]);
-                if (key != nullptr && is_one_of(*key, kSaid) && (test == nullptr || !is_one_of(*test, kOfType)))
+                if (key != nullptr && is_one_of(*key, kTextFields) && (test == nullptr || !is_one_of(*test, kOfType)))
                     report(AuditKind::content, s.place);
             }
             const bool is_write = s.kind == Suffix::Kind::filter || s.kind == Suffix::Kind::call;
@@ -287,7 +286,7 @@ private:
         if (begin != text.npos) report(AuditKind::literal, place, text);
     }
 
-    /// What is passed to a macro is what its parameters hold.
+    /// Parameters of a macro depend on whatever its arguments depend on.
     void call(const std::string& name, const CallArguments& arguments) {
         const auto found =
             std::find_if(macros_.begin(), macros_.end(), [&](const Macro* m) { return m->name == name; });
@@ -299,9 +298,9 @@ private:
 
     void learn(const std::string& name, const About& what) {
         if (name.empty()) return;
-        if (what.said) said_.insert(name);
-        if (what.list && !what.said) lists_.insert(name);
-        if (what.count) counts_.insert(name);
+        if (what.text) text_names_.insert(name);
+        if (what.messages && !what.text) message_names_.insert(name);
+        if (what.count) count_names_.insert(name);
     }
     void learn(const Target& target, const About& what) {
         learn(target.attribute.empty() ? target.name : target.attribute, what);
@@ -324,7 +323,7 @@ private:
     void walk_node(const For& n, Place) {
         visit(n.values, false);
         const About what = about(n.values);
-        learn(n.target, {what.said && !what.list, what.list, false});
+        learn(n.target, {what.text && !what.messages, what.messages, false});
         decides(n.condition);
         walk(n.body);
         walk(n.otherwise);
@@ -332,7 +331,7 @@ private:
     void walk_node(const Set& n, Place) {
         visit(n.value, true);
         const About what = about(n.value);
-        learn(n.target, {what.said, what.list && !what.said, what.count && !what.said});
+        learn(n.target, {what.text, what.messages && !what.text, what.count && !what.text});
     }
     void walk_node(const SetBlock& n, Place) {
         filters(n.filters);
@@ -371,7 +370,7 @@ private:
 
     std::string_view source_;
     Body body_;
-    std::set<std::string, std::less<>> said_, lists_, counts_;
+    std::set<std::string, std::less<>> text_names_, message_names_, count_names_;
     std::vector<const Macro*> macros_;
     bool reports_ = false;
 };

@@ -12,7 +12,7 @@ struct BuiltIn {
     std::string_view name, source;
 };
 
-// "<|role|>" formats differ in what stands between role, text and the next turn.
+// "<|role|>" formats differ in the separators between role, text and the next turn.
 constexpr std::array kBuiltIn = std::to_array<BuiltIn>({
     {"chatml", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"},
@@ -100,13 +100,13 @@ constexpr std::array kBuiltIn = std::to_array<BuiltIn>({
      "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}"},
 });
 
-/// A template is of the kind when its source contains all marks of `all` and, where there is one, `any`.
+/// Matches a template whose source contains all marks of `all` and, if given, `any`.
 struct Detection {
     std::string_view name;
     std::array<std::string_view, 3> all;
 };
 
-// In the order in which they are tried: the first that fits is meant.
+// In order: the first match wins.
 constexpr std::array kDetections = std::to_array<Detection>({
     {"phi4", {"<|im_start|>", "<|im_sep|>"}},
     {"chatml", {"<|im_start|>"}},

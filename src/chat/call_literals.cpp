@@ -7,6 +7,7 @@
 
 #include "base/hex.hpp"
 #include "base/json.hpp"
+#include "base/utf8.hpp"
 
 namespace tinfer::chat {
 namespace {
@@ -15,21 +16,6 @@ constexpr int kMaxLiteralDepth = 60;
 constexpr std::string_view kGemmaQuote = "<|\"|>";
 
 bool is_json_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-
-void append_code_point(std::string& out, unsigned code) {
-    if (code < 0x80) out += static_cast<char>(code);
-    else if (code >= 0x10000) {
-        out += static_cast<char>(0xF0 | code >> 18);
-        out += static_cast<char>(0x80 | (code >> 12 & 0x3F));
-        out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
-        out += static_cast<char>(0x80 | (code & 0x3F));
-    } else if (code < 0x800) (out += static_cast<char>(0xC0 | code >> 6)) += static_cast<char>(0x80 | (code & 0x3F));
-    else {
-        out += static_cast<char>(0xE0 | code >> 12);
-        out += static_cast<char>(0x80 | (code >> 6 & 0x3F));
-        out += static_cast<char>(0x80 | (code & 0x3F));
-    }
-}
 
 }  // namespace
 
@@ -64,7 +50,7 @@ std::optional<std::size_t> end_of_json(std::string_view text, std::size_t begin,
             if (depth == 0) return std::nullopt;
             if (--depth == 0) return at + 1;
         } else if (depth == 0) {
-            return std::nullopt;  // calls hold objects, lists and strings
+            return std::nullopt;  // other values do not occur in calls
         }
     }
     at_end = true;
@@ -97,7 +83,7 @@ std::string LiteralReader::name() {
     return std::string(text.substr(begin, at - begin));
 }
 
-/// Digits behind `at`, which comes to stand on the last one.
+/// Reads digits after `at`, and moves `at` to the last one.
 unsigned LiteralReader::hex_digits(int most) noexcept {
     unsigned code = 0;
     for (; most > 0 && at + 1 < text.size(); --most) {
@@ -133,7 +119,7 @@ std::optional<std::string> LiteralReader::quoted() {
         if (const auto known = kNames.find(text[at]); known != kNames.npos) out += kValues[known];
         else if (text[at] == 'u' || text[at] == 'x') {
             unsigned code = hex_digits(text[at] == 'u' ? 4 : 2);
-            // Two halves of one character.
+            // A surrogate pair.
             if (code >= 0xD800 && code < 0xDC00 && text.substr(at + 1).starts_with("\\u")) {
                 const auto before = at;
                 at += 2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Values that models write into calls without being JSON: Python's, and those of Gemma 4. They become JSON.
+// Reads call arguments that models write in other notations than JSON (Python literals, Gemma 4's syntax) and converts
+// them to JSON.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace tinfer::chat {
 
-/// Reads from a text that may still grow. nullopt: the text is no such thing, or ends too early (`at_end`).
+/// Reads from a text that may still grow. nullopt: the text does not match, or (`at_end`) it ends too early.
 struct LiteralReader {
     std::string_view text;
     std::size_t at = 0;
@@ -18,7 +19,7 @@ struct LiteralReader {
 
     void skip_space() noexcept;
     [[nodiscard]] bool take(std::string_view mark) noexcept;
-    /// Letters, digits, underscores, and what else names may hold: -, . and : inside.
+    /// A name: letters, digits and underscores, inside also -, . and :.
     [[nodiscard]] std::string name();
     /// One value, as JSON.
     [[nodiscard]] std::optional<std::string> value(int depth = 0);
@@ -32,8 +33,8 @@ private:
     [[nodiscard]] std::optional<std::string> word();
 };
 
-/// Where the JSON value that begins at `begin` ends (behind any white space in front of it). Sets `at_end` where the
-/// text ends before it. nullopt for that and for what is no JSON value.
+/// The end of the JSON value (object, list or string) at `begin`, where white space may precede it. nullopt if there is
+/// no such value, or if the text ends before it does, which sets `at_end`.
 [[nodiscard]] std::optional<std::size_t> end_of_json(std::string_view text, std::size_t begin, bool& at_end);
 [[nodiscard]] bool is_json(std::string_view text);
 [[nodiscard]] std::string json_string(std::string_view text);

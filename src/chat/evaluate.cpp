@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Expressions to values.
+// Evaluation of expressions.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -51,7 +51,7 @@ Value Interpreter::evaluate(const Postfix& node) {
         const bool is_call = i + 1 < node.suffixes.size() && node.suffixes[i + 1].kind == Suffix::Kind::call;
         if (const Method method =
                 suffix.kind == Suffix::Kind::attribute && is_call ? find_method(value, suffix.name) : nullptr) {
-            // The usual form of a method call, without an object for the method.
+            // A method call, without creating an object for the bound method.
             Arguments given = arguments(node.suffixes[++i].arguments);
             place_ = suffix.place;
             value = method(*this, value, given);
@@ -173,7 +173,7 @@ namespace {
                        : std::string("the value is undefined"));
 }
 
-/// Whether it is `dict` of the language itself, and no macro of that name.
+/// Whether it is the built-in `dict`, and not a macro of that name.
 bool is_dict_type(const Value& value) {
     const auto* function = value.get<FunctionRef>();
     using Native = Value (*)(Interpreter&, Arguments&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The filters by what they work on; filters.cpp has the table of their names.
+// The filters, grouped by the values they apply to; filters.cpp has the table of their names.
 #pragma once
 
 #include "chat/interpreter.hpp"

@@ -26,7 +26,7 @@ Value generator(I& i, std::vector<Value> values) {
     return out;
 }
 
-/// "a.b.0" or an index: the item inside of an item. `otherwise` where it is missing.
+/// The item at a path "a.b.0" or an index; `otherwise` if it is missing.
 Value item_at(I& i, const Value& value, const Value& path, const Value& otherwise = {}) {
     Value at = value;
     if (!path.is_string()) {
@@ -48,14 +48,14 @@ Value item_at(I& i, const Value& value, const Value& path, const Value& otherwis
     }
 }
 
-/// Text for comparisons that ignore case.
+/// The value for comparisons that ignore case.
 Value folded(I& i, const Value& value) { return value.is_string() ? i.string(lower_case(value.bytes())) : value; }
 
 struct Keyed {
     Value key, value;
 };
 
-/// The values with what they are compared by: themselves, or one or several attributes ("a,b").
+/// The values with their sort keys: the values themselves, or one or several attributes ("a,b").
 std::vector<Keyed> keyed(I& i, const std::vector<Value>& values, const Value* attribute, bool case_sensitive,
                          const Value& otherwise = {}) {
     std::vector<Keyed> out;
@@ -98,7 +98,8 @@ Value extreme(I& i, const Value& subject, Arguments& a, bool largest) {
     return best->value;
 }
 
-/// select, reject and their kin with attributes: the first argument names the attribute there, then a test and its own.
+/// select, reject, selectattr, rejectattr: arguments are the attribute (for the last two), a test and the test's
+/// arguments.
 Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attribute) {
     std::size_t used = 0;
     Value attribute;
@@ -274,7 +275,7 @@ Value groupby(I& i, const Value& subject, Arguments& a) {
             members->push(values[end].value);
         const auto group = make_list(i.heap(), true);
         group->names = {"grouper", "list"};
-        group->push(item_at(i, values[begin].value, *p[0], p.value(1)));  // as it is written in the first of them
+        group->push(item_at(i, values[begin].value, *p[0], p.value(1)));  // spelled as in the group's first item
         group->push(members);
         out->push(group);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Filters of texts. A subject that is no string is printed first.
+// Filters of strings. Other subjects are converted to strings first.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -26,7 +26,7 @@ Value change_case(I& i, const Value& subject, Arguments& a, Case form) {
     return i.string_like(subject, with_case(text_of(i, subject), form));
 }
 
-/// Jinja's title: a letter behind white space or one of "-({[<" is a capital.
+/// Jinja's title: a letter after white space or one of "-({[<" becomes upper case.
 OriginText titled(const OriginText& text) {
     OriginText out;
     std::size_t begin = 0;
@@ -47,7 +47,7 @@ OriginText titled(const OriginText& text) {
     return out;
 }
 
-/// Each line but the first (and blank ones) begins with the indentation.
+/// Indents all lines; the first one and blank ones only if asked for.
 OriginText indented(Heap& heap, const OriginText& text, const OriginText& indentation, bool first, bool blank) {
     OriginText out;
     std::size_t begin = 0;

@@ -19,13 +19,13 @@ void need_defined(const Value& value, std::string_view filter) {
     if (value.is_undefined()) runtime_error(cat(filter, " of an undefined value"));
 }
 
-/// Toward zero; nullopt for what no integer can be.
+/// Rounds toward zero; nullopt if the result is no 64-bit integer.
 std::optional<std::int64_t> truncated(double value) {
     if (!(std::abs(value) < 9.2e18)) return std::nullopt;
     return static_cast<std::int64_t>(value);
 }
 
-/// Rounded half to even in decimal, on the exact value.
+/// Rounds half to even in decimal, based on the exact value.
 double rounded(double value, int digits) {
     if (!std::isfinite(value) || digits > 320) return value;
     if (digits < 0) {

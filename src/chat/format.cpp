@@ -16,12 +16,12 @@ namespace {
 
 struct Field {
     std::string fill = " ";
-    char align = 0;   ///< '<' '>' '^' '=', 0: as the type has it
+    char align = 0;   ///< '<' '>' '^' '=', 0: default of the type
     char sign = '-';  ///< '-', '+' or ' '
     bool alternative = false, zero = false;
     char grouping = 0;  ///< ',' or '_'
     std::int64_t width = 0, precision = -1;
-    char type = 0;  ///< 's', 'd', 'f' …, 0: as the value has it
+    char type = 0;  ///< 's', 'd', 'f' …, 0: by the value's type
 };
 
 [[noreturn]] void bad_format(std::string_view why) { runtime_error(cat("format: ", why)); }
@@ -276,7 +276,7 @@ private:
         return several_ ? values_.list().items[used_++] : (++used_, values_);
     }
 
-    /// The value of "%(name)", or nothing.
+    /// The value of "%(name)"; nullopt without a name.
     std::optional<Value> named() {
         if (!text_.substr(at_).starts_with('(')) return std::nullopt;
         const std::size_t end = text_.find(')', at_);

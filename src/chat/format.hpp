@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Python's str.format. The values put into markup are escaped.
+// Python's str.format. If the format is markup, the values are escaped for HTML.
 #pragma once
 
 #include "chat/interpreter.hpp"

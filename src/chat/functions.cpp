@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Functions that every template can call.
+// Global functions of the template language.
 #include "base/error.hpp"
 #include "chat/interpreter.hpp"
 #include "chat/parameters.hpp"
@@ -70,7 +70,7 @@ Value strftime_now(I& i, Arguments& a) {
     return i.string(format_time(p.text(0).bytes(), i.now()));
 }
 
-/// Gives its values in turn.
+/// Returns its values in turn.
 struct Cycler final : NativeObject {
     Cycler(Heap& heap, std::vector<Value> values) : NativeObject(heap, sizeof(Cycler)), items(std::move(values)) {}
     [[nodiscard]] std::string_view type() const noexcept override { return "cycler"; }
@@ -97,7 +97,7 @@ Value cycler(I& i, Arguments& a) {
     return NativeRef(make_container<Cycler>(i.heap(), a.positional));
 }
 
-/// Nothing at its first call, then its separator.
+/// Returns nothing at the first call, then the separator.
 Value joiner(I& i, Arguments& a) {
     const Parameters p("joiner", a, {"sep"});
     const Value separator = p.value(0, i.string(", "));

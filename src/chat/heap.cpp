@@ -6,7 +6,7 @@
 namespace tinfer::chat {
 
 Heap::~Heap() {
-    retiring_ = true;  // containers that become free in the loop are deleted behind it
+    retiring_ = true;  // containers that the loop releases are deleted after it
     for (Container* container = first_; container != nullptr; container = container->next_) container->drop_values();
     delete_retired();
 }
@@ -24,7 +24,7 @@ void Heap::delete_retired() noexcept {
     while (retired_ != nullptr) {
         Container* const container = retired_;
         retired_ = container->next_retired_;
-        container->drop_values();  // retires containers that only this one held
+        container->drop_values();  // retires containers that were referenced only here
         delete container;
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What one rendering may use: steps, and bytes of strings and containers. Every object of a rendering is counted, so
-// that a hostile template ends with an error and not with the memory; containers are listed, so that those which hold
-// each other are freed, too.
+// The limits of one rendering: steps, and bytes of strings and containers. Every object of a rendering is counted, so
+// that a hostile template gets an error instead of exhausting memory. Containers are in a list, so that reference
+// cycles are freed, too.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace tinfer::chat {
 
 class Container;
 
-inline constexpr std::size_t kMaxText = std::size_t{16} << 20;  ///< bytes of one string, and of what is rendered
+inline constexpr std::size_t kMaxText = std::size_t{16} << 20;  ///< bytes of one string, and of the output
 
 class Heap {
 public:
     Heap(std::uint64_t max_steps, std::size_t max_bytes) noexcept : max_steps_(max_steps), max_bytes_(max_bytes) {}
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
-    ~Heap();  ///< empties what is left of the containers; no value may be used afterwards
+    ~Heap();  ///< frees the remaining containers; no value may be used afterwards
 
     /// Counts work; throws limit_exceeded beyond the limit.
     void work(std::uint64_t steps) {
@@ -32,12 +32,12 @@ public:
         bytes_ += bytes;
     }
     void release(std::size_t bytes) noexcept { bytes_ -= bytes; }
-    /// Throws limit_exceeded for a text longer than any may be; called while it grows.
+    /// Throws limit_exceeded if a text, while it grows, exceeds kMaxText.
     void check_text(std::size_t bytes) const {
         if (bytes > kMaxText) text_too_long();
     }
-    /// Deletes a container that nothing holds any more. Containers inside of it follow in a loop and not by recursion,
-    /// so that lists may be nested as deep as memory allows.
+    /// Deletes an unreferenced container. Containers inside it are deleted in a loop, not by recursion, so that lists
+    /// may be nested as deep as memory allows.
     void retire(Container* container) noexcept;
 
 private:
@@ -49,12 +49,12 @@ private:
 
     std::uint64_t steps_ = 0, max_steps_;
     std::size_t bytes_ = 0, max_bytes_;
-    Container* first_ = nullptr;  ///< of all containers
+    Container* first_ = nullptr;  ///< list of all containers
     Container* retired_ = nullptr;
     bool retiring_ = false;
 };
 
-/// Something counted. Objects outlive neither their heap nor the rendering.
+/// Base of objects whose bytes are counted. None outlives its heap or the rendering.
 class Counted {
 public:
     explicit Counted(Heap& heap, std::size_t bytes) : heap_(&heap), bytes_(bytes) { heap.charge(bytes); }
@@ -65,7 +65,7 @@ public:
     [[nodiscard]] Heap& heap() const noexcept { return *heap_; }
 
 protected:
-    /// More bytes belong to the object from now on.
+    /// Adds to the object's size.
     void grow(std::size_t bytes) {
         heap_->charge(bytes);
         bytes_ += bytes;
@@ -76,7 +76,7 @@ private:
     std::size_t bytes_;
 };
 
-/// A counted object that holds values, and so may hold itself.
+/// A counted object that holds values and so may be part of a reference cycle.
 class Container : public Counted {
 public:
     explicit Container(Heap& heap, std::size_t bytes) : Counted(heap, bytes), next_(heap.first_) {

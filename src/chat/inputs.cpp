@@ -9,8 +9,8 @@
 namespace tinfer::chat {
 namespace {
 
-/// Roles that callers and templates agree on. A role of another name is text from outside, because templates build
-/// control tokens from roles ("<|" + role + "|>").
+/// The standard roles. Any other role counts as text from outside, because templates build control tokens from roles
+/// ("<|" + role + "|>").
 constexpr std::array<std::string_view, 11> kRoles{"system",      "user",        "assistant",    "tool",
                                                   "developer",   "function",    "model",        "ipython",
                                                   "observation", "environment", "tool_response"};
@@ -51,8 +51,7 @@ Origin OriginOfPath::operator()(const std::vector<PathStep>& path, std::string_v
 
 Origin OriginOfPath::of_keys(const std::vector<PathStep>& path) const {
     if (names_ == nullptr) return constant_;
-    // The names of what every caller gives, at the top and in a message, are the protocol's; those further inside are
-    // data.
+    // Member names at the top level and in a message belong to the protocol; those further inside are data.
     return path.size() <= 3 ? kFromTemplate : names_->origin(path);
 }
 

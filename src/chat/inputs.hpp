@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a caller gives to a template, a JSON object, as values that know from which input they are.
+// Reads the inputs of a template, a JSON object, into values that know which input they come from.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace tinfer::chat {
 
-/// One step from a value to one inside it: the name of a member, or the index of an element where the name is empty.
+/// One step of a path into a JSON value: the name of a member or, if the name is empty, the index of an element.
 struct PathStep {
     std::string name{};
     std::size_t index = 0;
     bool operator==(const PathStep&) const = default;
 };
 
-/// The inputs of a rendering by the path to each: "messages[2].content". Index 0 is the template.
+/// The inputs of a rendering, named by their paths: "messages[2].content". Index 0 is the template.
 class InputNames {
 public:
-    /// The origin of the input at the path; a new one where the path is new.
+    /// The origin of the input at the path, created on first use.
     [[nodiscard]] Origin origin(const std::vector<PathStep>& path);
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
@@ -31,10 +31,10 @@ private:
 /// Gives each string of a JSON text its origin.
 class OriginOfPath {
 public:
-    /// All strings have the same one.
+    /// The same origin for all strings.
     [[nodiscard]] static OriginOfPath constant(Origin origin) { return OriginOfPath(nullptr, origin); }
-    /// Strings are named by their paths. Words that are part of the protocol between caller and template count as its
-    /// own text: the usual roles, the type of a content part or a tool, `bos_token` and `eos_token`.
+    /// Each string's origin is its path, except for words of the protocol between caller and template, which count as
+    /// the template's text: the usual roles, types of content parts and tools, `bos_token` and `eos_token`.
     [[nodiscard]] static OriginOfPath by_name(InputNames& names) { return OriginOfPath(&names, kFromTemplate); }
 
     [[nodiscard]] Origin operator()(const std::vector<PathStep>& path, std::string_view value) const;
@@ -47,7 +47,7 @@ private:
     Origin constant_;
 };
 
-/// Throws template_runtime with the place in the text.
+/// Throws template_runtime with the offset in the text.
 [[nodiscard]] Value read_json(Heap& heap, std::string_view json, OriginOfPath origin);
 
 }  // namespace tinfer::chat

@@ -37,7 +37,7 @@ void Scope::drop_values() noexcept {
 
 namespace {
 
-/// A variable of the interpreter that has another value for as long as the object lives.
+/// Gives a variable another value for the lifetime of this object.
 template <class T>
 class Redirected {
 public:
@@ -65,8 +65,8 @@ OriginText Interpreter::render(const Body& body, const MapObject& inputs) {
     globals_ = make_container<Scope>(heap_, nullptr);
     add_functions(heap_, *globals_);
     for (const auto& [name, value] : inputs.entries) globals_->set(name.bytes(), value);
-    // Variables that the template sets at its top level have a scope of their own, so that a macro sees the values they
-    // have when it is called.
+    // Top-level variables of the template have a scope of their own, so that a macro sees their values at the time of
+    // the call.
     globals_ = make_container<Scope>(heap_, globals_);
     scope_ = globals_;
     OriginText out;
@@ -208,7 +208,7 @@ Interpreter::Flow Interpreter::run(const FilterBlock& node) {
 }
 
 Interpreter::Flow Interpreter::run(const With& node) {
-    // The values belong to the scope around, so that `with a = b, b = a` means the outer ones.
+    // Values are evaluated in the enclosing scope: `with a = b, b = a` refers to the outer variables.
     std::vector<Value> values;
     for (const auto& binding : node.bindings) values.push_back(evaluate(*binding.second));
     const InnerScope scope(heap_, scope_, scope_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs a parsed template: statements write text, expressions give values. One interpreter is one rendering.
+// Tree-walking interpreter of a template: statements write text, expressions return values. One interpreter per
+// rendering.
 #pragma once
 
 #include <ctime>
@@ -13,11 +14,11 @@
 
 namespace tinfer::chat {
 
-/// Names of one block, macro call or iteration. What is not found here is looked up in the scope around it.
+/// The variables of one block, macro call or iteration, with the enclosing scope.
 struct Scope : Container {
     Scope(Heap& heap, std::shared_ptr<Scope> around) : Container(heap, sizeof(Scope)), parent(std::move(around)) {}
     [[nodiscard]] const Value* find(std::string_view name) const noexcept;
-    void set(std::string_view name, Value value);  ///< the name has to outlive the scope
+    void set(std::string_view name, Value value);  ///< the name must outlive the scope
     void drop_values() noexcept override;
 
     std::shared_ptr<Scope> parent;
@@ -26,7 +27,7 @@ struct Scope : Container {
 
 class Interpreter {
 public:
-    /// `now` is what strftime_now says, as local time.
+    /// `now` is the local time for strftime_now.
     Interpreter(Heap& heap, const std::tm& now) : heap_(heap), now_(now) {}
 
     /// Throws template_runtime with line and column, template_error (raise_exception), limit_exceeded.
@@ -35,7 +36,7 @@ public:
     [[nodiscard]] Heap& heap() const noexcept { return heap_; }
     [[nodiscard]] const std::tm& now() const noexcept { return now_; }
 
-    // What filters, tests and methods need of the language. They throw RuntimeError.
+    // For filters, tests and methods. These throw RuntimeError.
     Value call(const Value& callee, Arguments& arguments);
     Value apply_filter(std::string_view name, const Value& subject, Arguments& arguments);
     bool apply_test(std::string_view name, const Value& subject, Arguments& arguments);
@@ -50,7 +51,7 @@ public:
         return make_string(heap_, bytes, origin);
     }
     [[nodiscard]] Value string(OriginText text) const { return make_string(heap_, std::move(text)); }
-    /// A text made of a string is markup where the string is.
+    /// A string made from `subject`, which is markup if the subject is.
     [[nodiscard]] Value string_like(const Value& subject, OriginText text) const {
         return make_string(heap_, std::move(text), subject.is_markup());
     }
@@ -58,10 +59,10 @@ public:
 
 private:
     friend struct LoopObject;
-    enum class Flow : std::uint8_t { next, leave, again };  ///< leave and again: break and continue of the loop
+    enum class Flow : std::uint8_t { next, leave, again };  ///< leave, again: break and continue
     using ScopeRef = std::shared_ptr<Scope>;
 
-    /// Nested evaluations are limited, because they use the stack.
+    /// Limits nesting, because recursion uses the stack.
     class Nested;
 
     // statements (interpreter.cpp)
@@ -109,7 +110,7 @@ private:
     std::tm now_;
     ScopeRef globals_, scope_;
     OriginText* out_ = nullptr;
-    Place place_;  ///< of what is evaluated, for errors
+    Place place_;  ///< of the current expression, for error messages
     int depth_ = 0;
 };
 
@@ -118,7 +119,7 @@ private:
 [[nodiscard]] Value arithmetic(Interpreter& interpreter, BinaryOp op, const Value& a, const Value& b);
 [[nodiscard]] bool related(Interpreter& interpreter, BinaryOp op, const Value& a, const Value& b);
 [[nodiscard]] bool contains(Interpreter& interpreter, const Value& container, const Value& value);
-/// What the value prints, escaped for HTML unless it is markup.
+/// The value as a string, escaped for HTML unless it is markup.
 [[nodiscard]] OriginText escaped_for_html(Interpreter& interpreter, const Value& value);
 /// Python's "…" % values. `markup`: the values are escaped.
 [[nodiscard]] OriginText format_percent(Interpreter& interpreter, const OriginText& format, const Value& values,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// JSON as templates write it (Python's json.dumps) and as callers give their inputs.
+// Writes JSON as Python's json.dumps does, and reads the inputs of templates.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -149,7 +149,7 @@ private:
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-/// Builds values from the events of the parser. The origin of a string follows from the path to it.
+/// Builds values from the SAX events of the parser. A string's path decides its origin.
 class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
 public:
     JsonReader(Heap& heap, OriginOfPath origin) : heap_(heap), origin_(std::move(origin)) {}
@@ -203,7 +203,7 @@ private:
     bool open(Value container) {
         if (open_.size() >= kMaxDepth) return false;
         const bool is_list = container.is_list();
-        // into its place first: the path to it ends before the step inside it begins
+        // add it first: its own path must be complete before steps into it are pushed
         const Value copy = container;
         if (open_.empty()) root = copy;
         else if (open_.back().is_list()) open_.back().list().push(copy);

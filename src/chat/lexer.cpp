@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/hex.hpp"
-#include "tokenizer/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace tinfer::chat {
 
@@ -43,7 +43,7 @@ private:
     [[nodiscard]] std::string_view rest() const { return source_.substr(at_); }
     [[nodiscard]] bool starts(std::string_view text) const { return rest().starts_with(text); }
 
-    /// Place of a byte; asked for in ascending order.
+    /// Line and column of a byte; call it with ascending offsets.
     Place place_of(std::size_t offset) {
         for (; counted_ < offset; ++counted_) {
             if (source_[counted_] == '\n') place_ = {place_.line + 1, 1};
@@ -81,7 +81,7 @@ private:
         expression(type == '{' ? "}}" : "%}", type == '{' ? Kind::output_end : Kind::block_end);
     }
 
-    /// The text in front of a tag, stripped as the tag asks.
+    /// Emits the text before a tag, stripped as the tag says.
     void push_data(std::size_t end, char control, bool is_block) {
         std::size_t stop = end;
         if (control == '-') {
@@ -94,7 +94,7 @@ private:
         if (stop > at_) push(Kind::data, std::string(source_.substr(at_, stop - at_)));
     }
 
-    /// Behind the closing bracket of a tag: strips what the tag asks for.
+    /// Skips white space after a tag, as the tag says.
     void after_tag(char control, bool trims_newline) {
         if (control == '-')
             while (at_ < source_.size() && is_blank(source_[at_])) ++at_;
@@ -109,7 +109,7 @@ private:
         after_tag(control, true);
     }
 
-    /// "raw %}" … "{% endraw %}" behind "{%": the text between as it is. False when the tag is another one.
+    /// After "{%": reads "raw %}" … "{% endraw %}" verbatim. False if it is another tag.
     bool raw() {
         std::size_t p = at_;
         const auto spaces = [&] {
@@ -146,7 +146,7 @@ private:
         syntax_error(place_of(start_), "the raw block does not end");
     }
 
-    /// Tokens up to the closing bracket of the tag, which counts only outside of brackets of the expression.
+    /// Reads tokens up to the end of the tag, which is recognized only outside of the expression's brackets.
     void expression(std::string_view closing, Kind end_kind) {
         const std::size_t tag = start_;
         std::vector<char> brackets;
@@ -235,7 +235,7 @@ private:
         if (base == 10 && !after_dot && fraction(text)) {
             double value = 0;
             std::from_chars(text.data(), text.data() + text.size(),
-                            value);  // beyond the range: 0 or infinity, as it comes
+                            value);  // out of range: 0 or infinity
             push(Kind::real, {}).real = value;
             return;
         }
@@ -245,7 +245,7 @@ private:
         push(Kind::integer, {}).integer = value;
     }
 
-    /// Takes ".5", "e3" or ".5e3" behind the digits in `text`.
+    /// Appends ".5", "e3" or ".5e3" to the digits in `text`.
     bool fraction(std::string& text) {
         bool real = false;
         if (starts(".") && at_ + 1 < source_.size() && is_ascii_digit(source_[at_ + 1])) {
@@ -278,20 +278,20 @@ private:
         push(Kind::string, std::move(out));
     }
 
-    /// An escape sequence of Python; one that it does not know stays as it is.
+    /// A Python escape sequence; unknown ones are kept.
     void escape(std::string& out) {
         if (++at_ >= source_.size()) return;
         const char c = source_[at_++];
         constexpr std::string_view kNames = "abfnrtv\\'\"";
         constexpr std::string_view kValues = "\a\b\f\n\r\t\v\\'\"";
-        if (c == '\n') return;  // a line that goes on
+        if (c == '\n') return;  // line continuation
         if (const auto i = kNames.find(c); i != kNames.npos) {
             out += kValues[i];
         } else if (c >= '0' && c <= '7') {
             unsigned value = static_cast<unsigned>(c - '0');
             for (int n = 0; n < 2 && at_ < source_.size() && source_[at_] >= '0' && source_[at_] <= '7'; ++n)
                 value = value * 8 + static_cast<unsigned>(source_[at_++] - '0');
-            tokenizer::append_utf8(out, value);
+            append_code_point(out, value);
         } else if (c == 'x' || c == 'u' || c == 'U') {
             hex_escape(out, c == 'x' ? 2 : c == 'u' ? 4 : 8);
         } else {
@@ -310,13 +310,13 @@ private:
         }
         if (value > 0x10FFFF || (value >= 0xD800 && value < 0xE000))
             syntax_error(place_of(start_), "an escape of the string is no character");
-        tokenizer::append_utf8(out, value);
+        append_code_point(out, value);
     }
 
     std::string_view source_;
     std::size_t at_ = 0;       ///< next byte
-    std::size_t start_ = 0;    ///< of the token that is being read
-    std::size_t counted_ = 0;  ///< place_ is the place of this byte
+    std::size_t start_ = 0;    ///< of the current token
+    std::size_t counted_ = 0;  ///< the offset of place_
     Place place_;
     std::vector<LexToken> tokens_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Template source to tokens. Whitespace control happens here: trim_blocks and lstrip_blocks are on, "-" strips and "+"
+// Splits a template into tokens. Handles whitespace control: trim_blocks and lstrip_blocks are on, "-" strips and "+"
 // keeps.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Jinja's `loop`: what a template may ask inside of a for.
+// Attributes and methods of Jinja's `loop`.
 #include "chat/loop.hpp"
 
 #include "chat/runtime_error.hpp"

@@ -25,7 +25,7 @@ struct LoopObject final : NativeObject {
     std::vector<Value> items;
     std::size_t index = 0;
     int depth;                        ///< of recursive calls, from 0
-    std::vector<Value> last_changed;  ///< what changed() was given last
+    std::vector<Value> last_changed;  ///< last arguments of changed()
     FunctionRef again;                ///< loop(…) of a recursive loop, else null
 };
 

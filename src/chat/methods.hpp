@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tables of methods by type; null where the type has no such method.
+// Lookup of methods by type; null if the type has no such method.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Methods of lists and mappings, and the choice of the table by the type of a value.
+// Methods of lists and mappings, and the lookup of a method by the type of its value.
 #include <algorithm>
 #include <array>
 
@@ -95,7 +95,7 @@ Value reverse(I& i, const Value& self, Arguments& a) {
 Value sort(I& i, const Value& self, Arguments& a) {
     const Parameters p("sort", a, {"reverse"});
     const bool descending = p.boolean(0, false);
-    // a copy, because comparing may fail in the middle
+    // sort a copy, because comparing may throw half-way
     auto items = self.list().items;
     std::ranges::stable_sort(items, [&](const Value& x, const Value& y) {
         return descending ? compare(i.heap(), y, x) < 0 : compare(i.heap(), x, y) < 0;

@@ -54,7 +54,7 @@ Value splitlines(I& i, const Value& self, Arguments& a) {
     return list_of(i, self, split_lines(self.text(), p.boolean(0, false)));
 }
 
-/// The part of the text that optional bounds in characters name, as in Python's find and startswith.
+/// Byte offsets of the optional bounds (in characters) of Python's find and startswith.
 std::pair<std::size_t, std::size_t> bounds(const Value& self, const Parameters& p, std::size_t first) {
     const auto n = static_cast<std::int64_t>(count_characters(self.bytes()));
     const auto bound = [&](std::size_t k, std::int64_t otherwise) {
@@ -201,7 +201,7 @@ Value expandtabs(I& i, const Value& self, Arguments& a) {
     return i.string_like(self, std::move(out));
 }
 
-/// All characters, of which there is at least one.
+/// True if the string is not empty and all its characters have the property.
 template <bool (*property)(char32_t) noexcept>
 Value all_are(I& i, const Value& self, Arguments&) {
     i.heap().work(self.bytes().size() / 4);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The guard of the interpreter's stack.
+// Guards the interpreter against stack overflow.
 #pragma once
 
 #include "chat/interpreter.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Operators as Python has them: floor division and modulo with the sign of the divisor, + for strings and lists alike,
-// % for formats.
+// Python's operators: floor division and modulo with the sign of the divisor, + also for strings and lists, % also for
+// formatting.
 #include <cmath>
 #include <limits>
 

@@ -50,7 +50,7 @@ OriginText OriginText::slice(std::size_t begin, std::size_t end) const {
 
 namespace {
 
-/// Length of the character at the front: a whole valid one, else one byte.
+/// Length of the first character; 1 for an invalid byte.
 std::size_t character_length(std::string_view text) noexcept {
     if (static_cast<unsigned char>(text.front()) < 0x80) return 1;
     const auto front = tokenizer::utf8_front(text);
@@ -67,7 +67,7 @@ bool CharacterReader::next(Character& character) noexcept {
     character.begin = at_;
     character.end = at_ += length;
     character.origin = text_->runs()[run_].origin;
-    // An invalid byte stands for itself outside of Unicode, so that no property of a character holds for it.
+    // Invalid bytes get values beyond Unicode, so that they have no character properties.
     character.value = length == 1 && static_cast<unsigned char>(rest[0]) >= 0x80
                           ? 0x110000 + static_cast<unsigned char>(rest[0])
                           : tokenizer::decode_structural(rest).value;

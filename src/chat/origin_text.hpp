@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Text that knows for each byte where it came from: the template, or one of the inputs (a message's content, a tool's
-// name). Concatenation, slices and filters carry the origin along; the tokenizer then lets only text of the template
-// form control tokens.
+// Text that records for each byte where it came from: the template, or one of the inputs (a message's content, a tool's
+// name). Concatenation, slices and filters preserve the origin; the tokenizer then lets only template text form control
+// tokens.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr Origin kFromTemplate = 0;
 
 class OriginText {
 public:
-    /// The bytes from the end of the run before up to `end` have one origin.
+    /// The bytes from the end of the previous run up to `end` have this origin.
     struct Run {
         std::size_t end = 0;
         Origin origin = kFromTemplate;
@@ -40,8 +40,8 @@ public:
     [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
     [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }  ///< cover all bytes, neighbours differ
     [[nodiscard]] Origin origin_at(std::size_t byte) const noexcept;            ///< byte < size()
-    /// The one origin of all bytes; where they are mixed, the first that is not the template. What is made of a whole
-    /// text, such as its JSON, has this origin.
+    /// The first origin that is not the template; the template if there is none. Text derived from the whole, such as
+    /// its JSON, gets this origin.
     [[nodiscard]] Origin main_origin() const noexcept;
     [[nodiscard]] OriginText slice(std::size_t begin, std::size_t end) const;
 
@@ -50,7 +50,7 @@ private:
     std::vector<Run> runs_;
 };
 
-/// Reads a text character by character, with the origin of each. Invalid bytes count as characters of one byte.
+/// Iterates over characters with their origins. An invalid byte counts as one character.
 class CharacterReader {
 public:
     explicit CharacterReader(const OriginText& text) noexcept : text_(&text) {}
@@ -67,9 +67,9 @@ private:
     std::size_t at_ = 0, run_ = 0;
 };
 
-/// Characters (code points) of a text.
+/// Number of characters (code points) of a text.
 [[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;
-/// Byte at which the n-th character begins; the size where there are fewer.
+/// Offset of the n-th character; the size of the text if there are fewer.
 [[nodiscard]] std::size_t character_offset(std::string_view text, std::size_t n) noexcept;
 
 }  // namespace tinfer::chat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The arguments of a filter, test, method or function by its parameters' names, as Python binds them.
+// Binds the arguments of a filter, test, method or function to its parameters, as Python does.
 #pragma once
 
 #include <initializer_list>
@@ -13,11 +13,12 @@ namespace tinfer::chat {
 
 class Parameters {
 public:
-    /// `required`: how many of the names must be given. Throws RuntimeError for too many, too few, and unknown names.
+    /// The first `required` parameters must be given. Throws RuntimeError for too many or too few arguments and unknown
+    /// names.
     Parameters(std::string_view function, const Arguments& arguments, std::initializer_list<std::string_view> names,
                std::size_t required = 0);
 
-    /// Null where the argument is left out.
+    /// Null if the argument is absent.
     [[nodiscard]] const Value* operator[](std::size_t i) const noexcept { return values_[i]; }
     [[nodiscard]] bool has(std::size_t i) const noexcept { return values_[i] != nullptr; }
     [[nodiscard]] Value value(std::size_t i, Value otherwise = {}) const {
@@ -25,7 +26,7 @@ public:
     }
     [[nodiscard]] std::int64_t integer(std::size_t i, std::int64_t otherwise) const;
     [[nodiscard]] bool boolean(std::size_t i, bool otherwise) const { return has(i) ? truth(*values_[i]) : otherwise; }
-    /// Of a string; RuntimeError for anything else. `otherwise` where it is left out.
+    /// A string argument; RuntimeError for other types. `otherwise` if it is absent.
     [[nodiscard]] const OriginText& text(std::size_t i, const OriginText& otherwise) const;
     [[nodiscard]] const OriginText& text(std::size_t i) const;
 

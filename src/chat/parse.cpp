@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Statements: what stands between {% and %}, and the bodies of blocks.
+// The parser of statements: tags {% … %} and the bodies of blocks.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -45,8 +45,8 @@ private:
         body.push_back(std::make_unique<Statement>(Statement{place, std::move(node)}));
     }
 
-    /// Reads statements up to a tag that begins with one of `ends`. Its "{%" is read, the rest of the tag is left to
-    /// the caller. Without `ends` it reads to the end of the template.
+    /// Parses statements up to a tag that begins with one of `ends`. Its "{%" is consumed, the rest of the tag is left
+    /// to the caller. Without `ends` it parses to the end of the template.
     Body body(Words ends) {
         const TokenStream::Nested nested(tokens_);
         const Place start = tokens_.place();
@@ -148,7 +148,7 @@ private:
         return out;
     }
 
-    /// One target, or several with commas between them; `end` is the word that ends the list in a loop.
+    /// One target, or several separated by commas; in a loop the word `end` ends the list.
     Target target(std::string_view end) {
         Target first = single_target();
         if (!tokens_.is_symbol(",")) return first;
@@ -177,7 +177,7 @@ private:
         add(out, place, std::move(node));
     }
 
-    /// The body of a macro or a block set is no part of the loop around it.
+    /// The body of a macro or a block set is not part of the enclosing loop.
     template <class Fn>
     Body outside_of_loops(Fn parse_body) {
         const int loops = std::exchange(loops_, 0);
@@ -274,10 +274,10 @@ private:
     }
 
     TokenStream tokens_;
-    int loops_ = 0;  ///< around the statement, inside the same macro
+    int loops_ = 0;  ///< enclosing loops within the same macro
 };
 
-/// Line ends become "\n", and the last one of the template is no part of it.
+/// Line ends become "\n", and a final one is removed.
 std::string normalized(std::string_view source) {
     std::string out;
     out.reserve(source.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Expressions, one function for each strength of binding: conditional, or, and, not, comparison, sum, concatenation,
-// product, power, sign, then a value with what follows it.
+// The parser of expressions: recursive descent with one function per precedence level, from conditional, or, and, not,
+// comparison, sum, concatenation, product, power and sign down to a value with its suffixes.
 #include <optional>
 
 #include "chat/token_stream.hpp"
@@ -61,7 +61,7 @@ ExpressionPtr parse_primary(TokenStream& tokens) {
             return make(place, Variable{std::move(token.text)});
         case Kind::string: {
             std::string text = std::move(token.text);
-            while (tokens.is(Kind::string)) text += tokens.next().text;  // neighbours are one string
+            while (tokens.is(Kind::string)) text += tokens.next().text;  // adjacent literals are one string
             return make(place, Literal{std::move(text)});
         }
         case Kind::integer: return make(place, Literal{token.integer});
@@ -111,7 +111,7 @@ std::string parse_dotted_name(TokenStream& tokens, std::string_view what) {
     return name;
 }
 
-/// Values may follow the name of a test without brackets: `x is divisibleby 3`.
+/// A test may take an argument without brackets: `x is divisibleby 3`.
 bool starts_test_argument(const TokenStream& tokens) {
     switch (tokens.peek().kind) {
         case Kind::string:
@@ -170,7 +170,7 @@ ExpressionPtr parse_suffixes(TokenStream& tokens, ExpressionPtr subject, bool wi
             postfix.suffixes.push_back(std::move(suffix));
         } else if (tokens.take_name("is")) {
             postfix.suffixes.push_back(parse_test(tokens, place));
-        } else if (!postfix.suffixes.empty() && tokens.is_symbol("(")) {  // what a filter has given is called
+        } else if (!postfix.suffixes.empty() && tokens.is_symbol("(")) {  // calls the result of a filter
             parse_calls(tokens, postfix.suffixes);
         } else {
             break;

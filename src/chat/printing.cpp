@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What values print: Python's str and repr.
+// Converts values to text as Python's str and repr do.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -39,7 +39,7 @@ std::string float_text(double value) {
 
 namespace {
 
-/// Python escapes what would not be seen: separators other than the space, controls, what is unassigned or private.
+/// Python escapes invisible characters: separators other than the space, controls, unassigned and private characters.
 bool is_printable(char32_t c) {
     if (c == ' ') return true;
     if (c > 0x10FFFF) return false;
@@ -59,7 +59,7 @@ bool is_printable(char32_t c) {
 std::string hex_escape(char32_t c) {
     std::array<char, 12> buffer{};
     const char* format = c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x";
-    const auto value = c > 0x10FFFF ? c - 0x110000 : c;  // an invalid byte of the text
+    const auto value = c > 0x10FFFF ? c - 0x110000 : c;  // an invalid byte
     std::snprintf(buffer.data(), buffer.size(), c > 0x10FFFF ? "\\x%02x" : format, static_cast<unsigned>(value));
     return buffer.data();
 }
@@ -110,7 +110,7 @@ public:
 private:
     void word(std::string_view text) { out_.append(text, kFromTemplate); }
 
-    /// A container that is being printed already stands as dots, as in Python.
+    /// A container that contains itself prints as dots, as in Python.
     bool enter(const Container& container) {
         if (std::ranges::find(open_, &container) != open_.end()) return false;
         if (open_.size() >= kMaxDepth) runtime_error("values are nested too deep to be printed");

@@ -19,7 +19,7 @@ std::string_view trimmed_mark(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kCallSpace) - begin + 1);
 }
 
-/// Arguments as JSON text: as they stand where they are an object, out of the quotes where they are one in a string.
+/// Arguments as JSON text: an object as it is, or decoded from a string that contains one.
 std::optional<std::string> arguments_of(std::string_view json, std::optional<JsonValue> value) {
     if (!value || value->is(JsonKind::null)) return "{}";
     if (value->is(JsonKind::object)) {
@@ -106,7 +106,7 @@ private:
         return false;
     }
 
-    /// What ends a call; left out where the text certainly goes on with something else, or ends.
+    /// Reads the closing marks of a call, each of which may be missing. False if more text may still complete one.
     bool close() {
         for (const auto mark : {format_.arguments_close, format_.call_close}) {
             if (mark.empty()) continue;
@@ -127,7 +127,7 @@ private:
         return json;
     }
 
-    /// Whether an object that begins here may be a call, as far as its first key tells.
+    /// Whether an object that begins here may be a call, judged by its first key.
     bool may_be_call(std::initializer_list<std::string_view> keys) {
         LiteralReader look = in_;
         if (!look.take("{")) return false;
@@ -238,7 +238,7 @@ private:
                 json_string(trimmed_mark(key)) + ": " + value(type, in_.text.substr(in_.at, value_end - in_.at));
             in_.at = value_end + format_.parameter_close.size();
         }
-        // Behind the last argument comes a mark that ends the call, or nothing that is part of it.
+        // After the last argument wait for the end mark of the call, if the text so far may be its beginning.
         if (in_.at_end && !final_) {
             const auto rest = in_.text.substr(in_.at);
             const auto end_mark = format_.arguments_close.empty() ? format_.call_close : format_.arguments_close;
@@ -260,7 +260,8 @@ private:
         return type_ ? type_(call_.name, key) : std::string();
     }
 
-    /// Where the closing mark of a parameter stands; npos: not there yet. A mark inside of JSON is part of it.
+    /// Offset of the closing mark of a parameter; npos if it is not there yet. A mark inside a JSON value does not
+    /// count.
     std::size_t end_of_value(std::string_view type) {
         const auto begin = in_.text.find_first_not_of(kCallSpace, in_.at);
         if (type != "string" && begin != in_.text.npos &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads one call, or one list of calls, at the beginning of a text by the row of its family.
+// Parses one call, or one list of calls, at the beginning of a text, in the format of a model family.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace tinfer::chat {
 
-/// The JSON type of an argument by name of tool and argument, from the schemas; empty where it is not known.
+/// The JSON type of an argument of a tool, from the tool's schema; empty if unknown.
 using ArgumentType = std::function<std::string(std::string_view tool, std::string_view argument)>;
 
 struct ReadCall {
-    enum class Outcome : std::uint8_t { done, more, none } outcome = Outcome::none;  ///< more: the text ends too early
+    enum class Outcome : std::uint8_t { done, more, none } outcome = Outcome::none;  ///< more: the text is incomplete
     std::size_t length = 0;  ///< bytes that were read, when done
     std::vector<ToolCall> calls{};
-    std::string content{};    ///< of the shape `generic`
-    bool is_content = false;  ///< no call: text for the user follows
+    std::string content{};    ///< the response of shape `generic`
+    bool is_content = false;  ///< not a call: text for the user follows
 };
 
-/// From call_open on. `final`: nothing follows the text.
+/// `text` begins with call_open. `final`: no more text will come.
 [[nodiscard]] ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type);
-/// What follows ToolFormat::code_open, all of it.
+/// `text` is everything after ToolFormat::code_open.
 [[nodiscard]] std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text);
 
 }  // namespace tinfer::chat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// An error while a template runs, before it is known where: the statement that runs adds line and column.
+// An error of a running template without location: the interpreter adds line and column.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The loop of turns. Each turn renders the whole conversation and decodes it from the first token on that the cache
-// does not have.
+// The turns of a chat. Each turn renders the whole conversation and decodes it from the first token that differs from
+// the KV cache.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -13,11 +13,11 @@ namespace tinfer {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::size_t kLeastAnswer = 16;  // tokens of room that a prompt has to leave
+constexpr std::size_t kLeastAnswer = 16;  // minimum room for an answer, in tokens
 constexpr std::string_view kTalking = "chat: an allocation failed";
 
 Json parse_input(std::string_view text, std::string_view name, bool wants_array) {
-    (void)JsonDocument::parse(text, name);  // strict, and no deeper than can be handled
+    (void)JsonDocument::parse(text, name);  // strict, and limits the depth
     Json value = Json::parse(text, nullptr, false);
     if (wants_array ? !value.is_array() : !value.is_object())
         fail(ErrorCode::bad_parameter, cat(name, ": a JSON ", wants_array ? "array" : "object", " is expected"));
@@ -68,7 +68,7 @@ struct Chat::Impl {
 
     [[nodiscard]] bool has_system() const { return !messages.empty() && messages[0]["role"] == "system"; }
 
-    /// The messages, without those that are left out for want of room.
+    /// The messages without those dropped to make room.
     Json shown_messages() const {
         Json shown = messages;
         const std::ptrdiff_t begin = has_system() ? 1 : 0;
@@ -95,7 +95,7 @@ struct Chat::Impl {
         return chat_template.render(adapt_inputs(able, text), render_options);
     }
 
-    /// What the template puts behind the messages for an answer to follow.
+    /// What the template appends to the messages to prompt for an answer.
     std::string generation_prompt(const std::string& rendered) const {
         try {
             const std::string before = render(false).text;
@@ -116,7 +116,7 @@ struct Chat::Impl {
         return n;
     }
 
-    /// The oldest turn that is shown is left out, up to the next message of the user; false where that is the last one.
+    /// Drops the oldest remaining turn, up to the next user message; false if there is no later one.
     bool leave_out_turn() {
         const auto n = static_cast<std::ptrdiff_t>(messages.size());
         std::ptrdiff_t next = std::max<std::ptrdiff_t>(n_left_out, has_system() ? 1 : 0) + 1;
@@ -126,7 +126,7 @@ struct Chat::Impl {
         return true;
     }
 
-    /// Tokens at the begin of the prompt that are the system message's.
+    /// Number of tokens at the begin of the prompt that belong to the system message.
     std::size_t n_system_tokens(std::span<const Token> tokens) const {
         if (!has_system()) return 0;
         try {
@@ -136,12 +136,12 @@ struct Chat::Impl {
                 std::mismatch(alone.begin(), alone.end(), tokens.begin(), tokens.end()).first - alone.begin());
         } catch (const Error& error) {
             if (error.code() == ErrorCode::out_of_memory) throw;
-            return 0;  // the template wants more than that
+            return 0;  // the template refuses a system message alone
         }
     }
 
-    /// The prompt of the next answer. Where it leaves no room for one, the oldest turns are left out until it takes
-    /// half of the context, so that the next turns find room as well.
+    /// The prompt of the next answer. If it leaves no room for one, the oldest turns are dropped until it fits half of
+    /// the context, so that the next turns have room as well.
     std::pair<RenderedPrompt, std::vector<Token>> make_prompt(const Context& context) {
         const auto make = [&] {
             auto rendered = render(true);
@@ -194,7 +194,7 @@ struct Chat::Impl {
         else if (options.shift) generation_options.shift->keep = static_cast<int>(tokens.size());
         if (common < in_context &&
             context.seq_rm(options.seq, {Pos{static_cast<std::int32_t>(common)}}) != RemoveStatus::ok) {
-            common = 0;  // a state that cannot be cut begins anew
+            common = 0;  // recurrent states cannot be truncated: start over
             if (context.seq_rm(options.seq) != RemoveStatus::ok)
                 fail(ErrorCode::unsupported_operation, "chat: the sequence cannot be emptied");
         }
@@ -208,9 +208,9 @@ struct Chat::Impl {
                            std::move(generation_options));
         answer = {};
         stop.reset();
-        n_thoughts = 0;
-        n_aside = 0;
-        end_of_thoughts.clear();
+        n_reasoning = 0;
+        n_forced = 0;
+        reasoning_end.clear();
     }
 
     [[nodiscard]] std::vector<Token> closing_tokens() const {
@@ -218,37 +218,37 @@ struct Chat::Impl {
                                     {.add_special = false, .parse_special = true});
     }
 
-    /// Thoughts beyond their budget are ended with tokens that nobody drew.
+    /// When reasoning exceeds its budget, its end is forced: these tokens are not sampled.
     void watch_budget(bool was_reasoning) {
         if (options.reasoning_budget < 0 || !parser->is_reasoning() || generation->stop()) return;
-        if (was_reasoning) ++n_thoughts;
-        if (n_thoughts >= options.reasoning_budget) end_of_thoughts = closing_tokens();
+        if (was_reasoning) ++n_reasoning;
+        if (n_reasoning >= options.reasoning_budget) reasoning_end = closing_tokens();
     }
 
-    /// The next of those tokens, behind what was drawn last.
-    ChatAnswer write_end_of_thoughts(Context& context, Sampler& sampler) {
+    /// Decodes and appends the next of the forced tokens.
+    ChatAnswer write_reasoning_end(Context& context, Sampler& sampler) {
         const std::span<const Token> pending = generation->pending();
         if (static_cast<std::size_t>(context.room(options.seq)) < pending.size() + 1)
             return take(generation->end(StopReason::context));
         Batch batch;
         batch.add_sequence(pending, options.seq);
         if (context.decode(batch) != DecodeStatus::ok) return take(generation->end(StopReason::interrupt));
-        n_aside += pending.size();
-        const Token token = end_of_thoughts.front();
-        end_of_thoughts.erase(end_of_thoughts.begin());
+        n_forced += pending.size();
+        const Token token = reasoning_end.front();
+        reasoning_end.erase(reasoning_end.begin());
         sampler.accept(token);
         if (sampler.constraint() != nullptr) sampler.constraint()->accept(token);
         return take(generation->accept(token));
     }
 
-    /// What the context has of the last prompt and its answer.
+    /// The tokens of the last prompt and answer that are in the context.
     std::vector<Token> cached() const {
         std::vector<Token> out = prompt;
         std::size_t n = n_kept;
         if (generation) {
             out.insert(out.end(), generation->tokens().begin(), generation->tokens().end());
             const auto& t = generation->timings();
-            n += t.prompt_n + t.generation_n + n_aside;
+            n += t.prompt_n + t.generation_n + n_forced;
         }
         out.resize(std::min(n, out.size()));
         const Shifts shifts = generation ? generation->shifts() : Shifts{};
@@ -269,7 +269,7 @@ struct Chat::Impl {
     void complete() {
         stop = generation->stop();
         is_complete = true;
-        // A prompt that has no room is not answered.
+        // The prompt left no room: there is no answer.
         if (stop == StopReason::context && generation->tokens().empty()) return;
         Json message{{"role", "assistant"}, {"content", answer.content}};
         if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
@@ -297,18 +297,18 @@ struct Chat::Impl {
     Json tools, variables;
     std::string_view family;
     Json messages = Json::array();
-    std::ptrdiff_t n_left_out = 0;  // messages before this one are not shown, but for the system message
-    bool is_complete = false;       // the messages so far are answered, or cannot be
+    std::ptrdiff_t n_left_out = 0;  // messages before this index are dropped, except the system message
+    bool is_complete = false;       // the messages are answered, or cannot be
 
     std::vector<Token> prompt;
-    std::size_t n_reused = 0, n_kept = 0;  // of the prompt: in the cache when the turn began
+    std::size_t n_reused = 0, n_kept = 0;  // prompt tokens in the cache when the turn began
     std::optional<Generation> generation;
     std::optional<AnswerParser> parser;
     ChatAnswer answer;
     std::optional<StopReason> stop;
-    std::int64_t n_thoughts = 0;         // tokens of thoughts in this answer
-    std::size_t n_aside = 0;             // tokens that the context decoded for that
-    std::vector<Token> end_of_thoughts;  // what ends them, as far as it was not written yet
+    std::int64_t n_reasoning = 0;      // reasoning tokens of this answer
+    std::size_t n_forced = 0;          // tokens decoded while the end was forced
+    std::vector<Token> reasoning_end;  // forced tokens that are still to be written
 };
 
 Chat::Chat(const Model& model, ChatOptions options)
@@ -356,7 +356,7 @@ std::optional<ChatAnswer> Chat::next(Context& context, Sampler& sampler) {
             if (impl_->is_complete) return std::nullopt;
             impl_->begin(context, sampler);
         }
-        if (!impl_->end_of_thoughts.empty()) return impl_->write_end_of_thoughts(context, sampler);
+        if (!impl_->reasoning_end.empty()) return impl_->write_reasoning_end(context, sampler);
         const std::size_t n_before = impl_->generation->tokens().size();
         const bool was_reasoning = impl_->parser->is_reasoning();
         const auto text = impl_->generation->next(context, sampler);

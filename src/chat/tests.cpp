@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tests: what stands behind `is`.
+// The tests of the template language (`x is …`).
 #include <algorithm>
 #include <array>
 
@@ -59,7 +59,7 @@ template <bool odd>
 bool parity(I& i, const Value& value, Arguments& a) {
     const Parameters p("even", a, {});
     if (!value.is_number()) runtime_error(cat("a ", type_name(value), " is neither even nor odd"));
-    // The remainder of a float may be neither 0 nor 1: then it is neither even nor odd.
+    // The remainder of a float may be neither 0 nor 1: then the value is neither even nor odd.
     const Value rest = arithmetic(i, BinaryOp::mod, value, Value(std::int64_t{2}));
     return equal(i.heap(), rest, Value(std::int64_t{odd ? 1 : 0}));
 }
@@ -72,7 +72,7 @@ bool sameas(I& i, const Value& value, Arguments& a) {
     return type_name(value) == type_name(other) && equal(i.heap(), value, other);
 }
 
-/// True if the text has a letter with a case and all such letters have this case.
+/// True if the text has cased letters and all of them have this case.
 template <bool upper>
 bool is_case(I& i, const Value& value, Arguments& a) {
     const Parameters p("upper", a, {});

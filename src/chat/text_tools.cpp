@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "base/utf8.hpp"
 #include "chat/special_casing.hpp"
 #include "tokenizer/utf8.hpp"
 
@@ -31,7 +32,7 @@ char32_t to_title(char32_t c) noexcept {
 
 std::string utf8(char32_t c) {
     std::string out;
-    tokenizer::append_utf8(out, c);
+    append_code_point(out, c);
     return out;
 }
 
@@ -60,7 +61,7 @@ bool is_case_ignorable(char32_t c) noexcept {
     }
 }
 
-/// A capital sigma at the end of a word is lowered to its final form.
+/// A capital sigma at the end of a word has a special lower case.
 bool is_final_sigma(const std::vector<Character>& characters, std::size_t i) {
     std::size_t before = i;
     while (before > 0 && is_case_ignorable(characters[before - 1].value)) --before;
@@ -136,7 +137,7 @@ OriginText with_case(const OriginText& text, Case form) {
             case Case::swap: one = is_upper(c.value) ? OneCase::lower : OneCase::upper; break;
         }
         after_cased = is_cased(c.value);
-        if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // an invalid byte of the text
+        if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // an invalid byte
         else if (one == OneCase::lower && c.value == 0x3A3 && is_final_sigma(all, i)) out.append("\xCF\x82", c.origin);
         else out.append(mapped(c.value, one), c.origin);
     }
@@ -150,7 +151,7 @@ OriginText replaced(Heap& heap, const OriginText& text, const std::string& from,
     OriginText out;
     const std::string& bytes = text.bytes();
     heap.work(bytes.size() / 16);
-    if (from.empty()) {  // between all characters
+    if (from.empty()) {  // insert between all characters
         for (const Character& c : characters_of(text)) {
             if (count != 0) out.append(to), --count;
             out.append(text, c.begin, c.end);
@@ -186,7 +187,7 @@ std::vector<OriginText> split(const OriginText& text, const std::string* separat
         while (i < all.size() && is_space(all[i].value)) ++i;
         if (i == all.size()) break;
         const std::size_t begin = all[i].begin;
-        if (max == 0) {  // the rest in one, without white space at its end
+        if (max == 0) {  // the rest as one part, without trailing white space
             out.push_back(stripped(text.slice(begin, text.size()), Side::right));
             break;
         }
@@ -259,7 +260,7 @@ OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const 
     if (width <= length) return text;
     const std::int64_t missing = width - length;
     heap.check_text(static_cast<std::size_t>(missing) * std::max<std::size_t>(fill.size(), 1));
-    // Centred text: where the padding is odd, Python puts the extra character at the left if the width is odd.
+    // Centred text with odd padding: Python puts the extra character at the left if the width is odd.
     const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
     OriginText out;
     for (std::int64_t i = 0; i < left; ++i) out.append(fill, kFromTemplate);
@@ -272,7 +273,7 @@ OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const 
 
 namespace {
 
-/// Removes single underscores between digits; empty where an underscore is misplaced.
+/// Removes single underscores between digits; empty if one is misplaced.
 std::string without_underscores(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {

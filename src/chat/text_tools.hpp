@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operations on texts that methods of strings and filters share. All keep the origins of the characters.
+// Text operations shared by string methods and filters. All keep the origins of characters.
 #pragma once
 
 #include <optional>
@@ -29,21 +29,21 @@ enum class Case : std::uint8_t { upper, lower, title, capitalize, swap };
 [[nodiscard]] OriginText with_case(const OriginText& text, Case form);
 [[nodiscard]] std::string lower_case(std::string_view text);  ///< for comparisons that ignore case
 
-/// At most `count` replacements; all where it is negative.
+/// At most `count` replacements; negative: all.
 [[nodiscard]] OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to,
                                   std::int64_t count);
-/// At most `max` cuts; all where it is negative. Without a separator: at runs of white space, and no part is empty.
+/// At most `max` splits; negative: all. Without a separator it splits at runs of white space, and no part is empty.
 [[nodiscard]] std::vector<OriginText> split(const OriginText& text, const std::string* separator, std::int64_t max);
 [[nodiscard]] std::vector<OriginText> split_from_right(const OriginText& text, const std::string* separator,
                                                        std::int64_t max);
 [[nodiscard]] std::vector<OriginText> split_lines(const OriginText& text, bool keep_ends);
 [[nodiscard]] OriginText joined(Heap& heap, const std::vector<OriginText>& parts, const OriginText& separator);
 
-/// Fills up to `width` characters; the text is put at the left, right or in the middle.
+/// Pads to `width` characters; `align` is '<', '>' or '^'.
 [[nodiscard]] OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const std::string& fill,
                                 char align);
 
-/// Python's int(text, base) and float(text); nullopt where they raise.
+/// Python's int(text, base) and float(text); nullopt where Python raises ValueError.
 [[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text, int base);
 [[nodiscard]] std::optional<double> parse_float(std::string_view text);
 

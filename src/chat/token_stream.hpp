@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The tokens of a template as the two halves of the parser read them.
+// The token stream that the parsers of statements and expressions share.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,7 @@ public:
         n_kwargs_ += is_name("kwargs");
         return at_ + 1 < tokens_.size() ? std::move(tokens_[at_++]) : tokens_.back();
     }
-    /// How often these names were read so far: a macro that reads them takes arguments that it does not name.
+    /// How often these names were read so far: a macro that uses them accepts undeclared arguments.
     [[nodiscard]] int n_varargs() const noexcept { return n_varargs_; }
     [[nodiscard]] int n_kwargs() const noexcept { return n_kwargs_; }
 
@@ -56,7 +56,7 @@ public:
     }
     [[noreturn]] void unexpected(std::string_view expected) const;
 
-    /// Held while something nested is parsed; throws template_syntax when it is nested too deep.
+    /// Guard of the nesting depth; throws template_syntax beyond the limit.
     class Nested {
     public:
         explicit Nested(TokenStream& tokens) : tokens_(tokens) {
@@ -77,12 +77,12 @@ private:
     int n_varargs_ = 0, n_kwargs_ = 0;
 };
 
-// The half of the parser that reads expressions (parse_expression.cpp).
+// The parser of expressions (parse_expression.cpp).
 
-/// With commas it is a tuple. `with_condition`: "a if b else c" is one expression (not so in `for … in xs if …`).
+/// An expression, or with commas a tuple. `with_condition`: allows "a if b else c" (not so in `for … in xs if …`).
 [[nodiscard]] ExpressionPtr parse_tuple(TokenStream& tokens, bool with_condition = true);
 [[nodiscard]] ExpressionPtr parse_expression(TokenStream& tokens, bool with_condition = true);
-/// Behind an opening bracket, up to its closing one.
+/// After an opening bracket, up to its closing one.
 [[nodiscard]] CallArguments parse_arguments(TokenStream& tokens);
 
 }  // namespace tinfer::chat

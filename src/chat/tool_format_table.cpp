@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rows. The first one whose texts are in the source of a template is the template's.
+// The table of formats. The first row whose texts all occur in a template's source applies.
 #include "chat/tool_format.hpp"
 
 namespace tinfer::chat {

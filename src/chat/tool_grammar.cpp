@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a row of the table of formats to the grammar of a family's answers. The parser of answers reads by the same row.
+// Builds the grammar of a family's answers from its row of the format table, which the answer parser uses, too.
 #include "tinfer/chat_grammar.hpp"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ public:
     }
 
 private:
-    /// Errors of schemas say which tool has them.
+    /// Adds the name of the tool to errors of its schema.
     template <class Work>
     static void naming(const std::string& name, Work&& work) {
         try {
@@ -66,7 +66,7 @@ private:
     }
 
     void read_tools(std::string_view tools) {
-        (void)JsonDocument::parse(tools, "tools");  // strict, and no deeper than can be handled
+        (void)JsonDocument::parse(tools, "tools");  // strict, and limits the depth
         const auto list = nlohmann::ordered_json::parse(tools, nullptr, false);
         if (!list.is_array()) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
         bool is_known = options_.function.empty();
@@ -85,16 +85,7 @@ private:
 
     std::uint32_t text(std::string_view bytes, std::uint32_t next) { return program_->add_text(bytes, next); }
     std::uint32_t blanks(std::uint32_t next) { return add_blanks(*program_, next); }
-    std::uint32_t either(const std::vector<std::uint32_t>& to) {
-        if (to.size() != 1) {
-            grammar::Node node{NodeKind::split};
-            node.first = static_cast<std::uint32_t>(program_->targets.size());
-            node.count = static_cast<std::uint32_t>(to.size());
-            program_->targets.insert(program_->targets.end(), to.begin(), to.end());
-            return program_->add(node);
-        }
-        return to[0];
-    }
+    std::uint32_t either(const std::vector<std::uint32_t>& to) { return program_->add_split(to); }
     std::uint32_t call_rule(std::uint32_t rule, std::uint32_t next) {
         ++n_rules_;
         return program_->add_call(rule, next);
@@ -102,7 +93,7 @@ private:
 
     // ---- calls ------------------------------------------------------------------------------------------------------
 
-    /// The id of a call, which families give themselves: its characters and `next`.
+    /// The id of a call, for families that write one, then `next`.
     std::uint32_t id(std::uint32_t next) {
         grammar::CharSet set{{'0', '9'}};
         if (row_.ids == IdShape::nine) set.add('a', 'z'), set.add('A', 'Z');
@@ -141,7 +132,7 @@ private:
                  cat("tool '", escaped(name), "': that is text in the family '", row_.name, "'"));
     }
 
-    /// One call of one tool without the marks around it.
+    /// One call of one tool, without the marks around it.
     std::uint32_t body(ToolSchema& tool, std::uint32_t next) {
         const std::string& name = tool.name();
         switch (row_.shape) {
@@ -182,7 +173,7 @@ private:
         return either(to);
     }
 
-    /// Items with commas between them.
+    /// A comma-separated list in brackets.
     std::uint32_t list(std::uint32_t item, std::uint32_t next) {
         std::uint32_t behind = next;
         if (options_.parallel)
@@ -190,7 +181,7 @@ private:
         return text("[", blanks(call_rule(item, behind)));
     }
 
-    /// All calls of an answer up to the end of it. `is_open`: the mark of the first stands in the prompt.
+    /// All calls up to the end of the answer. `is_open`: the prompt ends with the first opening mark.
     std::uint32_t calls(bool is_open) {
         const std::uint32_t item = any_body(), end = blanks(ret_);
         const auto open = [&](std::uint32_t next) {
@@ -209,7 +200,7 @@ private:
             const std::uint32_t one = open(list(item, blanks(text("]", close(end)))));
             return is_open ? one : text(row_.call_open, one);
         }
-        if (row_.close_ends) {  // a token that ends the answer is no part of its text
+        if (row_.close_ends) {  // end-of-generation tokens are not part of the text
             const std::uint32_t last = either({end, close(end)});
             std::uint32_t behind = last;
             if (options_.parallel) {
@@ -224,7 +215,7 @@ private:
         if (options_.parallel) {
             std::uint32_t next = text(row_.call_open, open(call_rule(item, close(ret_))));
             if (row_.call_open.empty()) next = text(";", blanks(next));
-            // Between line breaks of its own a mark begins at once.
+            // White space may separate calls.
             behind = program_->add_repeat(blanks(next), 0, kNone, last);
         }
         const std::uint32_t first = open(call_rule(item, close(behind)));
@@ -240,7 +231,7 @@ private:
         return std::string(row_.open.empty() ? row_.call_open : row_.open);
     }
 
-    /// Marks that no text has, so that nothing in it is taken for a call or for reasoning.
+    /// Marks that free text must not contain, because they begin a call or reasoning.
     [[nodiscard]] std::vector<std::string> words() const {
         std::vector<std::string> out;
         const auto add = [&](std::string_view mark) {
@@ -257,7 +248,7 @@ private:
         return out;
     }
 
-    /// What no text begins with.
+    /// A regular expression of what free text must not begin with.
     [[nodiscard]] std::string beginnings() const {
         std::string out;
         const auto add = [&](const std::string& expression) { out += (out.empty() ? "" : "|") + expression; };
@@ -266,7 +257,7 @@ private:
         return out.empty() ? out : "^[ \\t\\r\\n]*(" + out + ")";
     }
 
-    /// Free text, then one of `exits` behind the mark that begins it; the first, without a mark, is the end.
+    /// Free text, then one of `exits` (mark and node after it); or the end, unless a call is required.
     std::uint32_t free(const std::vector<std::pair<std::string, std::uint32_t>>& exits) {
         std::vector<std::string> ends;
         for (const auto& [mark, node] : exits) ends.push_back(mark);
@@ -288,8 +279,8 @@ private:
         });
     }
 
-    /// Thoughts up to their closing mark, then `next`; an answer that need not call may end among them.
-    std::uint32_t thoughts(std::uint32_t next) {
+    /// Reasoning up to its closing mark, then `next`. Unless a call is required, the answer may end inside.
+    std::uint32_t reasoning(std::uint32_t next) {
         const std::vector<std::string> mark{std::string(thinks_->close)};
         const std::uint32_t behind = text(thinks_->close, next);
         return grammar::add_dfa(*program_, grammar::free_text(mark, mark), [&](std::uint32_t label) {
@@ -300,7 +291,7 @@ private:
         });
     }
 
-    /// The answer behind any reasoning.
+    /// The answer after any reasoning.
     std::uint32_t content(std::uint32_t again) {
         if (options_.use == ToolUse::required) {
             const std::uint32_t begin = blanks(calls_);
@@ -316,10 +307,8 @@ private:
             row_.content_name.empty() ? "" : cat(row_.call_open, row_.content_name, row_.name_close);
         if (!content_mark.empty()) exits.emplace_back(content_mark, text(content_mark, content_node));
         const std::uint32_t any = free(exits);
-        program_->nodes[content_node].first = static_cast<std::uint32_t>(program_->targets.size());
-        program_->nodes[content_node].count = 1;
-        program_->targets.push_back(any);
-        // Where nothing marks a call it is the whole answer.
+        program_->set_split(content_node, {any});
+        // Without an opening mark a call is the whole answer.
         if (options_.use != ToolUse::automatic || !row_.call_open.empty() || tools_.empty()) return any;
         return either({any, blanks(calls_)});
     }
@@ -350,10 +339,8 @@ private:
         const bool is_thinking = opened != prompt.npos && (closed == prompt.npos || closed < opened);
         const std::uint32_t again = program_->add({NodeKind::split});
         const std::uint32_t behind = content(again);
-        const std::uint32_t thinking = thoughts(behind);
-        program_->nodes[again].first = static_cast<std::uint32_t>(program_->targets.size());
-        program_->nodes[again].count = 1;
-        program_->targets.push_back(thinking);
+        const std::uint32_t thinking = reasoning(behind);
+        program_->set_split(again, {thinking});
         if (is_thinking) return thinking;
         return either({behind, blanks(text(thinks_->open, thinking))});
     }

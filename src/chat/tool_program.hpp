@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stands behind tinfer::tool_grammar.
+// The implementation of tinfer::tool_grammar.
 #pragma once
 
 #include <memory>

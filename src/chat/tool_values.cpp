@@ -18,7 +18,7 @@ using grammar::Program;
 using ToolJson = nlohmann::ordered_json;
 
 constexpr std::uint32_t kMostBlanks = 16;
-constexpr int kDeepest = 50;  // of values that are read without JSON's own reader
+constexpr int kDeepest = 50;  // nesting of values in notations other than JSON
 constexpr std::string_view kQuoteOfBraces = "<|\"|>";
 
 ToolJson function_of(const ToolJson& tool) {
@@ -30,7 +30,7 @@ ToolJson function_of(const ToolJson& tool) {
     return function;
 }
 
-/// The schema of an object: arguments are nothing else, and those that are not declared are not given.
+/// The schema of the arguments: an object without undeclared members, unless the schema says otherwise.
 std::string object_schema(const ToolJson& function, const std::string& name) {
     ToolJson schema = function.contains("parameters") ? function["parameters"] : ToolJson();
     if (schema.is_null()) schema = ToolJson{{"type", "object"}, {"properties", ToolJson::object()}};
@@ -47,13 +47,7 @@ std::string object_schema(const ToolJson& function, const std::string& name) {
     return schema.dump();
 }
 
-void add_placeholder(Program& program, std::uint32_t node, const std::vector<std::uint32_t>& to) {
-    program.nodes[node].first = static_cast<std::uint32_t>(program.targets.size());
-    program.nodes[node].count = static_cast<std::uint32_t>(to.size());
-    program.targets.insert(program.targets.end(), to.begin(), to.end());
-}
-
-/// Whether names and keys of a call are read back as they stand without quotes.
+/// Whether a name or key can be written without quotes.
 bool is_word(std::string_view text) {
     LiteralReader reader{text};
     return !text.empty() && reader.name() == text;
@@ -136,7 +130,7 @@ std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
     return program_->add_split(to.empty() ? std::vector{program_->add({NodeKind::split})} : to);
 }
 
-/// The declared members in their order, those that may be absent or not, within the bounds of their number.
+/// The declared members in order; optional ones may be skipped, within the bounds of the count.
 std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMember& write) {
     if (!spec.some.empty())
         fail(ErrorCode::bad_schema, cat("tool '", escaped(name_),
@@ -168,7 +162,7 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
                                             "' cannot be written in this format"));
         written.push_back(member);
     }
-    // Nodes in front of member i when so many were written; counts beyond the bounds are alike.
+    // {n + 1, n_counts}: the node before member i after `count` members; without bounds only "none" and "some" differ.
     const bool is_bounded = spec.min > 0 || spec.max < n;
     const std::size_t n_counts = is_bounded ? n + 1 : 2;
     std::vector<std::uint32_t> nodes((n + 1) * n_counts);
@@ -185,12 +179,12 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
                 if (entry != kNone) to.push_back(program_->add_call(entry, nodes[(i + 1) * n_counts + more]));
                 if (!written[i].is_required) to.push_back(nodes[(i + 1) * n_counts + count]);
             }
-            add_placeholder(*program_, nodes[i * n_counts + count], to);
+            program_->set_split(nodes[i * n_counts + count], to);
         }
     return nodes[0];
 }
 
-/// One argument between marks: a text as it stands where the schema says so, JSON otherwise.
+/// One argument between marks: raw text if the schema says "string", else JSON.
 std::uint32_t ToolSchema::tagged(const ToolFormat& row, const std::string& name, const Conjunction& terms) {
     const std::string_view trimmed = std::string_view(name);
     if (name.find(row.parameter_name_close) != name.npos || name.find('"') != name.npos || name.empty() ||
@@ -237,7 +231,7 @@ std::uint32_t ToolSchema::bare(const Conjunction& terms) {
     for (const grammar::Shape& shape : shapes)
         if (const auto entry = bare_shape(shape); entry != kNone) to.push_back(entry);
     --depth_;
-    add_placeholder(*program_, node, to);
+    program_->set_split(node, to);
     return node;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arguments of calls as rules of a grammar: as JSON, or one by one in the way that a family writes them.
+// Grammar rules for the arguments of calls: as one JSON object, or one by one in a family's own notation.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@
 
 namespace tinfer::chat {
 
-/// A tool's name and what its `parameters` say.
+/// A tool's name and the schema of its `parameters`.
 class ToolSchema {
 public:
-    /// `tool` is an entry of the list that a template gets. Throws bad_parameter, bad_schema naming the tool.
+    /// `tool` is an entry of the tool list. Throws bad_parameter or bad_schema with the tool's name.
     ToolSchema(std::string_view tool, const SchemaOptions& options, std::shared_ptr<grammar::Program> program);
 
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The rule of the arguments as one JSON object.
     [[nodiscard]] std::uint32_t json();
-    /// The rule of the arguments one by one, by a row of shape `parameters`, `python` or `braces`.
+    /// The rule of the arguments one by one, for shapes `parameters`, `python` and `braces`.
     [[nodiscard]] std::uint32_t one_by_one(const ToolFormat& row);
     void finish();
 
@@ -49,10 +49,10 @@ private:
     int depth_ = 0;
 };
 
-/// The type that the schema of a tool gives an argument; empty where it gives none or several.
+/// The type of each argument by "tool\nargument"; empty if its schema gives none or several.
 [[nodiscard]] std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools);
 
-/// White space that may stand between marks, then `next`.
+/// Optional white space between marks, then `next`.
 [[nodiscard]] std::uint32_t add_blanks(grammar::Program& program, std::uint32_t next);
 
 }  // namespace tinfer::chat

@@ -130,7 +130,7 @@ bool equal_maps(Heap& heap, const MapObject& a, const MapObject& b, int depth) {
     return true;
 }
 
-/// Exact also where a double cannot hold the integer.
+/// Exact even if a double cannot hold the integer.
 int compare_numbers(const Value& a, const Value& b) noexcept {
     const auto i = a.integer(), j = b.integer();
     if (i && j) return *i < *j ? -1 : *i > *j;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The values of the template language: those of Python that templates can meet. Numbers and short things are held in
-// place; strings, lists and mappings are shared, and lists and mappings can be changed through every reference.
+// The values of the template language, a subset of Python's. Numbers are stored inline; strings, lists and mappings are
+// shared references, and lists and mappings are mutable through each of them.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ using MapRef = std::shared_ptr<MapObject>;
 using FunctionRef = std::shared_ptr<FunctionObject>;
 using NativeRef = std::shared_ptr<NativeObject>;
 
-/// Nothing was given under the name. Prints as nothing, but most other uses of it are errors that say the name.
+/// A name without a value. Prints as nothing; most other uses are errors, which mention the name.
 struct Undefined {
-    StringRef name;  ///< null where no name is known
+    StringRef name;  ///< null if unknown
 };
 struct None {};
 
@@ -55,7 +55,7 @@ public:
     [[nodiscard]] bool is_none() const noexcept { return is<None>(); }
     [[nodiscard]] bool is_string() const noexcept { return is<StringRef>(); }
     [[nodiscard]] bool is_list() const noexcept { return is<ListRef>(); }  ///< or a tuple
-    [[nodiscard]] bool is_map() const noexcept { return is<MapRef>(); }    ///< no namespace
+    [[nodiscard]] bool is_map() const noexcept { return is<MapRef>(); }    ///< or a namespace
     [[nodiscard]] bool is_namespace() const noexcept;
     [[nodiscard]] bool is_number() const noexcept { return is<bool>() || is<std::int64_t>() || is<double>(); }
 
@@ -89,7 +89,7 @@ struct StringObject : Counted {
     StringObject(Heap& heap, OriginText t, bool markup_)
         : Counted(heap, sizeof(StringObject) + t.size()), text(std::move(t)), markup(markup_) {}
     OriginText text;
-    bool markup;  ///< from `safe` or `escape`: what is joined to it with + or % is escaped for HTML first
+    bool markup;  ///< from `safe` or `escape`: + and % escape other operands for HTML
 };
 
 struct ListObject : Container {
@@ -102,35 +102,35 @@ struct ListObject : Container {
 
     std::vector<Value> items;
     bool is_tuple;
-    /// What `map`, `select` and their kin give: true also when empty, without length and index, and empty after it was
-    /// looped over once.
+    /// The result of `map`, `select` and similar filters: true even if empty, no length or index, and empty after one
+    /// loop over it.
     bool is_generator = false;
-    /// Names under which a tuple's items can be read, too (the groups of groupby).
+    /// Attribute names of a tuple's items (for the groups of groupby).
     std::vector<std::string_view> names;
 };
 
-/// Entries in the order of their insertion. Keys are found by comparing, which counts as work.
+/// Entries in order of insertion. Lookup is linear and counts as work.
 struct MapObject : Container {
     explicit MapObject(Heap& heap, bool space = false) : Container(heap, sizeof(MapObject)), is_namespace(space) {}
     [[nodiscard]] const Value* find(const Value& key) const;
     [[nodiscard]] const Value* find(std::string_view key) const;
-    void set(const Value& key, Value value);  ///< template_runtime for a key that can change
+    void set(const Value& key, Value value);  ///< template_runtime for a mutable key
     bool erase(const Value& key);
     void drop_values() noexcept override { entries.clear(); }
 
     std::vector<std::pair<Value, Value>> entries;
-    bool is_namespace;  ///< attributes can be assigned, and it is no mapping
+    bool is_namespace;  ///< attributes can be assigned; not a mapping for templates
 };
 
 class Interpreter;
 
-/// Arguments of a call as they stand in the template.
+/// The evaluated arguments of a call.
 struct Arguments {
     std::vector<Value> positional;
     std::vector<std::pair<std::string, Value>> named;
 };
 
-/// Something that can be called: a macro, a method with its object, a function of the language.
+/// A callable: macro, bound method or built-in function.
 struct FunctionObject : Container {
     using Body = std::function<Value(Interpreter&, Arguments&)>;
     FunctionObject(Heap& heap, std::string_view name_, Body body_)
@@ -141,11 +141,11 @@ struct FunctionObject : Container {
     Body body;
 };
 
-/// An object of the language with attributes of its own: `loop`, a cycler.
+/// A built-in object with attributes: `loop`, a cycler.
 struct NativeObject : Container, std::enable_shared_from_this<NativeObject> {
     NativeObject(Heap& heap, std::size_t bytes) : Container(heap, bytes) {}
     [[nodiscard]] virtual std::string_view type() const noexcept = 0;
-    /// nullopt: it has no such attribute.
+    /// nullopt if there is no such attribute.
     [[nodiscard]] virtual std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) = 0;
     [[nodiscard]] virtual FunctionRef callable() { return nullptr; }
 };
@@ -155,33 +155,33 @@ struct NativeObject : Container, std::enable_shared_from_this<NativeObject> {
 [[nodiscard]] ListRef make_list(Heap& heap, bool is_tuple = false);
 [[nodiscard]] MapRef make_map(Heap& heap);
 
-/// "string", "list": how errors call the type of a value.
+/// The name of the value's type in error messages: "string", "list".
 [[nodiscard]] std::string_view type_name(const Value& value) noexcept;
 
-/// As Python: "", 0, 0.0, none, undefined and empty containers are false.
+/// As in Python: "", 0, 0.0, none, undefined and empty containers are false.
 [[nodiscard]] bool truth(const Value& value) noexcept;
-/// Deep; 1 == 1.0 == true. Counts as work.
+/// Deep comparison; 1 == 1.0 == true. Counts as work.
 [[nodiscard]] bool equal(Heap& heap, const Value& a, const Value& b);
-/// Negative, 0, positive. Throws template_runtime for values that have no order.
+/// Negative, 0, positive. Throws template_runtime for values without an order.
 [[nodiscard]] int compare(Heap& heap, const Value& a, const Value& b);
 
-/// What a value prints: strings as they are, the rest as Python's str.
+/// The value as text, as Python's str.
 [[nodiscard]] OriginText printed(Heap& heap, const Value& value);
 /// Python's repr, with the origins of the strings inside.
 [[nodiscard]] OriginText representation(Heap& heap, const Value& value);
 /// Python's repr of a float: shortest digits that read back equal, "1.0", "1e+16".
 [[nodiscard]] std::string float_text(double value);
 
-/// How tojson writes.
+/// The style of tojson.
 struct JsonStyle {
     bool ascii = false, sort_keys = false;
     std::optional<std::string> indent{};  ///< of one level
     std::optional<std::string> item_separator{}, key_separator{};
 };
 [[nodiscard]] OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style);
-/// Throws template_runtime with the place in the text. Strings get the origin of the text.
+/// Throws template_runtime with the offset in the text. Strings get the given origin.
 [[nodiscard]] Value from_json(Heap& heap, std::string_view json, Origin origin);
 
-inline constexpr int kMaxDepth = 200;  ///< of values inside each other and of nested calls
+inline constexpr int kMaxDepth = 200;  ///< of nested values
 
 }  // namespace tinfer::chat

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small shapes that the parts of the normalizer share.
+// Basic shapes that several parts of the normalizer use.
 #pragma once
 
 #include <algorithm>

@@ -31,10 +31,10 @@ constexpr std::array<std::uint8_t, 128> make_kinds() {
 constexpr auto kKinds = make_kinds();
 static_assert(kKinds['~'] < kCharacterKind);
 
-/// Whether every way to end the character leads to the state.
+/// Whether every completion of the character leads to `to`.
 bool characters_end(Machine& machine, Machine::State from, int n_missing, std::uint8_t lo, std::uint8_t hi,
                     Machine::State to) {
-    Machine::State last = Machine::kDead;  // most bytes of a character lead to few states
+    Machine::State last = Machine::kDead;  // most continuation bytes lead to the same few states
     for (int byte = lo; byte <= hi; ++byte) {
         const Machine::State next = machine.step(from, static_cast<std::uint8_t>(byte));
         if (n_missing == 1 ? next != to : next == Machine::kDead) return false;
@@ -62,7 +62,8 @@ bool characters_loop(Machine& machine, Machine::State state) {
 
 bool loops(Machine& machine, Machine::State state, int kind) {
     if (kind == kBrokenKind) return false;
-    // A string of JSON keeps each begin of a character apart, 17,000 of them: the few that pieces have are walked.
+    // A JSON string has a state of its own for each of 17,000 partial characters. Walking the few that occur in the
+    // vocabulary is cheaper than testing all of them.
     if (kind == kCharacterKind) return !machine.is_in_string(state) && characters_loop(machine, state);
     for (std::uint8_t byte = 0; byte < 128; ++byte)
         if (kKinds[byte] == kind && machine.step(state, byte) != state) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Bytes in kinds. A branch of the vocabulary whose kinds all lead back to the state it is met in is allowed as a whole:
-// so inside of a string that a grammar writes as `[^"]*` nearly nothing of the vocabulary is stepped over.
+// Classes ("kinds") of bytes. If every kind of byte in a subtree of the vocabulary trie leads back to the current
+// state, the whole subtree is allowed without a walk: inside a string that a grammar writes as `[^"]*` almost no node
+// is visited.
 #pragma once
 
 #include <array>
@@ -10,29 +11,30 @@
 
 namespace tinfer::grammar {
 
-/// A bit for each kind.
+/// One bit per kind.
 using ByteKinds = std::uint64_t;
 
-/// ASCII: letters in four parts (hexadecimal ones apart), digits, each other sign that can be seen, space, tab,
-/// newline, carriage return, the other controls.
-inline constexpr int kCharacterKind = 62;  ///< characters beyond ASCII; the last one may be cut
-inline constexpr int kBrokenKind = 63;     ///< what is no UTF-8, and what follows the begin of a character
+/// Kinds of ASCII: a-f, g-z, A-F, G-Z, the digits, each other printable character, space, newline, tab, carriage
+/// return, and all other control characters.
+inline constexpr int kCharacterKind = 62;  ///< non-ASCII characters; the last one of a token may be incomplete
+inline constexpr int kBrokenKind = 63;     ///< invalid UTF-8, and whatever follows a partial character
 [[nodiscard]] int byte_kind(std::uint8_t ascii) noexcept;
 [[nodiscard]] constexpr ByteKinds kind_bit(int kind) noexcept { return ByteKinds{1} << kind; }
 
-/// The place of a text in UTF-8, stepped by byte.
+/// A UTF-8 validator that is fed one byte at a time.
 struct Utf8Place {
-    std::uint8_t n_missing = 0, lo = 0x80, hi = 0xBF;  ///< bytes of the character, and the next one's range
+    std::uint8_t n_missing = 0, lo = 0x80, hi = 0xBF;  ///< continuation bytes missing, and the range of the next one
     bool is_broken = false;
-    /// The kind of what begins with the byte; −1 where it goes on with a character.
+    /// The kind of the character that begins with this byte; −1 for a continuation byte.
     int step(std::uint8_t byte) noexcept;
 };
 
-/// Which kinds lead from a state back to the same, asked as they are needed. Of one machine, one thread at a time.
+/// Which kinds lead from a state back to itself, computed on demand and cached. Belongs to one machine; not
+/// thread-safe.
 class Loops {
 public:
-    /// Whether everything made of these kinds does, or ends on the way in the middle of a character; false where that
-    /// is not worth asking.
+    /// Whether every text of these kinds leads back to the state, or ends inside a character on the way there; false
+    /// also where finding out would cost too much.
     [[nodiscard]] bool all(Machine& machine, Machine::State state, ByteKinds kinds);
 
 private:
@@ -40,7 +42,7 @@ private:
         Machine::State state = Machine::kDead;
         ByteKinds yes = 0, no = 0;
     };
-    std::array<Known, 256> known_;  // by the last bits of the state
+    std::array<Known, 256> known_;  // index: state modulo the size
 };
 
 }  // namespace tinfer::grammar

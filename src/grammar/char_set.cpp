@@ -67,7 +67,7 @@ int encode(std::uint32_t c, std::uint8_t* out) noexcept {
     return n;
 }
 
-/// Cuts [lo, hi], all of one length, where the continuation bytes would not be independent of each other.
+/// Splits [lo, hi], whose code points all have the same UTF-8 length, into parts whose bytes vary independently.
 void cut(std::uint32_t lo, std::uint32_t hi, std::vector<Utf8Range>& out) {
     for (int i = 1; i < 4; ++i) {
         const std::uint32_t low_bits = (1u << (6 * i)) - 1;

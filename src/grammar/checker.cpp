@@ -51,7 +51,8 @@ void Checker::close() noexcept {
     options_.load = nullptr;
 }
 
-/// White space as it is asked for: none, behind marks, or so much in a row; none behind the value.
+/// Whether the white space matches the option: none, one space after ',' and ':', or runs of at most max_space; never
+/// any after the value.
 bool Checker::spaces_fit(std::string_view text) const noexcept {
     const bool is_spaced = options_.space == SchemaOptions::Space::spaced;
     const int most = options_.space == SchemaOptions::Space::flexible ? options_.max_space : 0;
@@ -103,8 +104,8 @@ bool Checker::holds(const Term& term, JsonValue value) {
     try {
         shapes = &normalizer_.alternatives(term);
     } catch (const Error& error) {
-        // Compiling looked at every value that a text can have. What it passed over stands where no text fits, and may
-        // refer to documents that were never loaded.
+        // Compilation has expanded every subschema that a text can reach. One that it skipped lies where no text
+        // matches, and may refer to documents that were never loaded.
         if (error.code() != ErrorCode::bad_schema) throw;
     }
     const bool any =

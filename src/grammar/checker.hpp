@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whether a JSON text is one that a schema allows, told from the parsed text: members may come in any order, numbers be
-// spelled in any way. What is generated follows a Program instead, which fixes an order.
+// Validates a complete, parsed JSON text against a schema: members may come in any order and numbers in any notation.
+// Generation follows a Program instead, which fixes the order of members.
 #pragma once
 
 #include <map>
@@ -15,16 +15,16 @@
 
 namespace tinfer::grammar {
 
-/// A schema with all that its parts need; one thread at a time, which matches() sees to.
+/// A schema with its documents and its normalizer. matches() takes a lock, so several threads may call it.
 class Checker {
 public:
-    /// Throws bad_schema for what is no JSON.
+    /// Throws bad_schema if `json` is not valid JSON.
     Checker(std::string_view json, SchemaOptions options);
 
     [[nodiscard]] Normalizer& normalizer() noexcept { return normalizer_; }
     [[nodiscard]] const SchemaOptions& options() const noexcept { return options_; }
     [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
-    /// Ends compiling: the loader of documents is let go.
+    /// Ends compilation and releases the document loader.
     void close() noexcept;
     [[nodiscard]] bool matches(std::string_view text);
 
@@ -41,10 +41,10 @@ private:
     std::vector<std::string> warnings_;
     Normalizer normalizer_;
     std::mutex mutex_;
-    std::map<std::pair<Term, std::size_t>, bool> known_;  // of the text that is looked at, by the place of the value
+    std::map<std::pair<Term, std::size_t>, bool> known_;  // of the current text: by term and value offset
 };
 
-/// Whether two values are the same, as JSON schema means it: numbers by value, members in any order.
+/// Equality as JSON Schema defines it: numbers by value, members in any order.
 [[nodiscard]] bool same_value(JsonValue a, JsonValue b);
 
 }  // namespace tinfer::grammar

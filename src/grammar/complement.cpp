@@ -63,7 +63,7 @@ Shapes Normalizer::not_value(JsonValue value) {
                 std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(std::span(&text, 1)))));
             break;
         }
-        case JsonKind::array: {  // another length, or one element that differs
+        case JsonKind::array: {  // a different length, or one element that differs
             const auto n = static_cast<std::uint32_t>(value.size());
             if (n > 0) shape.array.max = n - 1, out.push_back(shape);
             shape = any_of(JsonKind::array);
@@ -81,7 +81,7 @@ Shapes Normalizer::not_value(JsonValue value) {
             }
             return out;
         }
-        case JsonKind::object: {  // a member that is not there, that differs, or more of them
+        case JsonKind::object: {  // a member that is absent or differs, or an additional one
             std::vector<std::string_view> names;
             for (const auto& [key, member] : value.members()) {
                 names.push_back(key);
@@ -102,7 +102,8 @@ Shapes Normalizer::not_value(JsonValue value) {
     return out;
 }
 
-/// None of a list: strings and numbers at once, so that long lists stay one alternative.
+/// Values that equal none of the list. All strings, and all numbers, are excluded in one shape, so that a long list
+/// stays one alternative.
 Shapes Normalizer::not_values(JsonValue list) {
     Shapes out = anything();
     std::vector<std::string_view> texts;
@@ -119,7 +120,7 @@ Shapes Normalizer::not_values(JsonValue list) {
 
 // ---- complements ----------------------------------------------------------------------------------------------------
 
-/// Objects that a schema refuses for one of their members.
+/// Objects that a schema rejects because of one of their members.
 Shapes Normalizer::not_objects(const Place& at) {
     Shapes out;
     const auto add_some = [&](std::shared_ptr<const Dfa> names, Conjunction value) {
@@ -167,7 +168,7 @@ Shapes Normalizer::not_objects(const Place& at) {
     return out;
 }
 
-/// Arrays that a schema refuses for one of their elements.
+/// Arrays that a schema rejects because of one of their elements.
 Shapes Normalizer::not_arrays(const Place& at) {
     Shapes out;
     const auto prefix = get(at, "prefixItems"), items = get(at, "items"), additional = get(at, "additionalItems");
@@ -197,7 +198,7 @@ Shapes Normalizer::complement(const Place& at) {
         fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), ": a schema is an object or a boolean"));
     Shapes out;
     for (const std::uint32_t number : referred(at)) append(out, of_term({Term::Kind::complement, number}));
-    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7) return out;  // its neighbours do not count
+    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7) return out;  // keywords beside it are ignored
     append(out, not_objects(at));
     append(out, not_arrays(at));
     const auto negate = [&](JsonValue part) { return of_term(term_of(part, Term::Kind::complement)); };
@@ -268,9 +269,9 @@ Shapes Normalizer::complement(const Place& at) {
             for (const auto& [key, part] : value.items()) none = both(none, negate(part));
             append(out, std::move(none));
         } else if (keyword == "not") append(out, of_term(term_of(value)));
-        else if (keyword == "$ref" || keyword == "$dynamicRef" || keyword == "$recursiveRef") continue;  // below
+        else if (keyword == "$ref" || keyword == "$dynamicRef" || keyword == "$recursiveRef") continue;  // see below
         else if (keyword == "if") append(out, conditional(at, true));
-        else if (keyword == "oneOf") {  // none, or two at once
+        else if (keyword == "oneOf") {  // none of them, or two at once
             std::vector<Term> branches;
             for (const auto& [key, part] : value.items()) branches.push_back(term_of(part));
             Shapes none = anything();

@@ -9,7 +9,7 @@
 namespace tinfer::grammar {
 namespace {
 
-/// Whether the tokens spell the text; drops those in front of `begin`.
+/// Whether the pieces of the tokens, joined, are the text; drops the tokens before byte `begin`.
 bool spell(std::vector<Token>& tokens, const TokenTrie& trie, std::string_view text, std::size_t begin) {
     std::size_t at = 0, n_dropped = 0;
     for (const Token token : tokens) {
@@ -22,7 +22,8 @@ bool spell(std::vector<Token>& tokens, const TokenTrie& trie, std::string_view t
     return at == text.size();
 }
 
-/// The vocabulary's own tokens for what follows a newline; none where its tokens are no such bytes.
+/// How the vocabulary tokenizes the text after its leading newline; no tokens if their bytes would differ from the
+/// text.
 void find_tokens(const Vocab& vocab, const TokenTrie& trie, std::string_view text, std::vector<Token>& tokens) {
     const auto encode = [&](std::string_view part) {
         tokens.resize(2 * part.size() + 2);
@@ -31,7 +32,7 @@ void find_tokens(const Vocab& vocab, const TokenTrie& trie, std::string_view tex
     };
     encode(text.substr(1));
     if (spell(tokens, trie, text.substr(1), 0)) return;
-    // Some vocabularies put a space in front of a text, but not behind a newline.
+    // Some vocabularies prepend a space to a text, but insert none after a newline.
     encode(text);
     if (!tokens.empty() && trie.piece(static_cast<std::uint32_t>(tokens[0])) == " ") tokens.erase(tokens.begin());
     if (!spell(tokens, trie, text, 1)) tokens.clear();
@@ -53,7 +54,7 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> gramma
     state_ = matcher_->machine().start();
 }
 
-/// What matching remembers is bounded: beyond that a new machine takes over, with the states that are still needed.
+/// Bounds the cache: beyond max_cache_bytes a new machine takes over, with only the states that are still needed.
 void GrammarConstraint::make_room() {
     std::vector<std::vector<std::uint32_t>> saved;
     {
@@ -168,11 +169,11 @@ std::span<const Token> GrammarConstraint::forced() {
     if (known == nullptr) return {};
     if (!known->has_tokens) {
         find_tokens(*vocab_, *trie_, known->text, known->tokens);
-        // The last token may be the begin of a longer one, whose rest is the model's choice.
+        // The text may go on freely, so the last token could be the start of a longer one: that is left to the model.
         if (!known->ends && !known->tokens.empty()) known->tokens.pop_back();
         known->has_tokens = true;
     }
-    // A name that was given before, where a pattern leaves no other: the mask says so when it comes there.
+    // The only name that a pattern leaves may be one that the object has already; the mask then reports the dead end.
     if (quotes_ != nullptr && !names_.allows(std::string_view(known->text).substr(1))) return {};
     const std::size_t n = std::min(known->tokens.size(), forced_.size());
     std::copy_n(known->tokens.begin(), n, forced_.begin());

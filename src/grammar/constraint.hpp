@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The constraint of a grammar: the state behind the tokens so far, with those before it, so that callers can step back.
+// The token constraint of a grammar: the state after the tokens so far, and earlier states so that callers can rewind.
 #pragma once
 
 #include <array>
@@ -23,11 +23,12 @@ public:
     [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override;
     [[nodiscard]] std::span<const Token> forced() override;
 
-    /// Reads bytes that are part of a token. False where the grammar has no such text; nothing has changed then.
+    /// Reads bytes that need not be whole tokens. Returns false, with nothing changed, if the grammar does not allow
+    /// them.
     [[nodiscard]] bool accept_bytes(std::string_view bytes);
 
 private:
-    static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
+    static constexpr std::size_t kRemembered = 1024;  // tokens that rewind() can undo
     void make_room();
     void remember(Machine::State next, const GivenNames::Place& before);
 
@@ -36,14 +37,14 @@ private:
     std::optional<Vocab> vocab_;
     std::shared_ptr<Matcher> matcher_;
     Machine::State state_;
-    bool has_ended_ = false;               // a token that ends the generation was accepted
-    std::vector<Machine::State> history_;  // ring of the states before the last tokens
+    bool has_ended_ = false;               // an end-of-generation token was accepted
+    std::vector<Machine::State> history_;  // ring buffer: the states before the last tokens
     std::size_t n_accepted_ = 0, n_remembered_ = 0;
     std::vector<std::uint64_t> mask_;
-    // Of schemas whose objects are open: the names given so far, and before the last tokens.
+    // Only for schemas whose objects are open: the member names so far, and their state before each of the last tokens.
     std::shared_ptr<const QuoteTokens> quotes_;
     GivenNames names_;
-    std::vector<GivenNames::Place> places_;  // ring
+    std::vector<GivenNames::Place> places_;  // ring buffer
     std::array<Token, 64> forced_{};
 };
 

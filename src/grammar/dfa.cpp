@@ -99,7 +99,7 @@ void check_edges(std::size_t n_states, std::size_t n_classes) {
                                             " classes of characters; the limit is ", kMaxDfaEdges, " together"));
 }
 
-/// Most states times classes times automata that are run side by side.
+/// Maximum work of a product: states times classes times automata.
 constexpr std::size_t kMaxCombined = 100'000'000;
 
 }  // namespace
@@ -233,7 +233,8 @@ DfaDistances distances(const Dfa& dfa) {
         for (const auto p : before[queue[i]])
             if (out.shortest[p] == DfaDistances::kEndless)
                 out.shortest[p] = out.shortest[queue[i]] + 1, queue.push_back(p);
-    // Of a trimmed automaton: a state is endless unless all that follow it are not. Peel from the ends.
+    // In a trimmed automaton a state is bounded if all its successors are: work backwards from states without
+    // successors.
     queue.clear();
     for (std::uint32_t s = 0; s < n; ++s)
         if (n_after[s] == 0) out.longest[s] = 0, queue.push_back(s);

@@ -10,9 +10,9 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr std::size_t kMaxArrayStates = 4096;  // of contains and uniqueItems, which are unrolled
-constexpr int kMostIntegers = 4096;            // of which few are left by multipleOf
-constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems, which grammars in GBNF can say too
+constexpr std::size_t kMaxArrayStates = 4096;  // for contains and uniqueItems, which are unrolled
+constexpr int kMostIntegers = 4096;            // widest range of integers that is enumerated
+constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems up to which GBNF can express it
 
 Dfa any_text() {
     Dfa out;
@@ -45,15 +45,7 @@ std::string Emitter::where(const Conjunction& from) const {
     return "";
 }
 
-std::uint32_t Emitter::placeholder() {
-    Node node{NodeKind::split};
-    return program_->add(node);
-}
-void Emitter::set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to) {
-    program_->nodes[node].first = static_cast<std::uint32_t>(program_->targets.size());
-    program_->nodes[node].count = static_cast<std::uint32_t>(to.size());
-    program_->targets.insert(program_->targets.end(), to.begin(), to.end());
-}
+std::uint32_t Emitter::placeholder() { return program_->add({NodeKind::split}); }
 
 std::uint32_t Emitter::space(std::uint32_t next) {
     if (options_.space != SchemaOptions::Space::flexible) return next;
@@ -62,7 +54,7 @@ std::uint32_t Emitter::space(std::uint32_t next) {
     return program_->add(node);
 }
 
-/// Behind a comma or a colon.
+/// White space after a comma or a colon.
 std::uint32_t Emitter::gap(std::uint32_t next) {
     return options_.space == SchemaOptions::Space::spaced ? program_->add_text(" ", next) : space(next);
 }
@@ -107,7 +99,7 @@ void Emitter::fill(const Conjunction& terms) {
     std::vector<std::uint32_t> to;
     for (const Shape& one : shapes)
         if (const std::uint32_t entry = shape(one, terms); entry != kNone) to.push_back(entry);
-    set_placeholder(rules_.at(terms), to);
+    program_->set_split(rules_.at(terms), to);
 }
 
 std::uint32_t Emitter::shape(const Shape& shape, const Conjunction& from) {
@@ -159,7 +151,7 @@ std::uint32_t Emitter::string(const StringSpec& spec, std::uint32_t next) {
             terminal.takes_all.push_back(takes_all ? 1 : 0);
         }
     }
-    if (!spec.texts) {  // the lengths of these were looked at
+    if (!spec.texts) {  // the lengths of texts were already checked
         terminal.min = spec.min;
         terminal.max = spec.max == kNoMax ? StringTerminal::kNoLimit : spec.max;
         if (terminal.min > terminal.max) return kNone;
@@ -184,7 +176,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
         return program_->add_call(rule(element_terms(spec, i)), space(next));
     };
     const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
-    // Behind those: as many more as the bounds leave.
+    // After those: as many more as the bounds leave.
     const std::uint32_t single = static_cast<std::uint32_t>(n_single);
     std::uint32_t tail = close;
     if (spec.max > single) {
@@ -194,7 +186,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     } else if (spec.min > single) {
         return kNone;
     }
-    for (std::size_t i = n_single; i-- > 0;) {  // in front of element i
+    for (std::size_t i = n_single; i-- > 0;) {  // before element i
         std::vector<std::uint32_t> to;
         if (i < spec.max) {
             const std::uint32_t entry = element(i, tail);
@@ -207,7 +199,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     return program_->add_text("[", space(tail));
 }
 
-/// `contains`: the states are the number of elements and of those that each `contains` is about.
+/// `contains`: a state is the number of elements so far and, for each `contains`, how many of them match it.
 std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& from) {
     std::size_t n_prefix = 0;
     for (const auto& layer : spec.layers) n_prefix = std::max(n_prefix, layer.prefix.size());
@@ -227,7 +219,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
         return array(without, from);
     }
     const std::uint32_t close = program_->add_text("]", ret_);
-    std::map<std::vector<std::uint32_t>, std::uint32_t> known;  // number of elements, counts: node in front of the next
+    std::map<std::vector<std::uint32_t>, std::uint32_t> known;  // {elements, counts}: node before the next
     std::vector<std::vector<std::uint32_t>> work;
     const auto state = [&](std::vector<std::uint32_t> key) {
         const auto [at, is_new] = known.try_emplace(key, 0);
@@ -254,7 +246,7 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             for (std::size_t i = 0; i < spec.contains.size(); ++i) {
                 const auto& contains = spec.contains[i];
                 Conjunction what = contains.what;
-                if (key[0] < contains.from) {  // does not count
+                if (key[0] < contains.from) {  // not counted
                     is_possible = is_possible && (bits >> i & 1) == 0;
                     continue;
                 }
@@ -270,27 +262,17 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
             const std::uint32_t entry = program_->add_call(rule(terms), space(state(std::move(next))));
             to.push_back(key[0] == 0 ? entry : program_->add_text(",", gap(entry)));
         }
-        set_placeholder(known.at(key), to);
+        program_->set_split(known.at(key), to);
     }
     return program_->add_text("[", space(start));
 }
 
-/// `uniqueItems` of few possible values: what was given is a state, or the bits of a frame.
-std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
-    const auto refuse = [&](std::string_view reason = {}) {
-        normalizer_.refuse(where(from), "uniqueItems",
-                           reason.empty()
-                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
-                               : std::string(reason));
-        ArraySpec without = spec;
-        without.is_unique = false;
-        return without.contains.empty() ? array(without, from) : counted_array(without, from);
-    };
-    for (const auto& layer : spec.layers)
-        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
-    if (!spec.contains.empty()) return refuse("is not supported beside contains");
+namespace {
+
+/// All values of the shapes, without duplicates; nullopt if there are too many to enumerate.
+std::optional<Shapes> enumerate_values(const Shapes& shapes) {
     Shapes values;
-    for (const Shape& shape : normalizer_.shapes(element_terms(spec, 0))) {
+    for (const Shape& shape : shapes) {
         Shape one = shape;
         if (shape.kind == JsonKind::null) values.push_back(one);
         else if (shape.kind == JsonKind::boolean) {
@@ -308,21 +290,21 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             } else if (n.is_integer && n.min->whole.size() < 10 && n.max->whole.size() < 10) {
                 const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
                 const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
-                if (hi - lo > kMostIntegers) return refuse();
+                if (hi - lo > kMostIntegers) return std::nullopt;
                 for (int v = lo; v <= hi; ++v) {
                     const Decimal decimal = *Decimal::parse(std::to_string(v));
                     if (!contains(n, std::to_string(v))) continue;
                     one.number = {.min = decimal, .max = decimal, .is_integer = true, .is_plain = n.is_plain};
                     values.push_back(one);
-                    if (values.size() > ChoiceTerminal::kMost) return refuse();
+                    if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
                 }
             } else {
-                return refuse();
+                return std::nullopt;
             }
         } else {
-            return refuse();
+            return std::nullopt;
         }
-        if (values.size() > ChoiceTerminal::kMost) return refuse();
+        if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
     }
     const auto is_same = [](const Shape& a, const Shape& b) {
         if (a.kind != b.kind) return false;
@@ -334,6 +316,28 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
         for (std::size_t k = i + 1; k < values.size();)
             if (is_same(values[i], values[k])) values.erase(values.begin() + static_cast<std::ptrdiff_t>(k));
             else ++k;
+    return values;
+}
+
+}  // namespace
+
+/// `uniqueItems` with few possible values: the values used so far are a state or, if there are more, bits of a frame.
+std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
+    const auto refuse = [&](std::string_view reason = {}) {
+        normalizer_.refuse(where(from), "uniqueItems",
+                           reason.empty()
+                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
+                               : std::string(reason));
+        ArraySpec without = spec;
+        without.is_unique = false;
+        return without.contains.empty() ? array(without, from) : counted_array(without, from);
+    };
+    for (const auto& layer : spec.layers)
+        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
+    if (!spec.contains.empty()) return refuse("is not supported beside contains");
+    const auto enumerated = enumerate_values(normalizer_.shapes(element_terms(spec, 0)));
+    if (!enumerated) return refuse();
+    const Shapes& values = *enumerated;
     const std::uint32_t close = program_->add_text("]", ret_);
     std::vector<std::uint32_t> entries;
     for (const Shape& value : values) entries.push_back(shape(value, from));
@@ -363,14 +367,14 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
             const std::uint32_t entry = program_->add_call(entries[i], space(nodes[given | 1u << i]));
             to.push_back(n == 0 ? entry : program_->add_text(",", gap(entry)));
         }
-        set_placeholder(nodes[given], to);
+        program_->set_split(nodes[given], to);
     }
     return program_->add_text("[", space(nodes[0]));
 }
 
 // ---- objects --------------------------------------------------------------------------------------------------------
 
-/// The rule ": value" behind a key.
+/// The rule ": value" after a key.
 std::uint32_t Emitter::member_value(const Conjunction& terms) {
     const auto [at, is_new] = members_.try_emplace(terms, 0);
     if (is_new) at->second = space(program_->add_text(":", gap(program_->add_call(rule(terms), space(ret_)))));
@@ -451,7 +455,7 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     return program_->add(node);
 }
 
-/// Names that are not declared: which patterns they match says what their values are.
+/// Names that are not declared: the patterns that a name matches decide its value.
 void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
     std::vector<std::shared_ptr<const Dfa>> parts;
     for (const auto& layer : spec.layers)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From shapes to the nodes of a program.
+// Compiles shapes to the nodes of a program.
 #pragma once
 
 #include <array>
@@ -17,18 +17,18 @@ namespace tinfer::grammar {
 
 class Emitter {
 public:
-    /// Into a program that has other parts, too, or into one of its own.
+    /// Emits into the given program, which may have other parts, or else into a new one.
     Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shared_ptr<Program> program = nullptr);
-    /// How the words of JSON are spelled.
+    /// Sets the spelling of null, true and false.
     void spell(std::string_view null, std::string_view yes, std::string_view no) {
         words_ = {std::string(null), std::string(yes), std::string(no)};
     }
-    /// The rule of a value; finish() makes what the rules that were asked for need.
+    /// The rule of a value, created on first use; finish() fills in all rules that were requested.
     [[nodiscard]] std::uint32_t rule(const Conjunction& terms);
     void finish();
-    /// A value of one shape, as nodes that return; kNone where there is none.
+    /// Nodes for a value of one shape, ending in a `ret`; kNone if there is no such value.
     [[nodiscard]] std::uint32_t shape(const Shape& shape, const Conjunction& from);
-    /// The program of a whole document: a value with white space around it.
+    /// The program of a whole document: white space, then a value.
     [[nodiscard]] std::shared_ptr<Program> run(const Conjunction& root);
 
 private:
@@ -38,7 +38,7 @@ private:
     [[nodiscard]] std::uint32_t array(const ArraySpec& spec, const Conjunction& from);
     [[nodiscard]] std::uint32_t counted_array(const ArraySpec& spec, const Conjunction& from);
     [[nodiscard]] std::uint32_t unique_array(const ArraySpec& spec, const Conjunction& from);
-    /// Members between the braces, then `close` behind the last one's white space.
+    /// The members between the braces; after the last one's white space follows `close`.
     [[nodiscard]] std::uint32_t members(const ObjectSpec& spec, std::uint32_t close);
     [[nodiscard]] std::uint32_t object(const ObjectSpec& spec);
     void witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpec::Some> last,
@@ -49,7 +49,6 @@ private:
     [[nodiscard]] std::uint32_t gap(std::uint32_t next);
     [[nodiscard]] std::uint32_t member_value(const Conjunction& terms);
     [[nodiscard]] std::uint32_t placeholder();
-    void set_placeholder(std::uint32_t node, const std::vector<std::uint32_t>& to);
     [[nodiscard]] std::string where(const Conjunction& from) const;
 
     Normalizer& normalizer_;

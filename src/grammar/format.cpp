@@ -8,7 +8,7 @@
 namespace tinfer::grammar {
 namespace {
 
-// RFC 3339 §5.6, with the days that months have; leap seconds where every zone agrees on them.
+// RFC 3339 §5.6, with the lengths of months; leap seconds only at 23:59:60 UTC.
 std::string leap_day() { return "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"; }
 std::string date() {
     return "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
@@ -36,7 +36,7 @@ std::string ipv6() {
     const std::string group = "[0-9A-Fa-f]{1,4}";
     const std::string last = "(?:" + group + ":" + group + "|" + ipv4() + ")";
     std::string out = "(?:(?:" + group + ":){6}" + last;
-    for (int before = 0; before <= 5; ++before) {  // groups in front of "::", up to `before`
+    for (int before = 0; before <= 5; ++before) {  // number of groups before "::"
         const int after = 5 - before;
         const std::string exact = before == 0 ? "" : group + "(?::" + group + "){" + std::to_string(before - 1) + "}";
         out += "|" + exact + "::(?:" + group + ":){0," + std::to_string(after) + "}" + last;

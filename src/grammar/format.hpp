@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The formats of JSON schema that are enforced.
+// The formats of JSON Schema that are enforced.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace tinfer::grammar {
 
-/// The texts of a format; null for one that is an annotation.
+/// The texts of a format; null for a format that is only an annotation.
 [[nodiscard]] std::shared_ptr<const Dfa> format_dfa(std::string_view name);
 
 }  // namespace tinfer::grammar

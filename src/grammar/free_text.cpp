@@ -9,7 +9,7 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr std::uint32_t kLongestUnrolled = 256;  // bounds of a raw string up to which lengths are states
+constexpr std::uint32_t kLongestUnrolled = 256;  // length bounds of a raw string up to which each length is a state
 
 using CodePoints = std::u32string;
 
@@ -25,7 +25,7 @@ CodePoints code_points_of(std::string_view text) {
     return out;
 }
 
-/// What was read of the words so far: the longest end of the text that begins one of them.
+/// Search for several words at once; the state is the longest suffix of the text that is a prefix of a word.
 class Words {
 public:
     explicit Words(std::span<const std::string> words) {
@@ -36,7 +36,7 @@ public:
         begun_.try_emplace(CodePoints(), 0);
     }
     [[nodiscard]] const std::vector<CodePoints>& all() const { return words_; }
-    /// nullopt: a word is complete.
+    /// nullopt if this completes a word.
     [[nodiscard]] std::optional<CodePoints> step(CodePoints begun, char32_t c) const {
         begun += c;
         for (const CodePoints& word : words_)
@@ -57,7 +57,7 @@ std::uint32_t add_dfa(Program& program, const Dfa& dfa,
     const std::size_t n_classes = dfa.n_classes();
     const auto first = static_cast<std::uint32_t>(program.nodes.size());
     for (std::size_t s = 0; s < dfa.n_states(); ++s) program.add({NodeKind::split});
-    std::map<std::pair<std::vector<std::uint32_t>, std::uint32_t>, std::uint32_t> known;  // classes and where to
+    std::map<std::pair<std::vector<std::uint32_t>, std::uint32_t>, std::uint32_t> known;  // by (classes, target)
     for (std::uint32_t s = 0; s < dfa.n_states(); ++s) {
         std::map<std::uint32_t, std::vector<std::uint32_t>> classes_to;
         for (std::uint32_t c = 0; c < n_classes; ++c)
@@ -75,9 +75,7 @@ std::uint32_t add_dfa(Program& program, const Dfa& dfa,
         }
         if (dfa.labels[s] != 0)
             for (const std::uint32_t exit : exits(dfa.labels[s])) targets.push_back(exit);
-        program.nodes[first + s].first = static_cast<std::uint32_t>(program.targets.size());
-        program.nodes[first + s].count = static_cast<std::uint32_t>(targets.size());
-        program.targets.insert(program.targets.end(), targets.begin(), targets.end());
+        program.set_split(first + static_cast<std::uint32_t>(s), targets);
     }
     return first;
 }
@@ -135,7 +133,7 @@ std::uint32_t add_raw_string(Program& program, const StringSpec& spec, const std
         length = dfa_of_length(spec.min, spec.max);
         parts.push_back(&length);
     } else if (is_bounded) {
-        // Lengths that are counted: of texts that never begin the word.
+        // Longer bounds are counted with a repeat, over texts without the word's first character.
         CharSet first;
         const auto c = static_cast<std::uint32_t>(code_points_of(word)[0]);
         first.add(c, c);

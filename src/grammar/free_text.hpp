@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text between marks: anything in which none of the marks stands, so that who reads it back finds the same ones.
+// Free text between delimiters: text that contains no delimiter, so that a parser finds exactly those that were meant.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace tinfer::grammar {
 
-/// Adds the texts that an automaton over code points accepts. Behind a state of label l a match goes on at `exits(l)`.
+/// Adds nodes for the texts that a DFA accepts. After a state with label l a match continues at `exits(l)`.
 [[nodiscard]] std::uint32_t add_dfa(Program& program, const Dfa& dfa,
                                     const std::function<std::vector<std::uint32_t>(std::uint32_t label)>& exits);
 
-/// Texts in which none of the words stands. Bit 0 of a label: always; bit i + 1: ends[i] may follow, and no word is
-/// complete before its last character.
+/// Texts that contain none of the words. Label bit 0 is always set; bit i + 1 says that ends[i] may follow without
+/// completing a word before its last character.
 [[nodiscard]] Dfa free_text(std::span<const std::string> words, std::span<const std::string> ends);
 
-/// Texts of a string's own bounds in which `end` does not stand and behind which it does, as bytes without escapes.
-/// kNone where there is no such text.
+/// Adds nodes for a string that is written raw, without escapes, and terminated by `end`, which it does not contain.
+/// kNone if there is no such text.
 [[nodiscard]] std::uint32_t add_raw_string(Program& program, const StringSpec& spec, const std::string& word,
                                            const std::string& end, std::uint32_t next);
 

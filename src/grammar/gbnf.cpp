@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxDepth = 200;
 constexpr std::size_t kMaxRepetitions = 2000;  // product of nested counts
 
-/// What an item of a rule says.
+/// One item of a rule's right-hand side. The comments name the kinds that use a field.
 struct Item {
     enum class Kind : std::uint8_t { text, set, rule, sequence, alternatives, repeat, token } kind;
     std::string text{};              // text
@@ -21,13 +21,13 @@ struct Item {
     std::uint32_t index = 0;         // rule; token
     bool is_negated = false;         // token
     std::vector<Item> parts{};       // sequence, alternatives, repeat
-    std::uint32_t min = 0, max = 0;  // repeat; kNone: no limit
+    std::uint32_t min = 0, max = 0;  // repeat; max kNone: no limit
 };
 
 struct Rule {
     std::string name;
     bool is_defined = false;
-    std::size_t place = 0;  // of its definition, or else of its first use
+    std::size_t place = 0;  // of its definition, or of its first use until it is defined
     Item body{Item::Kind::sequence};
 };
 
@@ -126,7 +126,7 @@ private:
             if (at_ >= text_.size() || c == '|' || c == ')' || c == '\n' || c == '\r') return all;
             const std::size_t begin = at_;
             Item one = item(depth, product);
-            // Counts stand behind the item; what is inside it is parsed with them known.
+            // A count follows its item, so the item is parsed again once the count is known.
             const std::size_t end = at_;
             skip(depth > 0);
             std::uint32_t min = 1, max = 1;
@@ -144,7 +144,7 @@ private:
             if (product * std::max<std::size_t>(count, 1) > kMaxRepetitions)
                 refuse(cat("too many repetitions: ", product, " times ", count, ", the limit is ", kMaxRepetitions),
                        place);
-            if (count > 1) {  // again, so that the counts inside are multiplied
+            if (count > 1) {  // again, so that nested counts are multiplied
                 const std::size_t behind = at_;
                 at_ = begin;
                 one = item(depth, product * count);
@@ -314,7 +314,7 @@ private:
     std::uint32_t root_ = 0;
 };
 
-/// Which rules may be empty, and which rules a rule may begin with before it has read anything.
+/// Finds the rules that can match the empty text and rejects left recursion.
 class LeftRecursion {
 public:
     explicit LeftRecursion(const Parser& parser) : parser_(parser), nullable_(parser.rules.size()) {
@@ -358,7 +358,7 @@ public:
         }
     }
 
-    /// Whether the item may be no text at all.
+    /// Whether the item can match the empty text.
     [[nodiscard]] bool is_empty(const Item& item) const {
         const auto empty = [this](const Item& part) { return is_empty(part); };
         switch (item.kind) {
@@ -431,7 +431,7 @@ private:
     }
     std::uint32_t repeat(const Item& item, std::uint32_t next) {
         const Item& body = item.parts[0];
-        // What may be empty may be left out: counting how often it was nothing would only make more ways to read it.
+        // An item that can be empty needs no lower bound: counting empty matches would only add ambiguity.
         const std::uint32_t min = rules_.is_empty(body) ? 0 : item.min;
         if (item.max == kNone && min <= 1) {
             Node node{NodeKind::split};

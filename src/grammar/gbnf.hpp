@@ -11,17 +11,17 @@
 
 namespace tinfer::grammar {
 
-/// The one token that a text such as "<|im_end|>" is, nullopt where it is none or several. Empty function: there is no
-/// vocabulary, and token items are errors.
+/// The single token of a text such as "<|im_end|>"; nullopt if it is not exactly one token. An empty function means
+/// that there is no vocabulary; token items are then errors.
 using TokenOfText = std::function<std::optional<std::uint32_t>(std::string_view)>;
 
-/// Throws bad_grammar naming line, column and rule: syntax, undefined rules, no root, left recursion, too many
-/// repetitions; limit_exceeded for more than `max_nodes` nodes.
+/// Throws bad_grammar with line, column and rule for syntax errors, undefined rules, a missing root, left recursion and
+/// too many repetitions; limit_exceeded for more than `max_nodes` nodes.
 [[nodiscard]] std::shared_ptr<const Program> parse_gbnf(std::string_view text, const TokenOfText& token_of = {},
                                                         std::size_t max_nodes = 1'000'000);
 
-/// Takes out of a program what can never be finished, so that no text is begun that has no end. False where nothing
-/// can be generated at all.
+/// Removes dead ends from a program, so that every text that can be begun can be finished. False if the program accepts
+/// no text at all.
 [[nodiscard]] bool prune(Program& program);
 
 }  // namespace tinfer::grammar

@@ -15,7 +15,7 @@ GivenNames::GivenNames(const GivenNames& other)
 
 void GivenNames::reserve(std::size_t n) {
     room_ = n;
-    // One token more is read before the next look at the room.
+    // Twice the room: one more token is read before make_room() is called again.
     names_.reserve(2 * n);
     levels_.reserve(2 * n);
     text_.reserve(2 * n * kBytesOfName);
@@ -32,7 +32,7 @@ void GivenNames::clear() noexcept {
 
 void GivenNames::add_to_name(std::uint32_t code_point) {
     if (at_.size == 0) at_.begin = static_cast<std::uint32_t>(text_.size());
-    // Behind a name that was gone back into stands what had followed it.
+    // After go_back() into a name, text_ holds what had followed it: continue in a copy at the end.
     if (at_.begin + at_.size != text_.size()) {
         const auto begin = static_cast<std::uint32_t>(text_.size());
         text_.append(text_, at_.begin, at_.size);
@@ -115,7 +115,7 @@ bool GivenNames::allows(std::string_view piece) {
 std::size_t GivenNames::fewest_quotes() const noexcept {
     if (!at_.has_names) return 4;  // two names in one piece
     if (!at_.in_string || !at_.is_name) return 2;
-    // Where no name begins like this one, only another one behind it can be there twice.
+    // If no earlier name has this prefix, only a further name in the same piece can be a repetition.
     for (std::uint32_t name = levels_[at_.level].names; name != kNone; name = names_[name].before)
         if (text_of(names_[name].begin, names_[name].size).starts_with(begun())) return 1;
     return 3;
@@ -127,9 +127,9 @@ void GivenNames::make_room(std::span<Place> ring, std::size_t first, std::size_t
     if (names_.size() <= room_ && levels_.size() <= room_ && text_.size() <= room_ * kBytesOfName) return;
     places_.assign(1, &at_);
     for (std::size_t i = 0; i < count; ++i) places_.push_back(&ring[(first + i) % ring.size()]);
-    ranges_.reserve(names_.size() + places_.size());  // nothing is half moved where memory ends
+    ranges_.reserve(names_.size() + places_.size());  // before anything is moved, since this may throw
 
-    // What is needed, from the last on, as each refers to those in front of it.
+    // Mark what is needed, backwards, because entries refer only to earlier ones.
     constexpr std::uint32_t kNeeded = 0;
     const auto need = [](std::vector<std::uint32_t>& moved, std::uint32_t i) {
         if (i != kNone) moved[i] = kNeeded;
@@ -145,7 +145,7 @@ void GivenNames::make_room(std::span<Place> ring, std::size_t first, std::size_t
     for (std::size_t i = names_.size(); i-- > 0;)
         if (moved_names_[i] == kNeeded) need(moved_names_, names_[i].before);
 
-    // It moves to the front.
+    // Compact it towards the front.
     const auto moved_to = [](const std::vector<std::uint32_t>& moved, std::uint32_t i) {
         return i == kNone ? kNone : moved[i];
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The names that the open objects of a JSON text have so far, so that none is given twice. An automaton cannot remember
-// them; this reads the text beside it.
+// The member names that the open objects of a JSON text have so far, so that none is given twice. An automaton cannot
+// remember them, so this scans the text in parallel.
 #pragma once
 
 #include <cstdint>
@@ -14,52 +14,53 @@
 
 namespace tinfer::grammar {
 
-/// A value. What is read is only added to, so that a place read before can be gone back to; what no place needs any
-/// more is dropped once the room is full. Reading allocates only where what the places need has grown beyond the room.
+/// Copyable. Reading only appends, so that go_back() to any earlier place is possible; make_room() drops what no place
+/// needs any more. Reading allocates only if the data still needed outgrows the reserved room.
 class GivenNames {
 public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFF;
-    /// Where in a text the reading stands.
+    /// A position in the text that was read.
     struct Place {
         std::uint32_t level = kNone;        ///< innermost open bracket
-        std::uint32_t begin = 0, size = 0;  ///< of the name that is read
-        CharPlace in_char = 0;              ///< of a string
+        std::uint32_t begin = 0, size = 0;  ///< of the name being read
+        CharPlace in_char = 0;              ///< inside a string
         bool in_string = false, is_name = false, expects_name = false, has_names = false;
     };
 
     explicit GivenNames(bool has_room = false) { reserve(has_room ? kFirstRoom : 0); }
-    GivenNames(const GivenNames& other);  ///< with as much room
+    GivenNames(const GivenNames& other);  ///< reserves as much room
     GivenNames& operator=(const GivenNames& other) = default;
     GivenNames(GivenNames&&) = default;
     GivenNames& operator=(GivenNames&&) = default;
     ~GivenNames() = default;
 
-    /// Reads bytes of a text that is JSON so far. False where they end a name that its object has already; nothing is
-    /// read then.
+    /// Reads the next bytes of a JSON text. Returns false and reads nothing if they complete a name that its object
+    /// already has.
     [[nodiscard]] bool read(std::string_view bytes);
-    /// Whether a piece can be read.
+    /// Whether read(piece) would succeed.
     [[nodiscard]] bool allows(std::string_view piece);
-    /// Whether a piece with so many quotes may be refused at all: what is not needs no look.
+    /// Pieces with fewer quotes than this cannot complete a repeated name and need no check.
     [[nodiscard]] std::size_t fewest_quotes() const noexcept;
 
     [[nodiscard]] const Place& place() const noexcept { return at_; }
     void go_back(const Place& place) noexcept { at_ = place; }
     void clear() noexcept;
-    /// Where the room is full: drops what neither the place nor those of the ring, `count` from `first` on, need.
+    /// If the room is full, drops what neither the current place nor the `count` places of the ring from `first` on
+    /// need.
     void make_room(std::span<Place> ring, std::size_t first, std::size_t count);
 
 private:
     static constexpr std::size_t kFirstRoom = 512;
-    static constexpr std::size_t kBytesOfName = 16;  // of the room, for each name
+    static constexpr std::size_t kBytesOfName = 16;  // reserved per name
     struct Name {
-        std::uint32_t begin, size, before;  // of the text; the name given before in this object
+        std::uint32_t begin, size, before;  // in text_; `before`: the previous name of this object
     };
     struct Level {
-        std::uint32_t names, outer;  // the last name given, the bracket around it
+        std::uint32_t names, outer;  // the last name given, the enclosing bracket
         bool is_object;
     };
     struct Range {
-        std::uint32_t begin, end, moved;  // of the text; where its begin is moved to
+        std::uint32_t begin, end, moved;  // in text_; `moved`: new begin
     };
     [[nodiscard]] bool go_on(char c);
     [[nodiscard]] bool end_name();
@@ -67,30 +68,30 @@ private:
     [[nodiscard]] std::string_view text_of(std::uint32_t begin, std::uint32_t size) const noexcept {
         return std::string_view(text_).substr(begin, size);
     }
-    /// The name that is read, so far.
+    /// The part of the current name that was read.
     [[nodiscard]] std::string_view begun() const noexcept { return text_of(at_.size == 0 ? 0 : at_.begin, at_.size); }
     void reserve(std::size_t n);
     void drop_text(std::span<Place* const> places);
 
-    std::vector<Name> names_;    // each behind those it refers to
-    std::vector<Level> levels_;  // a level is written anew for each of its names
-    std::string text_;           // of the names, with escapes undone
+    std::vector<Name> names_;    // each after those it refers to
+    std::vector<Level> levels_;  // append-only: each new name adds a new entry for its level
+    std::string text_;           // the names, unescaped
     Place at_;
-    std::size_t room_ = 0;  // names and levels at which what is not needed is dropped
-    // Of make_room():
+    std::size_t room_ = 0;  // number of names or levels at which make_room() compacts
+    // Scratch of make_room():
     std::vector<Place*> places_;
     std::vector<std::uint32_t> moved_names_, moved_levels_;
     std::vector<Range> ranges_;
 };
 
-/// Tokens whose pieces have quotes, with how many, most first.
+/// Tokens whose pieces contain quotes, by descending number of quotes.
 struct QuoteTokens {
     struct Row {
         std::uint32_t token, n_quotes;
     };
     std::vector<Row> rows;
     explicit QuoteTokens(const TokenTrie& trie);
-    /// Takes away the bits of tokens that would give a name twice.
+    /// Clears the bits of tokens that would repeat a name.
     void forbid(GivenNames& names, const TokenTrie& trie, std::span<std::uint64_t> bits) const;
 };
 

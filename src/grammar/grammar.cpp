@@ -46,7 +46,7 @@ const std::string& Grammar::Impl::text() const noexcept {
     try {
         const std::scoped_lock lock(printing);
         if (!std::exchange(is_printed, true)) printed = grammar::print_gbnf(*program, kMaxBytes);
-    } catch (...) {  // no memory for it: empty, as where it is too long
+    } catch (...) {  // out of memory: empty, as if it were too long
     }
     return printed;
 }
@@ -70,7 +70,7 @@ Grammar Grammar::parse(std::string_view gbnf, const Vocab& vocab, const GrammarO
 
 bool Grammar::matches(std::string_view text) const {
     return reporting_memory(kWhere, [&] {
-        // A schema that is not enforced as a whole allows what its constraints admit.
+        // With warnings, parts of the schema are not enforced: then match what generation allows.
         if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
         auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
         grammar::Machine::State state = machine->start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What stands behind tinfer::Grammar, and the constraint it makes.
+// The implementation of tinfer::Grammar, and the factories of its constraints.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 struct tinfer::Grammar::Impl {
     std::shared_ptr<const grammar::Program> program;
     GrammarOptions options;
-    std::shared_ptr<grammar::Checker> checker;  ///< of a schema: tells which texts are allowed; else null
-    bool has_open_objects = false;  ///< of a schema: names that it does not declare may come, and none twice
-    mutable std::mutex printing;    ///< no std::call_once, which needs thread-local memory
+    std::shared_ptr<grammar::Checker> checker;  ///< validates complete texts against a schema; null for other grammars
+    bool has_open_objects = false;              ///< of a schema: undeclared names are allowed, and must not repeat
+    mutable std::mutex printing;                ///< std::call_once would need thread-local storage
     mutable bool is_printed = false;
     mutable std::string printed;
     mutable std::mutex mutex;
@@ -31,26 +31,26 @@ struct tinfer::Grammar::Impl {
         for (const auto& object : program->objects)
             has_open_objects = has_open_objects || (checker != nullptr && object.other_names != nullptr);
     }
-    /// The tokens of a vocabulary that may end a name.
+    /// The tokens of a vocabulary that contain quotes and so may end a name.
     [[nodiscard]] std::shared_ptr<const grammar::QuoteTokens>
     quotes(const std::shared_ptr<const grammar::TokenTrie>& trie) const;
-    /// As it was given; of a schema, printed at the first call.
+    /// The grammar as given; that of a schema is printed on the first call.
     [[nodiscard]] const std::string& text() const noexcept;
-    /// The matcher that constraints of this vocabulary share.
+    /// The matcher that all constraints with this vocabulary share.
     [[nodiscard]] std::shared_ptr<grammar::Matcher>
     matcher(const std::shared_ptr<const grammar::TokenTrie>& trie) const;
 };
 
 namespace tinfer::grammar {
 
-/// The trie of a vocabulary, made at the first call and kept with it.
+/// The trie of a vocabulary, built on the first call and cached with it.
 [[nodiscard]] std::shared_ptr<const TokenTrie> trie_of(const Vocab& vocab);
 
-/// A constraint that binds from the first token on.
+/// A constraint that is active from the first token on.
 [[nodiscard]] std::unique_ptr<TokenConstraint> make_constraint(std::shared_ptr<const Grammar::Impl> grammar,
                                                                std::shared_ptr<const TokenTrie> trie,
                                                                const Vocab* vocab);
-/// The same, waiting for a trigger. Throws bad_parameter.
+/// A constraint that becomes active at a trigger. Throws bad_parameter.
 [[nodiscard]] std::unique_ptr<TokenConstraint> make_lazy(std::shared_ptr<const Grammar::Impl> grammar,
                                                          std::shared_ptr<const TokenTrie> trie, const Vocab* vocab,
                                                          GrammarTriggers triggers);

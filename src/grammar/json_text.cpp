@@ -8,23 +8,23 @@
 namespace tinfer::grammar {
 namespace {
 
-// A place is (kind, value): the kind in the low 4 bits, above it what is known of the character.
+// A place is (kind, value): the kind in the low 4 bits, the bits known of the character above.
 enum Kind : std::uint32_t {
     kBetween,
     kTail1,
     kTail2,
-    kTail3,  // so many bytes of UTF-8 to come
+    kTail3,  // 1 to 3 bytes of UTF-8 missing
     kBackslash,
     kHex0,
     kHex1,
     kHex2,
     kHex3,  // digits read of \uXXXX
     kPairBackslash,
-    kPairU,  // behind the first half of a pair: \ and u are to come
+    kPairU,  // after a high surrogate: \ and u must follow
     kPair0,
     kPair1,
     kPair2,
-    kPair3,  // digits read of its second half
+    kPair3,  // digits read of the low surrogate
 };
 
 constexpr CharPlace place_of(std::uint32_t kind, std::uint32_t value) noexcept { return kind | value << 4; }
@@ -50,7 +50,7 @@ void add_range(CharStep& step, std::uint32_t lo, std::uint32_t hi) noexcept {
     step.hi[step.n_ranges++] = hi;
 }
 
-/// `value` are the bits so far, with `tails` bytes of six bits to come.
+/// `value` holds the bits so far; `tails` continuation bytes of six bits are missing.
 CharStep tails_to_come(std::uint32_t value, std::uint32_t tails, std::uint32_t least) noexcept {
     CharStep step = partial(place_of(kTail1 + tails - 1, value));
     const std::uint32_t lo = std::max(value << (6 * tails), least);
@@ -61,7 +61,7 @@ CharStep tails_to_come(std::uint32_t value, std::uint32_t tails, std::uint32_t l
     return step;
 }
 
-/// Characters of \u with `n` digits read.
+/// The place after `n` digits of \uXXXX.
 CharStep after_hex(std::uint32_t value, std::uint32_t n) noexcept {
     const std::uint32_t shift = 4 * (4 - n);
     const std::uint32_t lo = value << shift, hi = lo + (1u << shift) - 1;
@@ -74,14 +74,14 @@ CharStep after_hex(std::uint32_t value, std::uint32_t n) noexcept {
         return step;
     }
     CharStep step = partial(place_of(kHex0 + n, value));
-    // Below and above the surrogates a digit says the character; the first halves of pairs say it together.
+    // Outside of the surrogates the digits are the character; a high surrogate is only half of one.
     if (lo < 0xD800) add_range(step, lo, std::min(hi, 0xD7FFu));
     else if (lo > 0xDFFF) add_range(step, lo, hi);
     else if (hi > 0xDFFF) add_range(step, 0xE000, hi);
     const std::uint32_t pair_lo = std::max(lo, 0xD800u), pair_hi = std::min(hi, 0xDBFFu);
     if (pair_lo <= pair_hi)
         add_range(step, 0x10000 + ((pair_lo - 0xD800) << 10), 0x10000 + ((pair_hi - 0xD800) << 10) + 0x3FF);
-    if (lo < 0xD800 && hi > 0xDFFF) {  // only without digits: everything
+    if (lo < 0xD800 && hi > 0xDFFF) {  // no digits read yet: anything is possible
         step.n_ranges = 0;
         add_range(step, 0, 0xD7FF);
         add_range(step, 0xE000, 0x10FFFF);
@@ -91,7 +91,7 @@ CharStep after_hex(std::uint32_t value, std::uint32_t n) noexcept {
 }
 
 CharStep after_pair(std::uint32_t value, std::uint32_t n) noexcept {
-    // `value` is the ten bits of the first half, then the digits of the second.
+    // `value` is the ten bits of the high surrogate, then the digits of the low one.
     const std::uint32_t half = value >> (4 * n), digits = value & ((1u << (4 * n)) - 1), shift = 4 * (4 - n);
     const std::uint32_t lo = std::max(digits << shift, 0xDC00u);
     const std::uint32_t hi = std::min((digits << shift) + (1u << shift) - 1, 0xDFFFu);
@@ -135,7 +135,7 @@ CharStep step_char(CharPlace place, std::uint8_t byte) noexcept {
             if ((byte & 0xC0) != 0x80) return {};
             const std::uint32_t bits = value << 6 | (byte & 0x3Fu), tails = kind - kTail1;
             if (tails == 0) return character(bits);
-            // What is overlong was refused with the second byte, where its bits could only be that.
+            // Overlong forms were already refused at the second byte.
             return tails_to_come(bits, tails, tails == 2 ? 0x10000 : 0x800);
         }
         case kBackslash:

@@ -79,7 +79,7 @@ std::optional<Decimal> Normalizer::number(const Place& at, std::string_view keyw
 
 std::shared_ptr<const Dfa> Normalizer::regex(std::string_view pattern, const Place& at, std::string_view keyword) {
     if (const auto known = regexes_.find(pattern); known != regexes_.end()) return known->second;
-    constexpr std::size_t kEach = 2'000;  // of one with hardly any states
+    constexpr std::size_t kEach = 2'000;  // minimum charge, for automata with hardly any states
     work_.spend(std::exchange(regex_share_.n_steps, 0) + kEach);
     try {
         return regexes_.emplace(std::string(pattern), std::make_shared<const Dfa>(compile_regex(pattern, regex_share_)))
@@ -117,7 +117,7 @@ Shapes Normalizer::types(JsonValue type, const Place& at, bool complemented) {
         if (kind == JsonKind::number && !is_in && has("integer")) {
             out.push_back(any_of(kind));
             (complemented ? out.back().number.is_no_integer : out.back().number.is_integer) = true;
-            // Up to draft 4 an integer is what is written as one.
+            // Up to draft 4, 1.0 is not an integer: the notation decides.
             out.back().number.is_plain = !complemented && (at.draft == 3 || at.draft == 4);
         } else if (is_in != complemented) {
             out.push_back(any_of(kind));
@@ -141,7 +141,7 @@ void Normalizer::apply_number(const Place& at, Shape& shape) {
         if (!multiple) continue;
         if (multiple->sign() <= 0)
             fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), "/multipleOf: has to be above 0"));
-        // One over a power of ten divides every whole number.
+        // The inverse of a power of ten divides every integer.
         const bool is_fine = multiple->fraction.find_first_not_of('0') == multiple->fraction.size() - 1 &&
                              multiple->whole == "0" && multiple->fraction.back() == '1';
         if (spec.is_integer && !multiple->fraction.empty() && is_fine) continue;
@@ -163,7 +163,7 @@ void Normalizer::apply_string(const Place& at, Shape& shape) {
             spec.dfas.push_back(std::move(dfa));
     }
     if (const auto format = get(at, "format"); format && format->is(JsonKind::string)) {
-        const std::string key = "\n" + std::string(format->string());  // no pattern has that name
+        const std::string key = "\n" + std::string(format->string());  // cannot collide with a pattern
         auto known = regexes_.find(key);
         if (known == regexes_.end()) known = regexes_.emplace(key, format_dfa(format->string())).first;
         if (known->second != nullptr) spec.dfas.push_back(known->second);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A constraint that waits: until a token, a word or an expression over the text so far says that the part begins which
-// the grammar describes, every token is allowed.
+// A lazy constraint: every token is allowed until a token, a word or a regular expression over the text so far triggers
+// the grammar.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -37,7 +37,7 @@ std::shared_ptr<const pcre2_code> compile(const std::string& pattern) {
     return {compiled.release(), FreeTrigger{}};
 }
 
-/// An expression, with what matching writes to: kept from token to token. Copies have their own.
+/// A compiled expression with its match buffers, which are reused for every token. Copies have buffers of their own.
 class TriggerPattern {
 public:
     explicit TriggerPattern(const std::string& pattern) : TriggerPattern(compile(pattern)) {}
@@ -47,7 +47,8 @@ public:
     TriggerPattern& operator=(TriggerPattern&&) = default;
     ~TriggerPattern() = default;
 
-    /// Where the constrained part begins, nullopt where the expression does not match.
+    /// Where the constrained part begins: the first non-empty capture, else the end of the match. nullopt without a
+    /// match.
     [[nodiscard]] std::optional<std::size_t> find(std::string_view text) const {
         const int n = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0,
                                   match_.get(), context_.get());
@@ -154,9 +155,9 @@ public:
     }
 
 private:
-    static constexpr std::size_t kRemembered = 1024;  // tokens to step back over
+    static constexpr std::size_t kRemembered = 1024;  // tokens that rewind() can undo
 
-    /// Without expressions, which may look at the whole text, the last tokens are enough.
+    /// Drops old text. Only called without expressions, which may need the whole text.
     void forget() {
         if (lengths_.size() < 2 * kRemembered) return;
         std::size_t n = 0, n_bytes = 0;
@@ -165,8 +166,8 @@ private:
         text_.erase(0, n_bytes);
         lengths_.erase(lengths_.begin(), lengths_.begin() + static_cast<std::ptrdiff_t>(n));
     }
-    /// Looks for the triggers in what the last token completed. One behind which the text is not the grammar's does not
-    /// fire.
+    /// Looks for triggers that the last token completed. A trigger fires only if the grammar allows the text from there
+    /// on.
     void fire() {
         const std::size_t last = lengths_.back();
         const std::size_t from =
@@ -186,8 +187,8 @@ private:
     std::vector<std::uint64_t> all_;
     std::size_t longest_word_ = 0;
     std::string text_;                    // before the trigger fired
-    std::vector<std::uint32_t> lengths_;  // bytes of each token in it
-    std::size_t n_inner_ = 0;             // tokens behind the one that fired
+    std::vector<std::uint32_t> lengths_;  // bytes of each token in text_
+    std::size_t n_inner_ = 0;             // tokens after the trigger
     bool is_active_ = false, has_ended_ = false;
 };
 

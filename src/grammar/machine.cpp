@@ -18,7 +18,7 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) noexcept {
 
 constexpr std::size_t kFirstTable = 1u << 10;
 constexpr std::size_t kFewItems = 32;
-constexpr std::uint32_t kLooksOfStep = 16;  // at stacks that were left already
+constexpr std::uint32_t kLooksOfStep = 16;  // callers looked at that count as one step
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece, 
       no_row_(std::make_unique<Row>()) {
     no_row_->fill(kUnknown);
     stacks_.push_back({kDead, {}});  // the empty stack
-    intern();                        // the dead state: no stack at all
+    intern();                        // the dead state: no stacks
     rows_[kDead] = new_row();
     rows_[kDead]->fill(kDead);
     visit({alone(kEmptyStack), program_->start, 0, 0});
@@ -36,7 +36,7 @@ Machine::Machine(std::shared_ptr<const Program> program, std::size_t max_piece, 
     start_ = intern();
 }
 
-// ---- stacks and states, each kept once ------------------------------------------------------------------------------
+// ---- interning of stacks and states ------------------------------------------------------------------------------
 
 std::uint32_t Machine::push(State parent, const Frame& frame) {
     const auto hash_of = [](const Stack& s) {
@@ -73,15 +73,15 @@ Machine::State Machine::alone(std::uint32_t stack) {
 
 bool Machine::is_key(const Stack& stack) const { return program_->nodes[stack.frame.node].kind == NodeKind::key; }
 
-/// The stacks that may lie below this one. A key lies on its object: those below the object.
+/// The stacks below this one; for a key, which lies on its object, those below the object.
 Machine::State Machine::below(std::uint32_t stack) const {
     const Stack& top = stacks_[stack];
     return is_key(top) ? object_below(top.parent).parent : top.parent;
 }
 
-/// Makes many stacks fewer: those with the same frame on top and one stack below become one, which has all of those
-/// below. Stacks with several below stay as they are, since sets that grow by each other would be united without end.
-/// `stacks` is ascending, before and after.
+/// Reduces the number of stacks: those with the same frame on top and one stack below become a single one with all the
+/// stacks below. Stacks with several below are left alone, since sets that contain each other would be merged without
+/// end. `stacks` is ascending before and after.
 void Machine::merge(std::vector<std::uint32_t>& stacks) {
     if (stacks.size() <= few_stacks_) return;
     const auto several = std::partition(stacks.begin(), stacks.end(), [&](std::uint32_t stack) {
@@ -148,7 +148,7 @@ Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
     if (states_.size() >= kMaxStates)
         fail(ErrorCode::limit_exceeded, cat("grammar: matching needs more than ", kMaxStates, " states"));
     const auto state = static_cast<State>(states_.size());
-    // All three grow, or none where memory ends.
+    // Reserve first: out of memory must not leave the three arrays with different sizes.
     if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 16);
     if (states_.size() == states_.capacity()) states_.reserve(2 * states_.size() + 16);
     tops_.insert(tops_.end(), stacks.begin(), stacks.end());
@@ -171,7 +171,7 @@ Machine::Row* Machine::new_row() {
     return row;
 }
 
-// ---- steps over nothing ---------------------------------------------------------------------------------------------
+// ---- epsilon steps ---------------------------------------------------------------------------------------------
 
 void Machine::refuse_steps(std::uint32_t node) const {
     const std::string_view rule = program_->rule_of(node);
@@ -186,7 +186,7 @@ void Machine::visit(const Item& item) {
     };
     if (seen_.size() < kFewItems) {
         if (std::ranges::find(seen_, item) != seen_.end()) return;
-    } else {  // many: by a table of their places
+    } else {  // many: a hash table of their indices
         if (seen_table_.size() < seen_.size() * 2) {
             seen_table_.assign(std::bit_ceil(seen_.size() * 4), kUnknown);
             for (std::uint32_t i = 0; i < seen_.size(); ++i) {
@@ -216,7 +216,7 @@ void Machine::close() {
     seen_table_.clear();
 }
 
-/// The end of a rule: goes on where its callers say.
+/// The end of a rule: returns to its callers.
 void Machine::leave(State parent) {
     const StateRecord callers = states_[parent];
     take_steps(callers.count / kLooksOfStep, program_->start);
@@ -249,7 +249,7 @@ void Machine::expand(const Item& item) {
                 visit({item.parent, program_->targets[node.first + i], 0, 0});
             break;
         case NodeKind::call:
-            // A call at the end of a rule needs no way back: lists that recurse on the right stay flat.
+            // Tail call: needs no return frame, so right-recursive lists do not deepen the stack.
             if (program_->nodes[node.next].kind == NodeKind::ret) visit({item.parent, node.arg, 0, 0});
             else visit({on(item.parent, {item.node}), node.arg, 0, 0});
             break;
@@ -268,7 +268,7 @@ void Machine::expand(const Item& item) {
         case NodeKind::bytes:
         case NodeKind::token:
         case NodeKind::string: settle(item.parent, {item.node}); break;
-        case NodeKind::key: {  // reads the frame of its object
+        case NodeKind::key: {  // has the frame of its object below it
             const StateRecord objects = states_[item.parent];
             for (std::uint32_t i = 0; i < objects.count; ++i) settle(alone(tops_[objects.first + i]), {item.node});
             break;
@@ -295,7 +295,7 @@ void Machine::enter_choice(const Item& item) {
 void Machine::enter_object(State parent, std::uint32_t node, std::uint32_t index, std::uint32_t count) {
     const ObjectTerminal& object = program_->objects[program_->nodes[node].arg];
     const bool has_required = object.next_required[index] < object.is_required.size();
-    // Beyond the bounds the count says nothing more.
+    // Beyond the bounds the count does not matter.
     const std::uint32_t enough = object.max == kNone ? std::max(object.min, 1u) : object.max;
     count = std::min(count, enough);
     if (!has_required && count >= object.min) visit({parent, program_->nodes[node].next, 0, 0});
@@ -305,7 +305,7 @@ void Machine::enter_object(State parent, std::uint32_t node, std::uint32_t index
     visit({on(parent, frame), count == 0 ? object.first_entry : object.rest_entry, 0, 0});
 }
 
-// ---- steps over a byte ----------------------------------------------------------------------------------------------
+// ---- byte steps ----------------------------------------------------------------------------------------------
 
 Machine::State Machine::make_step(State state, std::uint8_t byte) {
     begin_step();

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Runs a Program over bytes. A state of the match is a set of stacks. What lies below the top of a stack is a set of
-// stacks, too (a graph-structured stack: Tomita, Computational Linguistics 13, 1987), so that the ways to have come to
-// one place are followed as one. Stacks and states are kept once each under a number, with the successors that were
-// asked for, so that a grammar becomes, as it is used, a table that a walk over the vocabulary only reads. One thread
-// at a time.
+// Runs a Program over bytes. A state is a set of stacks, and below the top of a stack lies again a set of stacks (a
+// graph-structured stack: Tomita, Computational Linguistics 13, 1987), so that different derivations that reach the
+// same node are followed together. Stacks and states are interned, and a state caches its successors: with use a
+// grammar becomes a transition table, which a walk over the vocabulary only reads. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -18,13 +17,14 @@
 
 namespace tinfer::grammar {
 
-/// One entry of a stack: a node and how far inside it the match is.
+/// One entry of a stack: a node and the progress inside it.
 struct Frame {
     std::uint32_t node = 0;
-    std::uint32_t a = 0;  ///< repeat: times; string: characters; object: next property; key: node of the trie;
-                          ///< choice: bits of the values given
-    std::uint32_t b = 0;  ///< lexeme, string, key: state of the automaton; object: members so far; choice: upper bits
-    std::uint32_t c = 0;  ///< string, key: place in a character
+    /// repeat: repetitions; string: characters; object: next property; key: node of the name trie; choice: lower bits
+    /// of the set of values used
+    std::uint32_t a = 0;
+    std::uint32_t b = 0;  ///< lexeme, string, key: state of the DFA; object: members so far; choice: upper bits
+    std::uint32_t c = 0;  ///< string, key: position within a character
     bool operator==(const Frame&) const = default;
 };
 
@@ -32,15 +32,15 @@ class Machine {
 public:
     using State = std::uint32_t;
     static constexpr State kDead = 0;
-    /// More stacks at once are grammar_too_ambiguous.
+    /// More stacks in one state are grammar_too_ambiguous.
     static constexpr std::size_t kMaxStacks = 100'000;
     /// More states in one machine are limit_exceeded; each takes a kilobyte.
     static constexpr std::size_t kMaxStates = 400'000;
 
-    /// So many stacks are followed one by one; more of one frame become one.
+    /// Up to this many stacks are kept apart; beyond, stacks with equal frames are merged.
     static constexpr std::size_t kFewStacks = 16;
 
-    /// `max_piece` is the largest number of bytes in a token: what a bound farther away than that does, no token sees.
+    /// `max_piece` is the length in bytes of the longest token: no token can reach a bound that is farther away.
     Machine(std::shared_ptr<const Program> program, std::size_t max_piece, std::size_t few_stacks = kFewStacks);
 
     [[nodiscard]] State start() const noexcept { return start_; }
@@ -48,53 +48,53 @@ public:
         const std::uint32_t to = (*rows_[state])[byte];
         return to != kUnknown ? to : make_step(state, byte);
     }
-    /// From here on so many steps may be taken until the next call; one more is limit_exceeded. What was asked before
-    /// is remembered and costs no step.
+    /// Sets the budget of steps until the next call; exceeding it is limit_exceeded. Cached successors cost no step.
     void allow(std::uint64_t max_steps) noexcept { max_steps_ = steps_left_ = max_steps; }
     [[nodiscard]] std::uint64_t steps_left() const noexcept { return steps_left_; }
     [[nodiscard]] bool accepts(State state) const noexcept { return states_[state].accepts; }
-    /// The state that stands for all with the same allowed tokens as far as counters go.
+    /// A representative of all states that differ only in counters which no token can drive to a bound, so that they
+    /// share one mask.
     [[nodiscard]] State abstract(State state);
-    /// Adds where a token as a whole leads; kDead where nowhere.
+    /// The state after a token item of the grammar that matches this token; kDead if there is none.
     [[nodiscard]] State step_token(State state, std::uint32_t token, bool is_eog);
     [[nodiscard]] bool has_token_items(State state) const;
-    /// The token items that the state is at: (token, is any other one).
+    /// The token items expected in this state: (token, whether any token but this one is meant).
     void token_items(State state, std::vector<std::pair<std::uint32_t, bool>>& out) const;
     [[nodiscard]] State unite(State a, State b);
 
-    /// A stack that stands in a string or a key, between two characters.
+    /// A stack whose top is a string or a key, between two characters.
     struct InString {
         State parent;
         Frame frame;
         Frame below;  ///< of a key: that of the object
     };
-    /// Whether the state has a stack in a string or a key.
+    /// Whether the state has a stack inside a string or a key.
     [[nodiscard]] bool is_in_string(State state) const noexcept;
-    /// Appends the stacks of the state that stand so; returns the state of the others.
+    /// Appends the stacks that are so; returns the state made of the others.
     [[nodiscard]] State split_strings(State state, std::vector<InString>& strings);
-    /// Behind the quote that closes the string, wherever in the string it stands.
+    /// The state after the quote that closes the string.
     [[nodiscard]] State close_string(const InString& at);
-    /// What follows a key: the rule of its value, kNone where it may not end so, and where the object is then.
+    /// What follows a key: the rule of its value, kNone if the key may not end here, and the object's next property.
     struct KeyEnd {
         std::uint32_t entry = kNone, next = 0;
         bool operator==(const KeyEnd&) const = default;
     };
     [[nodiscard]] State close_key(const InString& at, const KeyEnd& end);
 
-    // The rules of strings and keys, by the state of their automaton, the number of characters or the node of the
-    // names (kNone: left them), and the frame of the object.
-    static constexpr std::uint32_t kFarBelow = 0xFFFFFFFD, kFarInside = 0xFFFFFFFE;  // counters that no token moves
+    static constexpr std::uint32_t kFarBelow = 0xFFFFFFFD, kFarInside = 0xFFFFFFFE;  // no token reaches a bound
     [[nodiscard]] static constexpr bool is_far(std::uint32_t count) noexcept {
         return count == kFarBelow || count == kFarInside;
     }
-    static constexpr std::uint32_t kLeftNames = 0xFFFFFFFE;  // of Frame::a of a key: no declared name begins so
-    /// Whether a string can still end.
+    static constexpr std::uint32_t kLeftNames = 0xFFFFFFFE;  // Frame::a of a key that is no prefix of a declared name
+    // The rules of strings and keys. `state` is the state of their DFA, `count` the number of characters, `names` the
+    // node of the name trie (kNone: the text is no prefix of a declared name), `frame` that of the object.
+    /// Whether the string can still be completed.
     [[nodiscard]] static bool string_lives(const StringTerminal& string, std::uint32_t state,
                                            std::uint32_t count) noexcept;
     [[nodiscard]] static std::uint32_t count_after(const StringTerminal& string, std::uint32_t count) noexcept;
     [[nodiscard]] static bool string_ends(const StringTerminal& string, std::uint32_t state,
                                           std::uint32_t count) noexcept;
-    /// Whether a string lives with a character out of the ranges.
+    /// The same after one of the characters that `begun` can still become.
     [[nodiscard]] static bool string_begins(const StringTerminal& string, std::uint32_t state, std::uint32_t count,
                                             const CharStep& begun) noexcept;
     [[nodiscard]] static bool key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
@@ -103,11 +103,11 @@ public:
                                         std::uint32_t state) noexcept;
     [[nodiscard]] static bool key_begins(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
                                          std::uint32_t state, const CharStep& begun) noexcept;
-    /// Appends what follows where the text goes on in one way, and moves the state behind it; false where there is a
-    /// choice, an end or a token item. A character of a string is spelled without an escape that it does not need.
+    /// If the text can continue in only one way, appends that byte or character and advances the state; false if there
+    /// is a choice, a possible end or a token item. Characters of strings are escaped only if they have to be.
     [[nodiscard]] bool append_forced(State& state, std::string& out);
 
-    /// A state as numbers that another machine of the same program understands, and back.
+    /// Serializes a state for another machine of the same program.
     [[nodiscard]] std::vector<std::uint32_t> save(State state) const;
     [[nodiscard]] State load(std::span<const std::uint32_t> saved);
 
@@ -127,17 +127,17 @@ private:
     [[nodiscard]] int forced_byte(State state);
     [[nodiscard]] std::uint32_t forced_char(State state) const;
 
-    using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until asked for
+    using Row = std::array<std::uint32_t, 256>;  // the successors of a state, kUnknown until computed
 
     struct Stack {
-        State parent;  // all that may lie below the frame; below a key that of its object alone
+        State parent;  // the stacks below the frame; below a key only the object's stack
         Frame frame;
-        State alone = kUnknown;     // the state of this stack, kUnknown until asked for
-        std::uint32_t left_in = 0;  // the step that left its rule last
+        State alone = kUnknown;     // the state that has only this stack, kUnknown until computed
+        std::uint32_t left_in = 0;  // the last step in which leave() returned to it
     };
     struct StateRecord {
-        std::uint32_t first, count;  // in tops_, ascending
-        std::uint32_t abstracted;    // kUnknown until asked for
+        std::uint32_t first, count;  // range of tops_, ascending
+        std::uint32_t abstracted;    // kUnknown until computed
         bool accepts;
     };
     struct Item {
@@ -190,9 +190,9 @@ private:
     std::vector<std::uint32_t> stack_table_, state_table_;  // open addressing, kUnknown where free
     std::vector<StateRecord> states_;
     std::vector<std::uint32_t> tops_;
-    std::vector<Row*> rows_;  // {states}: no_row_ until a step from the state is asked for
+    std::vector<Row*> rows_;  // {states}: no_row_ until the first step from the state
     std::unique_ptr<Row> no_row_;
-    std::vector<std::unique_ptr<Row[]>> row_blocks_;  // which do not move when there are more
+    std::vector<std::unique_ptr<Row[]>> row_blocks_;  // in blocks, so that rows keep their addresses
     std::size_t rows_left_ = 0, row_bytes_ = 0;
     State start_ = kDead;
     std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};

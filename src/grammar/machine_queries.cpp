@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What masks and constraints ask a machine.
+// Queries of a machine by masks and constraints, and its serialization.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -8,7 +8,7 @@
 
 namespace tinfer::grammar {
 
-/// How often parts were repeated, each time by a byte at least, where the bounds are far.
+/// Abstracts the counts of repeats whose bounds are too far away; a repetition takes at least one byte.
 Machine::State Machine::far_repeats(State parent) {
     const StateRecord record = states_[parent];
     const auto is_repeat = [&](std::uint32_t top) {
@@ -42,7 +42,7 @@ Machine::State Machine::abstract(State state) {
         Stack stack = stacks_[top];
         if (top != kEmptyStack && program_->nodes[stack.frame.node].kind == NodeKind::string) {
             const StringTerminal& string = program_->strings[program_->nodes[stack.frame.node].arg];
-            // Room that no token fills; the automaton has to fit into it, too.
+            // More characters than a token can add plus the automaton's shortest path to acceptance can need.
             const std::uint32_t needed = string.dfa == nullptr ? 0 : static_cast<std::uint32_t>(string.dfa->n_states());
             const std::uint32_t far = max_piece_ + needed + 1;
             std::uint32_t& count = stack.frame.a;
@@ -128,8 +128,8 @@ int Machine::forced_byte(State state) {
     return found;
 }
 
-/// Each state behind those it lies on: the number of stacks, and of each its frame and the place of what is below; a
-/// place beyond the states is the empty stack.
+/// States in an order in which each follows those below it. Per state: the number of stacks, then for each its frame
+/// and the index of the state below, or kUnknown for the empty stack.
 std::vector<std::uint32_t> Machine::save(State state) const {
     std::vector<State> order;
     std::vector<std::pair<State, bool>> work{{state, false}};

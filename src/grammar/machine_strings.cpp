@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The rules of strings and keys, for steps over a byte and for masks that walk over characters.
+// The rules of strings and keys, shared by byte steps and by masks, which walk over characters.
 #include <algorithm>
 #include <string_view>
 
@@ -10,7 +10,7 @@
 namespace tinfer::grammar {
 namespace {
 
-/// Whether a state of the automaton that `is_good` follows over a code point of the ranges.
+/// Whether some code point of the ranges leads to a state that `is_good`.
 template <class Fn>
 bool any_follows(const Dfa& dfa, std::uint32_t state, const CharStep& step, const Fn& is_good) {
     if (state == Dfa::kDead) return false;
@@ -21,15 +21,15 @@ bool any_follows(const Dfa& dfa, std::uint32_t state, const CharStep& step, cons
     return false;
 }
 
-/// The properties, first and last, that may be the next member.
+/// The range, first and last, of the properties that may be the next member.
 std::pair<std::uint32_t, std::uint32_t> next_properties(const ObjectTerminal& object, const Frame& frame) noexcept {
     const auto n = static_cast<std::uint32_t>(object.is_required.size());
     std::uint32_t first = frame.a;
     std::uint32_t last = object.next_required[frame.a];
     const std::uint32_t required = last;
-    // With too little room for those that are required, none of the others.
+    // If only the required ones still fit, no optional one may come.
     if (object.max != kNone && frame.b + 1 + object.required_from[frame.a] > object.max) first = required;
-    // With no names but these, enough of them have to be left.
+    // If no other names are allowed, enough declared ones have to be left to reach the minimum.
     if (object.other_names == nullptr && frame.b < object.min) {
         last = std::min(last, n - 1);
         while (last > first && frame.b + 1 + object.allowed_from[last + 1] < object.min) --last;
@@ -37,12 +37,12 @@ std::pair<std::uint32_t, std::uint32_t> next_properties(const ObjectTerminal& ob
     return {first, last};
 }
 
-// What may follow between two characters of a string: no code points.
+// Besides a code point, add_char() records the closing quote or a choice.
 constexpr std::uint32_t kQuote = 0xFFFFFFFD, kMany = 0xFFFFFFFE;
 
 void add_char(std::uint32_t& found, std::uint32_t c) noexcept { found = found == kNone || found == c ? c : kMany; }
 
-/// Adds the characters over which `is_good` follows.
+/// Adds the characters that lead to a state that `is_good`.
 template <class Fn>
 void add_chars(std::uint32_t& found, const Dfa& dfa, std::uint32_t state, const Fn& is_good) {
     const std::size_t n = dfa.n_classes();
@@ -74,7 +74,7 @@ void add_chars(std::uint32_t& found, const ObjectTerminal& object, const Frame& 
         if (Machine::key_lives(object, below, next, Dfa::kDead)) add_char(found, c);
 }
 
-/// As a string has it, with an escape only where one is needed.
+/// Appends a character of a JSON string, escaped only if it has to be.
 void append_char(std::string& out, std::uint32_t c) {
     constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
     if (const auto at = c < 0x80 ? kEscaped.find(static_cast<char>(c)) : kEscaped.npos; at != kEscaped.npos) {
@@ -100,7 +100,7 @@ bool Machine::string_lives(const StringTerminal& string, std::uint32_t state, st
 
 std::uint32_t Machine::count_after(const StringTerminal& string, std::uint32_t count) noexcept {
     if (count == kFarBelow || count == kFarInside) return count;
-    // Without an upper bound nothing is counted beyond the lower one.
+    // Without an upper bound, counting stops at the lower one.
     return string.max == StringTerminal::kNoLimit ? std::min(count + 1, string.min) : count + 1;
 }
 
@@ -116,7 +116,7 @@ bool Machine::string_begins(const StringTerminal& string, std::uint32_t state, s
     return any_follows(*string.dfa, state, begun, [&](std::uint32_t to) { return string_lives(string, to, next); });
 }
 
-/// `frame` is that of the object below the key.
+/// `frame` is that of the key's object.
 bool Machine::key_lives(const ObjectTerminal& object, const Frame& frame, std::uint32_t names,
                         std::uint32_t state) noexcept {
     if (state != Dfa::kDead && object.next_required[frame.a] == object.is_required.size()) return true;
@@ -153,7 +153,7 @@ bool Machine::key_begins(const ObjectTerminal& object, const Frame& frame, std::
     return false;
 }
 
-/// kNone where a stack stands elsewhere than between two characters of a string, kMany where there is a choice.
+/// kNone if some stack is not between two characters of a string, kMany if there is a choice.
 std::uint32_t Machine::forced_char(State state) const {
     const StateRecord& record = states_[state];
     std::uint32_t found = kNone;
@@ -185,7 +185,7 @@ bool Machine::append_forced(State& state, std::string& out) {
     }
     State to = state;
     for (std::size_t i = begin; i < out.size() && to != kDead; ++i) to = step(to, static_cast<std::uint8_t>(out[i]));
-    if (to == kDead) out.resize(begin);  // a character that no string may have
+    if (to == kDead) out.resize(begin);  // the character is not allowed in a string
     else state = to;
     return to != kDead;
 }

@@ -9,7 +9,7 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr std::uint32_t kLargeBranch = 16;  // tokens; fewer are walked
+constexpr std::uint32_t kLargeBranch = 16;  // tokens; smaller subtrees are walked
 
 }  // namespace
 
@@ -35,8 +35,8 @@ Matcher::State Matcher::step(State state, std::uint32_t token) {
     return to;
 }
 
-/// Steps the machine along the trie in depth-first order. Where it is dead, all below is passed over; where all below
-/// leads back to where it is, all below is allowed.
+/// Steps the machine along the trie in depth-first order. Skips a subtree when the machine is dead, and allows it as a
+/// whole when everything in it loops in the current state.
 void Matcher::walk(State state, std::span<std::uint64_t> bits) {
     const auto nodes = trie_->all();
     const std::uint32_t* const tokens = trie_->tokens().data();
@@ -104,7 +104,7 @@ void Matcher::mask(State state, std::span<std::uint64_t> out) {
         }
         if (mask.last_use < oldest->last_use) oldest = &mask;
     }
-    oldest->state = 0xFFFFFFFF;  // should making it throw
+    oldest->state = 0xFFFFFFFF;  // in case make() throws
     machine_.allow(max_steps);
     make(state, bits_of(*oldest));
     oldest->state = state;
@@ -117,7 +117,7 @@ Matcher::Forced* Matcher::forced(State state) {
     if (state < has_no_forced_.size() && has_no_forced_[state] != 0) return nullptr;
     Forced& out = forced_[state % forced_.size()];
     if (out.state == state) return &out;
-    out.state = 0xFFFFFFFF;  // should it throw
+    out.state = 0xFFFFFFFF;  // in case of an exception
     out.text = '\n';
     out.has_tokens = false;
     machine_.allow(max_steps);
@@ -125,7 +125,7 @@ Matcher::Forced* Matcher::forced(State state) {
     while (out.text.size() < kLongest && machine_.append_forced(at, out.text)) {
     }
     out.ends = out.text.size() < kLongest && machine_.accepts(at);
-    // What ends inside of a character is no text.
+    // Drop a partial character at the end.
     for (std::size_t n = 1; n <= std::min<std::size_t>(out.text.size(), 3); ++n) {
         const std::string_view last = std::string_view(out.text).substr(out.text.size() - n);
         if (static_cast<unsigned char>(last[0]) < 0xC0) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A machine with the masks it made, shared by all constraints of one grammar and one vocabulary.
+// A machine with a cache of its masks, shared by all constraints of one grammar and one vocabulary.
 #pragma once
 
 #include <array>
@@ -25,24 +25,24 @@ public:
 
     Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie);
 
-    /// Where the token leads, Machine::kDead where it is not allowed. A token that ends the generation leads nowhere
-    /// but is allowed where the grammar ends: ask accepts().
+    /// The state after the token, Machine::kDead if it is not allowed. End-of-generation tokens also give kDead; they
+    /// are allowed in states that accept.
     [[nodiscard]] State step(State state, std::uint32_t token);
-    /// The tokens that may follow, into `out` of n_words().
+    /// Writes the mask of allowed tokens to `out` of n_words().
     void mask(State state, std::span<std::uint64_t> out);
 
-    /// The text without a choice behind a state.
+    /// The text that must follow a state.
     struct Forced {
         State state = 0xFFFFFFFF;
-        std::string text;   ///< behind a newline
-        bool ends = false;  ///< the grammar ends behind it
+        std::string text;   ///< preceded by a newline
+        bool ends = false;  ///< the grammar ends after it
         bool has_tokens = false;
-        std::vector<Token> tokens;  ///< the user's
+        std::vector<Token> tokens;  ///< cached by the constraint
     };
-    /// nullptr where there is a choice at once. Kept for some states; valid until the next call.
+    /// nullptr if nothing is forced. Cached for some states; valid until the next call.
     [[nodiscard]] Forced* forced(State state);
 
-    /// How many nodes of the vocabulary's trie the masks so far stepped over.
+    /// Number of trie nodes that the masks so far have visited.
     [[nodiscard]] std::uint64_t n_walked() const noexcept { return n_walked_; }
     [[nodiscard]] Machine& machine() noexcept { return machine_; }
     [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
@@ -66,7 +66,7 @@ private:
     std::vector<Machine::InString> strings_;
     std::array<Mask, kMasks> masks_;
     std::unique_ptr<std::uint64_t[]> bits_;  // {n_words, masks}
-    std::array<Forced, 64> forced_;          // by the last bits of the state
+    std::array<Forced, 64> forced_;          // index: state modulo the size
     std::vector<char> has_no_forced_;        // {states}
     std::uint64_t n_uses_ = 0, n_walked_ = 0;
     std::vector<State> path_;

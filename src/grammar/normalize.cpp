@@ -24,7 +24,7 @@ void Normalizer::refuse(std::string_view pointer, std::string_view keyword, std:
 
 Term Normalizer::root() const { return {Term::Kind::schema, static_cast<std::uint32_t>(root_.offset())}; }
 
-/// A schema that is no more than a reference is what it refers to.
+/// A schema that consists of a reference only is replaced by its target.
 Term Normalizer::term_of(JsonValue value, Term::Kind kind) {
     std::uint32_t number = number_of(value);
     if (kind == Term::Kind::value) return {kind, number};
@@ -148,7 +148,7 @@ Shapes Normalizer::of_term(const Term& term) {
         if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: ")) throw;
         fail(error.code(), cat("schema: ", escaped(at.pointer.empty() ? "/" : at.pointer, 160), ": ", error.what()));
     }
-    if (term.kind == Term::Kind::complement)  // what a schema under `not` looked at does not count as evaluated
+    if (term.kind == Term::Kind::complement)  // `not` drops annotations: nothing counts as evaluated
         for (Shape& shape : out) {
             for (auto& layer : shape.object.layers) layer.evaluates = false;
             for (auto& layer : shape.array.layers) layer.evaluates = false;
@@ -209,7 +209,7 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             const NumberSpec& n = shape.number;
             const bool is_bounded = n.min && n.max;
             if (is_bounded && compare(*n.min, *n.max) > 0) return true;
-            // Between no bounds there are always some more; to tell which, the automaton is made.
+            // Without both bounds there are always values; only the automaton can tell about the rest.
             const bool is_simple = n.not_multiples.empty() && n.not_equal.empty() && !n.is_no_integer;
             if (is_simple && (!is_bounded || (!n.is_integer && n.multiples.empty() && *n.min != *n.max))) return false;
             try {
@@ -255,7 +255,7 @@ Shapes Normalizer::of_schema(const Place& at) {
     if (!at.value.is(JsonKind::object))
         fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer.empty() ? std::string("/") : at.pointer, 160),
                                         ": a schema is an object or a boolean"));
-    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7)  // its neighbours do not count
+    if (get(at, "$ref") && at.draft != 0 && at.draft <= 7)  // keywords beside it are ignored
         return of_term({Term::Kind::schema, referred(at)[0]});
     for (const char* keyword : {"extends", "disallow"})
         if (get(at, keyword)) refuse(at.pointer, keyword, "is not supported; allOf and not are");
@@ -301,7 +301,7 @@ Shapes Normalizer::any_of_schemas(JsonValue list) {
     for (const auto& [key, part] : list.items()) parts.push_back(of_term(term_of(part)));
     Shapes out;
     if (has_unevaluated_ && parts.size() <= kMostTogether) {
-        // Branches that hold together have evaluated more than each of them.
+        // Branches that hold together evaluate more than each alone: one alternative for every subset.
         for (std::size_t chosen = (std::size_t{1} << parts.size()) - 1; chosen > 0; --chosen) {
             std::optional<Shapes> together;
             for (std::size_t i = 0; i < parts.size(); ++i)

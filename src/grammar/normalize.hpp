@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From the keywords of a schema to shapes.
+// Turns the keywords of a schema into shapes.
 #pragma once
 
 #include <map>
@@ -17,33 +17,33 @@ namespace tinfer::grammar {
 
 class Normalizer {
 public:
-    /// `options` have to outlive it.
+    /// `options` and `warnings` must outlive the normalizer.
     Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings);
 
     [[nodiscard]] Term root() const;
-    /// What values that meet all terms look like. Throws bad_schema, limit_exceeded.
+    /// The values that satisfy all terms. Throws bad_schema, limit_exceeded.
     [[nodiscard]] const Shapes& shapes(const Conjunction& terms);
-    /// What values that meet one term look like; the list stays where it is.
+    /// The values that satisfy one term; the reference stays valid.
     [[nodiscard]] const Shapes& alternatives(const Term& term);
-    /// What meets not all of them; what meets one of several.
+    /// Values that violate at least one term; values that satisfy at least one of the parts.
     [[nodiscard]] Conjunction negated(const Conjunction& terms);
     [[nodiscard]] Conjunction either(std::vector<Conjunction> parts);
-    /// The strings that meet all terms, as names of members; null where there are none.
+    /// The strings that satisfy all terms, as member names; null if there are none.
     [[nodiscard]] std::shared_ptr<const Dfa> names_of(const Conjunction& terms);
-    /// Whether there is no such value; false where that is not seen quickly.
+    /// Whether no value satisfies the terms; false also if that cannot be told quickly.
     [[nodiscard]] bool is_empty(const Conjunction& terms, int depth = 0);
     [[nodiscard]] bool is_empty(const Shape& shape, int depth = 0);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
 
-    /// Counts steps anew: a text is looked at in place of a schema.
+    /// Resets the step count, before a text is checked.
     void restart() noexcept { work_ = {}; }
-    /// Of whoever looks through what it gives; limit_exceeded where they are too many.
+    /// Charges steps that a caller spends on the results; limit_exceeded if there are too many.
     void spend(std::size_t n_steps) { work_.spend(n_steps); }
 
-    /// Other documents are not loaded any more.
+    /// From now on no further documents are loaded.
     void close() noexcept { references_.close(); }
 
-    /// Throws bad_schema with the place, or warns where that is asked for.
+    /// Throws bad_schema with the location, or only warns if the options say so.
     void refuse(std::string_view pointer, std::string_view keyword, std::string_view reason);
     [[nodiscard]] std::string pointer_of(std::uint32_t offset) const;
 
@@ -57,7 +57,7 @@ private:
     [[nodiscard]] std::uint32_t number_of(JsonValue value) const {
         return document_ + static_cast<std::uint32_t>(value.offset());
     }
-    /// What $ref, $dynamicRef and $recursiveRef of a schema name.
+    /// The targets of $ref, $dynamicRef and $recursiveRef of a schema.
     [[nodiscard]] std::vector<std::uint32_t> referred(const Place& at);
 
     [[nodiscard]] Shapes of_term(const Term& term);
@@ -84,7 +84,7 @@ private:
     [[nodiscard]] std::optional<Decimal> number(const Place& at, std::string_view keyword);
     [[nodiscard]] std::shared_ptr<const Dfa> regex(std::string_view pattern, const Place& at, std::string_view keyword);
     [[nodiscard]] JsonValue require(const Place& at, std::string_view keyword, JsonKind kind);
-    /// The value of a keyword that the draft of the schema has.
+    /// The value of a keyword; nullopt also if the schema's draft does not have the keyword.
     [[nodiscard]] static std::optional<JsonValue> get(const Place& at, std::string_view keyword) {
         return is_keyword(keyword, at.draft) ? at.value.find(keyword) : std::nullopt;
     }
@@ -94,14 +94,14 @@ private:
     const SchemaOptions& options_;
     std::vector<std::string>& warnings_;
     References references_;
-    std::uint32_t document_ = 0;                    // of the term that is looked at
-    std::vector<std::vector<Conjunction>> unions_;  // of terms of kind `either`
-    bool has_unevaluated_ = false;                  // what branches looked at matters
+    std::uint32_t document_ = 0;                    // of the term being expanded
+    std::vector<std::vector<Conjunction>> unions_;  // for terms of kind `either`
+    bool has_unevaluated_ = false;                  // shapes must keep what each branch evaluates
     std::map<Conjunction, Shapes> known_;
     std::map<Term, Shapes> known_terms_;
-    struct Pending {};          // thrown where a question comes back to a schema that is being looked at
-    std::map<Term, int> open_;  // with the question that it belongs to
-    int question_ = 0;          // is_empty() inside another
+    struct Pending {};          // thrown when is_empty() returns to a schema that is being expanded
+    std::map<Term, int> open_;  // terms being expanded, with their question_
+    int question_ = 0;          // nesting depth of is_empty()
     std::map<std::string, std::shared_ptr<const Dfa>, std::less<>> regexes_;
     RegexShare regex_share_;
     SchemaWork work_;

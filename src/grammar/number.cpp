@@ -64,7 +64,7 @@ void NumberSpec::lower_max(const Decimal& value, bool is_exclusive) {
 
 namespace {
 
-/// Whether a number is a whole multiple of another: their digits, both times the same power of ten, divided by hand.
+/// Whether `value` is an integer multiple of `multiple`: long division of their digits, scaled by one power of ten.
 bool divides(const Decimal& multiple, const Decimal& value) {
     const std::size_t scale = std::max(multiple.fraction.size(), value.fraction.size());
     const auto digits_of = [scale](const Decimal& d) {
@@ -73,7 +73,7 @@ bool divides(const Decimal& multiple, const Decimal& value) {
     const std::string divisor = digits_of(multiple);
     const std::size_t first = std::min(divisor.find_first_not_of('0'), divisor.size());
     const std::string_view d = std::string_view(divisor).substr(first);
-    std::string rest;  // of the division so far, without zeros in front
+    std::string rest;  // remainder so far, without leading zeros
     for (const char c : digits_of(value)) {
         if (!rest.empty() || c != '0') rest += c;
         const auto is_enough = [&] { return rest.size() > d.size() || (rest.size() == d.size() && rest >= d); };
@@ -111,17 +111,17 @@ bool contains(const NumberSpec& spec, std::string_view number) {
 
 namespace {
 
-constexpr int kMaxWhole = 40;    // digits in front of the point of a number without bounds: a double holds them
+constexpr int kMaxWhole = 40;    // digits before the point of an unbounded number; fits the range of a double
 constexpr int kMaxExponent = 2;  // digits
 constexpr std::uint64_t kMaxModulus = 1'000'000;
 
 enum Phase : int { kStart, kMinus, kZero, kWhole, kPoint, kFraction, kE, kESign, kExponent };
 
-/// Compares the size of what is read with that of a bound.
+/// Compares the magnitude of the number read so far with that of a bound.
 struct SizeTracker {
     const Decimal* bound;
 
-    // State: count of digits in front of the point, digits behind it, order so far.
+    // Digits before the point, digits after it, result of the comparison so far.
     struct State {
         int whole = 0, fraction = 0, order = 0;
     };
@@ -145,7 +145,7 @@ struct SizeTracker {
         if (at < bound->fraction.size()) ++s.fraction;
         if (s.order != 0) s.fraction = 0;
     }
-    /// At the point, or the end of the digits in front of it.
+    /// The integer part is complete.
     void end_whole(State& s) const {
         const int n = static_cast<int>(bound->whole.size());
         if (s.whole < n) s.order = -1;
@@ -157,7 +157,7 @@ struct SizeTracker {
     }
 };
 
-/// The remainder of what is read by a multiple, both times 10^scale.
+/// The remainder of the number read so far modulo a multiple, both scaled by 10^scale.
 struct RemainderTracker {
     std::uint64_t modulus = 1, scale = 0;
 
@@ -172,7 +172,7 @@ struct RemainderTracker {
         }
     }
     struct State {
-        int remainder = 0, fraction = 0;  // remainder -1: no multiple any more
+        int remainder = 0, fraction = 0;  // remainder -1: cannot be a multiple any more
     };
     void digit(State& s, int d, bool behind_point) const {
         if (s.remainder < 0) return;
@@ -198,7 +198,7 @@ public:
         if (spec.min) bounds_.push_back({&*spec.min});
         if (spec.max) bounds_.push_back({&*spec.max});
         for (const Decimal& value : spec.not_equal) bounds_.push_back({&value});
-        // What is a multiple of two whole numbers is one of their least common multiple.
+        // Being a multiple of several integers is being one of their least common multiple.
         std::uint64_t whole = 1;
         bool has_whole = false;
         for (const Decimal& multiple : spec.multiples) {
@@ -213,7 +213,7 @@ public:
         if (has_whole) multiples_.push_back(RemainderTracker(whole));
         n_multiples_ = multiples_.size();
         for (const Decimal& multiple : spec.not_multiples) multiples_.emplace_back(multiple);
-        // A factor of ten moves no sign: next to bounds of 0 an exponent does no harm.
+        // An exponent does not change the sign, so bounds of 0 allow it.
         allows_exponent_ = multiples_.empty() && !spec.is_integer && !spec.is_no_integer &&
                            std::ranges::all_of(bounds_, [](const SizeTracker& t) { return t.bound->sign() == 0; });
         if (spec.min && spec.max && *spec.min == *spec.max)
@@ -243,8 +243,8 @@ private:
     struct State {
         State(std::size_t n_bounds, std::size_t n_multiples) : sizes(n_bounds), remainders(n_multiples) {}
         int phase = kStart;
-        bool is_negative = false, is_nonzero = false, has_fraction = false;  // a fraction that is not 0
-        int n_digits = 0;  // in front of the point, behind it or of the exponent, as far as it matters
+        bool is_negative = false, is_nonzero = false, has_fraction = false;  // fraction is not zero
+        int n_digits = 0;  // of the current part (integer, fraction or exponent), capped
         std::vector<SizeTracker::State> sizes;
         std::vector<RemainderTracker::State> remainders;
     };

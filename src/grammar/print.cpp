@@ -14,14 +14,14 @@
 
 namespace tinfer::grammar {
 
-/// Not in the namespace below: catching a type of internal linkage takes a pointer in writable memory.
+/// Not in the anonymous namespace: catching a type with internal linkage needs a pointer in writable memory.
 struct CannotPrint {};
 
 namespace {
 
-constexpr std::uint32_t kMostRepeats = 2000;  // of GBNF
+constexpr std::uint32_t kMostRepeats = 2000;  // GBNF's limit
 
-/// A code point as GBNF writes it in a literal or a set.
+/// A code point, escaped for a GBNF literal or set.
 std::string spelled(std::uint32_t c) {
     char out[16];
     switch (c) {
@@ -97,7 +97,7 @@ private:
     std::string named(std::uint32_t node) {
         return rule(cat("n", node), [this, node] { return from(node); });
     }
-    /// What stands from a node on: in place, or as a rule of its own where several lead here.
+    /// The rest of a rule from a node on: inline, or a rule of its own if several nodes lead here.
     std::string behind(std::uint32_t node) {
         if (program_.nodes[node].kind == NodeKind::ret) return "";
         return n_references_[node] > 1 || program_.nodes[node].kind == NodeKind::split ? named(node) : from(node);
@@ -122,11 +122,11 @@ private:
             case NodeKind::lexeme: return join(lexeme(node.arg), behind(node.next));
             case NodeKind::string: return join(string(node.arg), behind(node.next));
             case NodeKind::object: return join(members(node.arg, 0, 0), behind(node.next));
-            case NodeKind::key: return "";  // between() stops here
-            default: throw CannotPrint{};   // tokens are no text
+            case NodeKind::key: return "";  // members() prints keys
+            default: throw CannotPrint{};   // tokens and choices have no GBNF text
         }
     }
-    /// Single bytes behind each other are one literal.
+    /// Consecutive single bytes become one literal.
     std::string bytes(std::uint32_t number) {
         std::string text;
         while (program_.nodes[number].kind == NodeKind::bytes && program_.nodes[number].count == 1) {
@@ -155,7 +155,7 @@ private:
 
     // ---- automata ---------------------------------------------------------------------------------------------------
 
-    /// By target state: the code points that lead there.
+    /// Target state → the code points that lead there.
     static std::map<std::uint32_t, std::vector<CharRange>> edges_of(const Dfa& dfa, std::uint32_t state) {
         std::map<std::uint32_t, std::vector<CharRange>> out;
         for (std::size_t c = 0; c < dfa.n_classes(); ++c) {
@@ -168,7 +168,7 @@ private:
         }
         return out;
     }
-    /// White space: the same set again and again, up to a number.
+    /// For white space: repetitions of one set, up to a maximum.
     static std::string counted_set(const Dfa& dfa) {
         std::string set;
         for (std::uint32_t s = 0; s < dfa.n_states(); ++s) {
@@ -203,7 +203,7 @@ private:
 
     // ---- strings ----------------------------------------------------------------------------------------------------
 
-    /// Characters of a JSON string: as they are, and with an escape where that is needed.
+    /// Characters of a JSON string, escaped where they have to be.
     static std::string json_set(const std::vector<CharRange>& ranges) {
         CharSet all;
         for (const CharRange& r : ranges) all.add(r.lo, r.hi);
@@ -212,7 +212,7 @@ private:
         const CharSet values = all.scalar_values();
         for (const CharRange& r : values.ranges()) {
             std::uint32_t lo = r.lo;
-            const auto take = [&](std::uint32_t first, std::uint32_t last) {  // what is free of escapes
+            const auto take = [&](std::uint32_t first, std::uint32_t last) {  // unescaped ranges
                 if (std::max(lo, first) <= std::min(r.hi, last))
                     plain.push_back({std::max(lo, first), std::min(r.hi, last)});
             };
@@ -293,7 +293,7 @@ private:
         }
         return out;
     }
-    /// Members from the property `next` on, behind so many.
+    /// The members from property `next` on, after `count` others.
     std::string members(std::uint32_t arg, std::uint32_t next, std::uint32_t count) {
         const ObjectTerminal& object = program_.objects[arg];
         const std::uint32_t enough = object.max == kNone ? std::max(object.min, 1u) : object.max;
@@ -322,7 +322,7 @@ private:
             return out.empty() ? throw CannotPrint{} : out;
         });
     }
-    /// By label: the names that are not declared.
+    /// Label → the undeclared names with that label.
     const std::map<std::uint32_t, std::shared_ptr<const Dfa>>& others_of(std::uint32_t arg) {
         const auto [at, is_new] = others_.try_emplace(arg);
         if (is_new) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The compiled form of a schema as a grammar that people can read.
+// Prints the compiled form of a schema as readable GBNF.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace tinfer::grammar {
 
-/// The program in GBNF. It admits what the program does, spelled without escapes where none are needed. Empty where
-/// that takes more than `max_bytes`, or has to count further than GBNF does.
+/// The program in GBNF, equivalent except that strings are escaped only where they have to be. Empty if it would take
+/// more than `max_bytes`, or repetition counts that GBNF does not allow.
 [[nodiscard]] std::string print_gbnf(const Program& program, std::size_t max_bytes);
 
 }  // namespace tinfer::grammar

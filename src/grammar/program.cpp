@@ -23,9 +23,9 @@ std::uint32_t Program::add_text(std::string_view bytes, std::uint32_t next) {
 }
 
 std::uint32_t Program::add_set(const CharSet& set, std::uint32_t next) {
-    // A trie of the byte ranges: sequences of utf8_ranges() with equal first ranges share a node.
+    // A trie of the byte ranges: sequences of utf8_ranges() with a common prefix share nodes.
     struct Draft {
-        std::vector<std::pair<ByteEdge, std::uint32_t>> edges;  // with the draft that follows, kNone: `next`
+        std::vector<std::pair<ByteEdge, std::uint32_t>> edges;  // with the following draft, kNone: `next`
     };
     std::vector<Draft> drafts(1);
     for (const Utf8Range& range : utf8_ranges(set.scalar_values())) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a grammar is compiled to: nodes of a pushdown automaton over bytes, immutable and shared by all who match with
-// it. A rule is a chain of nodes from its entry to a `ret`. Terminals of JSON (strings, keys, numbers, white space) are
-// nodes of their own, which keep their place in the frame: so lengths are counted, and nothing is unrolled.
+// A compiled grammar: the nodes of a pushdown automaton over bytes, immutable and shared by all matchers. A rule is a
+// chain of nodes from its entry to a `ret`. JSON terminals (strings, keys, numbers, white space) are single nodes that
+// keep their progress in the stack frame, so that lengths are counted instead of unrolled.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@ namespace tinfer::grammar {
 inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
 enum class NodeKind : std::uint8_t {
-    bytes,   ///< one byte out of edges [first, first + count)
-    split,   ///< goes on at all of targets [first, first + count)
+    bytes,   ///< one byte by edges [first, first + count)
+    split,   ///< continues at each of targets [first, first + count)
     call,    ///< rule at `arg`, then `next`
     ret,     ///< end of a rule
     repeat,  ///< rule at `arg`, min to max times, then `next`
-    token,   ///< the token `arg`, or with min = 1 any other one
+    token,   ///< the token `arg`; with min = 1 any token but that
     lexeme,  ///< bytes that dfas[arg] accepts
-    string,  ///< the rest of a JSON string behind its opening quote, strings[arg]
+    string,  ///< a JSON string after its opening quote, strings[arg]
     object,  ///< members of an object, objects[arg]; `next` is the closing brace
-    key,     ///< the rest of a key of objects[arg]; its frame lies on that of the object
-    choice,  ///< min to max of the rules of choices[arg], each once at most, in any order; then `next`
+    key,     ///< a key of objects[arg] after its opening quote; its frame lies on the object's
+    choice,  ///< min to max of the rules of choices[arg], each at most once, in any order; then `next`
 };
 
 struct ByteEdge {
@@ -45,33 +45,33 @@ struct Node {
     std::uint32_t arg = 0, min = 0, max = 0;
 };
 
-/// The content of a string: an automaton over its characters (none: any), and how many there are.
+/// The content of a string: a DFA over its characters (null: any), and bounds on their number.
 struct StringTerminal {
     static constexpr std::uint32_t kNoLimit = 0xFFFFFFFF;
     std::shared_ptr<const Dfa> dfa;
-    DfaDistances distances;  ///< of the automaton
+    DfaDistances distances;  ///< of the DFA
     std::uint32_t min = 0, max = kNoLimit;
     std::vector<char> takes_all{};  ///< {states}: every character leads back to the state
 };
 
-/// Members of an object: first those of `names` in order, each at most once, then others.
+/// Members of an object: first the declared properties in order, each at most once, then others.
 struct ObjectTerminal {
     struct TrieNode {
         std::map<std::uint32_t, std::uint32_t> next;  ///< by code point
-        std::uint32_t property = kNone;               ///< whose name ends here
+        std::uint32_t property = kNone;               ///< property whose name ends here
         std::vector<std::uint32_t> reachable;         ///< properties whose names end here or below, ascending
     };
     std::vector<TrieNode> trie{1};
     std::vector<char> is_required;                           ///< {properties}
-    std::vector<std::uint32_t> allowed_from, required_from;  ///< {properties + 1}: how many from here on
+    std::vector<std::uint32_t> allowed_from, required_from;  ///< {properties + 1}: counts from this one on
     std::vector<std::uint32_t> next_required;  ///< {properties + 1}: the first required one from here on, or the count
     std::vector<std::uint32_t> value_entries;  ///< {properties}: rule of ": value"; kNone: the name is forbidden
-    std::shared_ptr<const Dfa> other_names;    ///< label l: rule other_entries[l − 1]; null: no others
+    std::shared_ptr<const Dfa> other_names;    ///< label l: value rule other_entries[l − 1]; null: no others
     std::vector<std::uint32_t> other_entries;
-    std::uint32_t min = 0, max = kNone;             ///< members
-    std::uint32_t first_entry = 0, rest_entry = 0;  ///< nodes in front of a key: a quote; a comma and a quote
+    std::uint32_t min = 0, max = kNone;             ///< number of members
+    std::uint32_t first_entry = 0, rest_entry = 0;  ///< nodes before a key: a quote; a comma and a quote
 
-    /// Node of the trie behind a character, kNone where no name goes on so.
+    /// Trie node after a character, kNone if no declared name continues with it.
     [[nodiscard]] std::uint32_t name_after(std::uint32_t node, std::uint32_t c) const noexcept {
         if (node == kNone) return kNone;
         const auto found = trie[node].next.find(c);
@@ -79,10 +79,10 @@ struct ObjectTerminal {
     }
 };
 
-/// Values that come once each, with the rule of each; a frame has a bit for those that were given.
+/// Values that may be used once each, with their rules; a frame has a bit for each value that was used.
 struct ChoiceTerminal {
     static constexpr std::size_t kMost = 64;
-    std::vector<std::uint32_t> first, rest;  ///< as the first one, and behind another; kNone: never
+    std::vector<std::uint32_t> first, rest;  ///< rule as the first value, and as a later one; kNone: not allowed
 };
 
 struct Program {
@@ -96,10 +96,10 @@ struct Program {
     std::uint32_t start = 0;
     std::size_t n_rules = 0;
     std::vector<std::pair<std::uint32_t, std::string>>
-        rule_ends{};  ///< of a grammar's rules: behind the last node, name
+        rule_ends{};  ///< rules of a grammar: index after the last node, name
     bool has_tokens = false;
-    std::string text;                   ///< the grammar as it can be printed
-    std::vector<std::string> warnings;  ///< what was not an error
+    std::string text;                   ///< the grammar in GBNF, if it was given so
+    std::vector<std::string> warnings;  ///< non-fatal findings
 
     /// Name of the rule that a node belongs to; empty where rules have no names.
     [[nodiscard]] std::string_view rule_of(std::uint32_t node) const noexcept;
@@ -110,15 +110,19 @@ struct Program {
     }
     std::uint32_t add_split(const std::vector<std::uint32_t>& to) {
         if (to.size() == 1) return to[0];
-        Node node{NodeKind::split};
-        node.first = static_cast<std::uint32_t>(targets.size());
-        node.count = static_cast<std::uint32_t>(to.size());
+        const std::uint32_t node = add({NodeKind::split});
+        set_split(node, to);
+        return node;
+    }
+    /// Sets the targets of a split that was added without any, so that rules can refer to it first.
+    void set_split(std::uint32_t node, const std::vector<std::uint32_t>& to) {
+        nodes[node].first = static_cast<std::uint32_t>(targets.size());
+        nodes[node].count = static_cast<std::uint32_t>(to.size());
         targets.insert(targets.end(), to.begin(), to.end());
-        return add(node);
     }
     /// The bytes of a text, then `next`.
     std::uint32_t add_text(std::string_view bytes, std::uint32_t next);
-    /// One code point out of a set, then `next`.
+    /// One code point of a set, then `next`.
     std::uint32_t add_set(const CharSet& set, std::uint32_t next);
     std::uint32_t add_call(std::uint32_t entry, std::uint32_t next) {
         Node node{NodeKind::call, next};

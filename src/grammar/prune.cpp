@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Takes out of a program what can never be finished. A node can end if some text leads from it to the end of its rule;
-// these nodes are found by a fixed point, and every branch that leads to another one is cut off.
+// Removes dead ends from a program. A node is productive if some text leads from it to the end of its rule; productive
+// nodes are found by fixed-point iteration, and branches to all others are removed.
 #include <algorithm>
 
 #include "grammar/gbnf.hpp"
@@ -8,7 +8,7 @@
 namespace tinfer::grammar {
 namespace {
 
-/// Whether a node can end, as far as `ends` knows that of the nodes it leads to.
+/// Whether a node is productive, given what `ends` says so far about its successors.
 bool can_end(const Program& program, const Node& node, const std::vector<char>& ends) {
     const auto next_ends = [&] { return ends[node.next] != 0; };
     switch (node.kind) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMaxDocuments = 64;
 constexpr std::size_t kMaxLoadedBytes = 16u << 20;
-/// Members of an object that are looked through one by one.
+/// Objects with fewer members are searched linearly.
 constexpr std::size_t kIndexed = 64;
 
 std::string escape_pointer(std::string_view name) {
@@ -54,23 +54,23 @@ void References::add_document(JsonValue root, const std::string& uri, const std:
     resources_.push_back({uri, number, number});
     const auto resource = static_cast<std::uint32_t>(resources_.size() - 1);
     by_uri_.try_emplace(uri, resource);
-    // A document without $schema is read as the one that refers to it.
+    // A document without $schema has the draft of the first document.
     index(root, pointer, {root, pointer, document, resource, places_.empty() ? 0 : places_.begin()->second.draft},
           Role::schema);
 }
 
-/// What a schema object says of its own name and of the names of its parts.
+/// Registers $id and anchors of a schema object.
 void References::identify(JsonValue value, SchemaPlace& place, std::uint32_t number) {
     const bool is_old = place.draft != 0 && place.draft <= 7;
     auto id = string_member(value, "$id");
     if (!id && (place.draft == 0 || place.draft <= 4)) id = string_member(value, "id");
-    if (is_old && value.find("$ref")) id.reset();  // there a reference stands alone
+    if (is_old && value.find("$ref")) id.reset();  // old drafts ignore keywords beside $ref
     if (id && id->string().starts_with('#')) {
         if (id->string().size() > 1)
             resources_[place.resource].anchors.try_emplace(std::string(id->string().substr(1)), number);
     } else if (id && !id->string().empty()) {
         const std::string uri = resolve_uri(resources_[place.resource].uri, id->string());
-        if (number == resources_[place.resource].root) {  // of the document
+        if (number == resources_[place.resource].root) {  // the root of the document
             resources_[place.resource].uri = uri;
         } else {
             resources_.push_back({uri, number, resources_[place.resource].document_root});
@@ -189,7 +189,7 @@ std::uint32_t References::resource_of(const std::string& uri, std::string_view r
         JsonDocument::parse(*text, "schema: " + escaped(uri, 160), {.max_depth = 200, .code = ErrorCode::bad_schema})));
     const auto resource = static_cast<std::uint32_t>(resources_.size());
     add_document(loaded_.back()->root(), uri, uri + "#");
-    by_uri_.try_emplace(uri, resource);  // where its own $id says another name
+    by_uri_.try_emplace(uri, resource);  // if its own $id differs
     return resource;
 }
 
@@ -200,7 +200,7 @@ std::uint32_t References::resolve(std::string_view reference, const SchemaPlace&
     std::optional<std::uint32_t> found;
     if (fragment.empty() || fragment[0] == '/') {
         found = pointed(resource.root, fragment);
-        // Parts with an $id of their own are often written as if they had none.
+        // Lenient: pointers into a part with an $id are often written relative to the document.
         if (!found) found = pointed(resource.document_root, fragment);
     } else if (const auto anchor = resource.anchors.find(fragment); anchor != resource.anchors.end()) {
         found = anchor->second;
@@ -216,8 +216,8 @@ std::optional<std::uint32_t> References::resolve_dynamic(std::string_view refere
     const std::string anchor = percent_decoded(fragment_of(reference));
     const auto& of_first = resources_[place(first).resource].dynamic_anchors;
     const auto at = of_first.find(anchor);
-    if (at == of_first.end() || at->second != first) return first;  // as $ref
-    // The outermost on the way here: the document itself where it has the name, and the only one that has it.
+    if (at == of_first.end() || at->second != first) return first;  // same as $ref
+    // The outermost in the dynamic scope: the document itself if it has the anchor, or else the only one that has it.
     if (const auto known = resources_[0].dynamic_anchors.find(anchor); known != resources_[0].dynamic_anchors.end())
         return known->second;
     const auto n =

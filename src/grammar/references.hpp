@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The documents that a schema is made of, every value of them under a number, and what references between them mean.
+// The documents of a schema, with a number for every value in them, and the resolution of references.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace tinfer::grammar {
 
-/// The text of another document by its URI without a fragment; nullopt where it is not known.
+/// Loads another document by its URI without fragment; nullopt if it is unknown.
 using SchemaLoader = std::function<std::optional<std::string>(std::string_view uri)>;
 
-/// A value of a document.
+/// A value of a document, with its context.
 struct SchemaPlace {
     JsonValue value;
-    std::string pointer;         ///< JSON Pointer, behind the URI of its document where it is not the first
-    std::uint32_t document = 0;  ///< the number of a value is this and its offset
-    std::uint32_t resource = 0;  ///< the schema with an $id of its own around it
-    int draft = 0;               ///< 3, 4, 6, 7, 9 for 2019-09, 10 for 2020-12; 0: not said
+    std::string pointer;         ///< JSON Pointer; after the document's URI unless it is the first document
+    std::uint32_t document = 0;  ///< base of the document's numbers: a value's number is this plus its offset
+    std::uint32_t resource = 0;  ///< the enclosing schema with an $id
+    int draft = 0;               ///< 3, 4, 6, 7, 9 for 2019-09, 10 for 2020-12; 0: unknown
 };
 
 class References {
@@ -33,16 +33,16 @@ public:
     References(JsonValue root, SchemaLoader load);
 
     [[nodiscard]] const SchemaPlace& place(std::uint32_t number) const { return places_.at(number); }
-    /// Whether any object has such a key.
+    /// Whether any object has this key.
     [[nodiscard]] bool has_keyword(std::string_view keyword) const;
-    /// The number of what a reference at a place names. Throws bad_schema where there is no such thing.
+    /// The number of the value that a reference names. Throws bad_schema if there is none.
     [[nodiscard]] std::uint32_t resolve(std::string_view reference, const SchemaPlace& from,
                                         std::string_view keyword = "$ref");
-    /// The same of $dynamicRef and $recursiveRef, where it does not depend on the way that led here; else nullopt.
+    /// The same for $dynamicRef and $recursiveRef; nullopt if the target depends on the dynamic scope.
     [[nodiscard]] std::optional<std::uint32_t> resolve_dynamic(std::string_view reference, const SchemaPlace& from);
     [[nodiscard]] std::optional<std::uint32_t> resolve_recursive(const SchemaPlace& from);
 
-    /// From now on no document is loaded: references to others than those known by now are bad_schema.
+    /// From now on no document is loaded: references to unknown documents throw bad_schema.
     void close() noexcept { load_ = nullptr; }
 
 private:
@@ -52,7 +52,7 @@ private:
         std::map<std::string, std::uint32_t, std::less<>> anchors{}, dynamic_anchors{};
         bool is_recursive = false;  // $recursiveAnchor
     };
-    enum class Role : std::uint8_t { schema, schemas, data };  // `schemas`: by name
+    enum class Role : std::uint8_t { schema, schemas, data };  // `schemas`: object of named schemas
 
     void add_document(JsonValue root, const std::string& uri, const std::string& pointer);
     void index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role);
@@ -67,10 +67,11 @@ private:
     SchemaLoader load_;
     std::map<std::uint32_t, SchemaPlace> places_;
     std::vector<Resource> resources_;
-    std::map<std::string, std::uint32_t, std::less<>> by_uri_;  // indices of resources_
+    std::map<std::string, std::uint32_t, std::less<>> by_uri_;  // indices into resources_
     std::vector<std::unique_ptr<JsonDocument>> loaded_;
     std::uint32_t next_document_ = 0;
-    // Of large objects, and of arrays, that references went through: schemas have as many references as definitions.
+    // Indices of large objects and of arrays that references pass through, since a schema may have as many references
+    // as definitions.
     mutable std::map<std::uint32_t, std::unordered_map<std::string_view, JsonValue>> members_;
     mutable std::map<std::uint32_t, std::vector<JsonValue>> items_;
 };

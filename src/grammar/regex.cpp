@@ -14,18 +14,18 @@ namespace tinfer::grammar {
 namespace {
 
 constexpr std::size_t kMaxNfaStates = 60'000;
-/// Of one expression: places looked at while sets of them become states. More takes seconds and hundreds of megabytes.
+/// Budget of the subset construction of one expression. More takes seconds and hundreds of megabytes.
 constexpr std::size_t kMaxSteps = 30'000'000;
 constexpr int kMaxRegexDepth = 200;
 
-/// Thompson's construction: a state has one edge over a set, or edges over nothing, which may ask for an end of text.
+/// Thompson's construction: a state has one edge over a set, or epsilon edges, which may require begin or end of text.
 struct NfaState {
     enum class Edge : std::uint8_t { none, set, free, at_begin, at_end } edge = Edge::none;
     std::uint32_t set = 0;  // index of the set
     std::uint32_t to[2] = {Dfa::kDead, Dfa::kDead};
 };
 
-/// A piece of the automaton: one way in, one way out, whose edge is still open.
+/// A fragment of the NFA: an entry and an exit whose edge is not connected yet.
 struct Piece {
     std::uint32_t in, out;
 };
@@ -76,7 +76,7 @@ private:
         return static_cast<std::uint32_t>(states.size() - 1);
     }
     Piece of_set(CharSet set) {
-        // What is repeated is the same set again.
+        // Copies of a repeated atom share its set.
         if (sets.empty() || sets.back().ranges() != set.ranges()) sets.push_back(std::move(set));
         const auto in = add(NfaState::Edge::set, static_cast<std::uint32_t>(sets.size() - 1));
         const auto out = add(NfaState::Edge::free);
@@ -131,11 +131,11 @@ private:
         else if (take('?')) least = 0;
         else if (!braces(least, most)) return piece;
         if (is_assertion_) refuse("repeats an assertion", at);
-        take('?');  // which match is found first does not matter here
+        take('?');  // laziness does not change whether there is a match
         if (peek() == '*' || peek() == '+' || (peek() == '?')) refuse("repeats nothing", at_);
         if (least > most) refuse("has a repetition whose bounds are in the wrong order", at);
         const std::size_t after = at_;
-        // Every repetition is a copy of the atom, parsed again.
+        // Every repetition is a new copy of the atom, made by parsing it again.
         const auto again = [&] {
             at_ = begin;
             const Piece copy = atom(depth);
@@ -161,7 +161,7 @@ private:
         return {all.in, out};
     }
 
-    /// {m}, {m,} or {m,n}. A brace that begins none of these stands for itself, as in Annex B.
+    /// {m}, {m,} or {m,n}. Any other brace is a literal (Annex B).
     bool braces(std::size_t& least, std::size_t& most) {
         const std::size_t begin = at_;
         const auto number = [&](std::size_t& out) {
@@ -336,7 +336,7 @@ private:
                 if (is_one(low) && is_one(high)) {
                     if (low.ranges()[0].lo > high.ranges()[0].lo) refuse("has a range in the wrong order", dash);
                     ranges.push_back({low.ranges()[0].lo, high.ranges()[0].lo});
-                } else {  // "\w-x": the dash stands for itself (Annex B)
+                } else {  // "\w-x": the dash is a literal (Annex B)
                     add(low);
                     ranges.push_back({'-', '-'});
                     add(high);
@@ -356,7 +356,7 @@ private:
     bool is_assertion_ = false;
 };
 
-/// The subset construction over a search: the first state stands at the begin of the text, all others restart the
+/// Subset construction for an unanchored search: the first state is at the begin of the text, all others restart the
 /// search at every character.
 class Determinizer {
 public:
@@ -374,12 +374,12 @@ public:
         out.set_classes(std::move(class_starts));
         const std::size_t k = out.n_classes();
         take_steps(sets_.size() * k);
-        // Which classes each set has.
+        // {sets, classes}: whether the set contains the class.
         std::vector<std::vector<char>> has(sets_.size(), std::vector<char>(k));
         for (std::size_t s = 0; s < sets_.size(); ++s)
             for (std::size_t c = 0; c < k; ++c) has[s][c] = sets_[s].contains(out.starts[c]) ? 1 : 0;
 
-        // Everything is accepted from here on.
+        // The set of a state after a match: accepts everything.
         constexpr std::uint32_t kAll = 0xFFFFFFFE;
         std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
         std::vector<std::vector<std::uint32_t>> members;
@@ -452,7 +452,7 @@ private:
             visit(state.to[0]);
             visit(state.to[1]);
         }
-        // States with edges over nothing are the same set again: only the others, and the end, tell sets apart.
+        // Drop states with only epsilon edges: the others and the end identify the set.
         std::erase_if(out, [&](std::uint32_t s) {
             return s != whole_.out &&
                    (states_[s].edge == NfaState::Edge::free || states_[s].edge == NfaState::Edge::at_begin);
@@ -473,8 +473,7 @@ private:
 }  // namespace
 
 Dfa compile_regex(std::string_view pattern, RegexShare& share) {
-    // What has to follow the begin of the text, or must not, is a condition on the whole text. Such a condition inside
-    // another part of the expression is refused by the parser.
+    // A look-ahead at the begin of the text is a condition on the whole text. The parser refuses it anywhere else.
     if (pattern.starts_with("^(?=") || pattern.starts_with("^(?!")) {
         const std::size_t end = group_end(pattern, 1);
         const bool is_repeated =

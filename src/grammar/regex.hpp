@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Regular expressions of ECMA-262 (with the u flag: characters are code points) as automata. A match may lie anywhere
-// in a text, as JSON schema asks. What no automaton can do, look-around, back-references and word boundaries, is
-// refused by name.
+// Compiles ECMA-262 regular expressions (u flag: characters are code points) to automata. A match may lie anywhere in
+// the text, as JSON Schema defines it. Look-around, back-references and word boundaries, which automata cannot express,
+// are refused by name.
 #pragma once
 
 #include <string_view>
@@ -11,10 +11,9 @@
 
 namespace tinfer::grammar {
 
-/// Accepts the texts in which the expression matches somewhere. Throws bad_parameter naming place and reason,
-/// limit_exceeded.
+/// Accepts the texts that contain a match. Throws bad_parameter with location and reason, or limit_exceeded.
 [[nodiscard]] Dfa compile_regex(std::string_view pattern, RegexShare& share);
-/// The same of an expression that has no others beside it.
+/// The same for a single expression.
 [[nodiscard]] inline Dfa compile_regex(std::string_view pattern) {
     RegexShare alone;
     return compile_regex(pattern, alone);

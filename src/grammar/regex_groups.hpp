@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Where the groups and branches of a regular expression begin and end in its text, before it is parsed.
+// Finds groups and alternatives in the text of a regular expression before it is parsed.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace tinfer::grammar {
 
-/// The last place of the escape or the set that begins at `i`; `i` elsewhere.
+/// Index of the last character of the escape or set that begins at `i`; else `i`.
 [[nodiscard]] inline std::size_t unit_end(std::string_view pattern, std::size_t i) {
     if (pattern[i] == '\\') return i + 1;
     if (pattern[i] != '[') return i;
@@ -17,7 +17,7 @@ namespace tinfer::grammar {
     return i;
 }
 
-/// Behind the parenthesis that closes the one at `begin`; npos where none does.
+/// Index after the parenthesis that closes the one at `begin`; npos if there is none.
 [[nodiscard]] inline std::size_t group_end(std::string_view pattern, std::size_t begin) {
     int depth = 0;
     for (std::size_t i = begin; i < pattern.size(); i = unit_end(pattern, i) + 1) {

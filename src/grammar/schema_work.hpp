@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What it may take to multiply a schema out. Schemas come from clients, and what keywords say of each other takes the
-// product of their lengths: steps are counted, so that megabytes of them cost seconds and not hours. A count in place
-// of a clock refuses the same schemas on every machine.
+// The work budget of expanding a schema. Schemas come from clients, and combining keywords takes the product of their
+// sizes: steps are counted, so that megabytes of schema cost seconds and not hours. Counting instead of a clock refuses
+// the same schemas on every machine.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace tinfer::grammar {
 
 class SchemaWork {
 public:
-    /// About as many as a second has; more is limit_exceeded.
+    /// About one second of work; more is limit_exceeded.
     static constexpr std::size_t kMost = 100'000'000;
 
     void spend(std::size_t n_steps) {
@@ -29,10 +29,10 @@ private:
     std::size_t n_ = 0;
 };
 
-/// What the regular expressions of one schema share: the sets of Unicode properties, each looked up once, and the steps
-/// that all of them have taken.
+/// What the regular expressions of one schema share: the sets of Unicode properties, each computed once, and the step
+/// count of all of them.
 struct RegexShare {
-    /// Null where there is no such property.
+    /// Null for an unknown property.
     const CharSet* property(std::string_view name);
 
     std::map<std::string, CharSet, std::less<>> properties{};

@@ -152,7 +152,7 @@ bool requires_what_is_forbidden(const ObjectSpec& object) {
     return false;
 }
 
-/// Whether all terms of `few` are among `all`: then what meets `all` meets `few`.
+/// Whether `all` includes every term of `few`, so that whatever satisfies `all` satisfies `few`.
 bool asks_less(const Conjunction& few, const Conjunction& all) {
     return std::ranges::includes(all, few) || std::ranges::find(all, Term::Kind::nothing, &Term::kind) != all.end();
 }
@@ -184,7 +184,7 @@ bool is_within(const ArraySpec& a, const ArraySpec& b) {
     return true;
 }
 
-/// The names that an object's members are written by, in their order, but for those that `within` forbids.
+/// The declared and required names of an object in the order of generation, without those that `within` forbids.
 std::vector<std::string_view> written_names(const ObjectSpec& object, const ObjectSpec& within) {
     std::vector<std::string_view> out;
     const auto add = [&](std::string_view name) {
@@ -215,7 +215,7 @@ bool is_within(const ObjectSpec& a, const ObjectSpec& b) {
     for (const auto& layer : a.layers) rest_a = conjoin(rest_a, layer.rest);
     for (const auto& layer : b.layers) {
         rest_b = conjoin(rest_b, layer.rest);
-        // What matches a pattern is asked for what the layer says elsewhere too, so the layer has to be there as it is.
+        // A layer with patterns cannot be compared part by part, so `a` must have an identical one.
         if (!layer.patterns.empty() && !std::ranges::any_of(a.layers, [&](const auto& other) {
                 return other.properties == layer.properties && other.patterns == layer.patterns &&
                        other.rest == layer.rest;
@@ -229,7 +229,7 @@ bool is_within(const ObjectSpec& a, const ObjectSpec& b) {
         for (const auto& layer : spec->layers)
             for (const auto& [name, terms] : layer.properties)
                 if (!asks_less(member_terms(b, name), member_terms(a, name))) return false;
-    // Members are written in the order of the declarations, others behind them: what `a` writes, `b` has to write too.
+    // Members are generated in order of declaration, others last, so `b` must allow the order of `a`.
     const auto names_a = written_names(a, a), names_b = written_names(b, a);
     return names_b.size() <= names_a.size() && std::equal(names_b.begin(), names_b.end(), names_a.begin());
 }
@@ -247,7 +247,7 @@ bool is_within(const Shape& a, const Shape& b) {
     return false;
 }
 
-/// About how many steps is_within() takes: names are looked up one by one, and so are automata.
+/// The approximate number of steps of is_within(), which searches names and automata linearly.
 std::size_t steps_within(const Shape& a, const Shape& b) {
     const auto n_names = [](const ObjectSpec& object) {
         std::size_t n = object.layers.size() + object.required.size() + object.some.size();
@@ -265,7 +265,7 @@ std::size_t steps_within(const Shape& a, const Shape& b) {
 }  // namespace
 
 std::size_t drop_covered(Shapes& shapes) {
-    constexpr std::size_t kMostSteps = 16'000'000;  // what stays undropped is a way more to read the same
+    constexpr std::size_t kMostSteps = 16'000'000;  // a shape that is kept only adds ambiguity
     if (shapes.size() < 2) return 0;
     std::vector<char> is_dropped(shapes.size());
     std::size_t n_steps = 0;
@@ -285,7 +285,7 @@ std::size_t drop_covered(Shapes& shapes) {
             ++n;
         }
     shapes.resize(n);
-    return n_steps / 8;  // most pairs are told apart long before the end
+    return n_steps / 8;  // most comparisons end early
 }
 
 std::optional<Shape> intersect(const Shape& a, const Shape& b) {

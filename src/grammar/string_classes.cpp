@@ -11,7 +11,7 @@ constexpr std::uint64_t kAllKinds = ~StringTrie::kUnfinished;
 }  // namespace
 
 void StringClasses::set(const Dfa& dfa, std::span<const std::uint32_t> shortest, const StringTrie& trie) {
-    dfa_ = nullptr;  // should it throw
+    dfa_ = nullptr;  // in case of an exception
     shortest_ = shortest;
     n_classes_ = dfa.n_classes();
     const auto symbols = trie.symbols();
@@ -35,7 +35,7 @@ void StringClasses::set(const Dfa& dfa, std::span<const std::uint32_t> shortest,
     dfa_ = &dfa;
 }
 
-/// As far as a few rounds tell.
+/// Distances to a dead state by a few rounds of relaxation.
 void StringClasses::find_to_dead() {
     constexpr std::size_t kMostTransitions = 1u << 13;
     constexpr std::uint32_t kMostRounds = 12;
@@ -74,8 +74,8 @@ void StringClasses::find(std::uint32_t state) {
         return kinds;
     };
     Known out{loops_of(state), kinds_alive(state), shortest(state), true};
-    bool ends_nowhere = false;  // all states were seen that can be reached
-    // The kinds shrink until every state that they reach is alive over all of them.
+    bool ends_nowhere = false;  // all reachable states were seen
+    // Remove kinds until every reachable state stays alive over all the remaining ones.
     for (bool changes = true; changes && out.roams != 0;) {
         changes = false;
         out.needed = shortest(state);
@@ -103,7 +103,7 @@ void StringClasses::find(std::uint32_t state) {
         ends_nowhere = begin == reached_.size();
     }
     known_[state] = out;
-    // Where no state is dead over any kind, that holds for each of them.
+    // If no kind leads any of the states to death, the result holds for all of them.
     if (out.roams != kAllKinds || !ends_nowhere) return;
     for (const std::uint32_t one : reached_)
         if (!known_[one].is_known) {

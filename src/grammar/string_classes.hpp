@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What an automaton over characters makes of the symbols and kinds of a vocabulary: the class of each symbol, and for
-// a state the kinds of characters over which a text of any order stays alive, or even in the state. Subtrees of such
-// kinds need no walk. Filled as it is asked for; one thread at a time.
+// An automaton over characters seen through a vocabulary: the class of each symbol and, for each state, the kinds of
+// characters that keep any text alive or even lead back to the state. Subtrees of such kinds need no walk. Computed on
+// demand; not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace tinfer::grammar {
 
 class StringClasses {
 public:
-    /// Texts of at most so many characters are looked at for roams().
+    /// roams() considers texts of at most this many characters.
     static constexpr std::uint32_t kLongest = 32;
 
     [[nodiscard]] const Dfa* dfa() const noexcept { return dfa_; }
-    /// `shortest`, by state, may be empty: lengths are not bounded then. Both outlive the use.
+    /// `shortest` ({states}) is empty if lengths are unbounded. `dfa` and `shortest` must outlive the use.
     void set(const Dfa& dfa, std::span<const std::uint32_t> shortest, const StringTrie& trie);
 
     [[nodiscard]] std::uint32_t step(std::uint32_t state, std::uint32_t symbol) const noexcept {
@@ -27,12 +27,12 @@ public:
     }
     /// Kinds whose characters all lead back to the state.
     [[nodiscard]] std::uint64_t loops(std::uint32_t state) { return known(state).loops; }
-    /// Kinds of which every text of at most kLongest characters stays alive.
+    /// Kinds such that every text of at most kLongest characters of them stays alive.
     [[nodiscard]] std::uint64_t roams(std::uint32_t state) { return known(state).roams; }
-    /// The most characters that are needed to an end behind such a text.
+    /// The most characters that acceptance can take after such a text.
     [[nodiscard]] std::uint32_t needed(std::uint32_t state) { return known(state).needed; }
-    /// Whether no text below the node can be dead, characters that were begun counted: it is too short for that. False
-    /// also of automata that are too large to tell.
+    /// Whether all texts below the node (partial characters included) are too short to reach a dead state. False also
+    /// for automata that are too large to tell.
     [[nodiscard]] bool stays_alive(std::uint32_t state, const StringTrie::Node& node) {
         if (!knows_to_dead_) find_to_dead();
         const std::uint32_t longest = node.height + ((node.kinds & StringTrie::kUnfinished) != 0 ? 1 : 0);
@@ -48,7 +48,7 @@ private:
         std::uint32_t needed;
         bool is_known;
     };
-    static constexpr std::size_t kMostStates = 1024;  // that roams() looks at
+    static constexpr std::size_t kMostStates = 1024;  // limit of the search for roams()
 
     [[nodiscard]] Known& known(std::uint32_t state) {
         Known& one = known_[state];
@@ -62,12 +62,12 @@ private:
     std::span<const std::uint32_t> shortest_;
     std::size_t n_classes_ = 0;
     std::vector<std::uint32_t> of_symbol_;
-    std::vector<std::uint64_t> kinds_;  // {classes}: that have a character in it
+    std::vector<std::uint64_t> kinds_;  // {classes}: kinds with a character in the class
     std::vector<Known> known_;
-    std::vector<std::uint32_t> reached_, reached_in_;  // reached_in_: {states}, the search that reached it last
+    std::vector<std::uint32_t> reached_, reached_in_;  // reached_in_: {states}: the last search that reached it
     std::uint32_t n_searches_ = 0;
     bool knows_to_dead_ = false;
-    std::vector<std::uint32_t> to_dead_;  // {states}: the fewest characters behind which a text can be dead
+    std::vector<std::uint32_t> to_dead_;  // {states}: fewest characters to a dead state
 };
 
 }  // namespace tinfer::grammar

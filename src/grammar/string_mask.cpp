@@ -14,7 +14,7 @@ void allow(std::span<std::uint64_t> bits, std::uint32_t token) noexcept { bits[t
 
 }  // namespace
 
-/// A string with an automaton: its state, and the number of characters.
+/// Progress in a string with a DFA: its state and the number of characters.
 class StringMask::OfString {
 public:
     OfString(const StringTerminal& string, StringClasses& classes) : string_(string), classes_(classes) {}
@@ -25,11 +25,11 @@ public:
         at.count = Machine::count_after(string_, at.count);
         return Machine::string_lives(string_, at.state, at.count);
     }
-    /// Whether all below the node is alive and, behind the quote, at one place.
+    /// Whether every text below the node is alive, and all of them are equivalent at a closing quote.
     [[nodiscard]] bool is_free(const Place& at, const StringTrie::Node& node) const {
         return loops(at, node) && !is_short(at);
     }
-    /// Whether all below the node is alive.
+    /// Whether every text below the node is alive.
     [[nodiscard]] bool is_alive(const Place& at, const StringTrie::Node& node) const {
         if (loops(at, node)) return !is_short(at) || string_.distances.longest[at.state] == DfaDistances::kEndless;
         if (is_short(at)) return false;
@@ -46,7 +46,7 @@ public:
     }
 
 private:
-    /// Whether all below the node leads back to the state, and is not too long with what it needs.
+    /// Whether every text below the node leads back to the state and leaves room to finish the string.
     [[nodiscard]] bool loops(const Place& at, const StringTrie::Node& node) const {
         return (node.kinds & ~classes_.loops(at.state)) == 0 &&
                has_room(at, node, string_.distances.shortest[at.state]);
@@ -63,10 +63,10 @@ private:
     StringClasses& classes_;
 };
 
-/// A key: the node of the declared names and the state of the automaton of others.
+/// Progress in a key: the node of the declared names and the DFA state of other names.
 class StringMask::OfKey {
 public:
-    /// Of an object whose next member may have a name that is not declared.
+    /// For an object whose next member may have an undeclared name.
     OfKey(const ObjectTerminal& object, const Frame& frame, StringClasses& classes, StringMask& mask)
         : object_(object), frame_(frame), classes_(classes), mask_(mask) {}
 
@@ -124,7 +124,7 @@ StringClasses& StringMask::classes(const Dfa& dfa, std::span<const std::uint32_t
     return *found;
 }
 
-/// Steps over the characters in depth-first order. What is alive as a whole is allowed at once.
+/// Walks the character trie in depth-first order. Subtrees that are alive as a whole are allowed at once.
 template <class Inside>
 void StringMask::walk(Inside& inside, Place start, std::span<std::uint64_t> bits) {
     const auto nodes = trie_.nodes();
@@ -172,7 +172,7 @@ void StringMask::walk(Inside& inside, Place start, std::span<std::uint64_t> bits
     }
 }
 
-/// Which rests may follow the quote, into follows_.
+/// Finds the rests that may follow the quote, into follows_.
 void StringMask::follow(Machine& machine, Machine::State behind) {
     const auto nodes = trie_.rests();
     std::ranges::fill(follows_, 0);
@@ -244,7 +244,7 @@ void StringMask::add_key(Machine& machine, const Machine::InString& at, std::spa
     add_groups(machine, at, bits);
 }
 
-/// Closes the key in each of the ways that closings_ has.
+/// Adds the closers of a key, group by group of closings_.
 void StringMask::add_groups(Machine& machine, const Machine::InString& at, std::span<std::uint64_t> bits) {
     std::ranges::sort(closings_, {}, &Closing::group);
     for (std::size_t i = 0, last = 0; i < closings_.size(); i = last) {
@@ -254,7 +254,8 @@ void StringMask::add_groups(Machine& machine, const Machine::InString& at, std::
     }
 }
 
-/// Calls fn(node, names) for the root and below it for what the declared names and the pieces share.
+/// Walks the piece trie and the name trie in parallel; calls fn(node, names) for each pair of nodes, which returns
+/// whether to descend.
 template <class Fn>
 void StringMask::for_each_name(const ObjectTerminal& object, std::uint32_t names, const Fn& fn) {
     pairs_.assign(1, {0, names});
@@ -270,7 +271,7 @@ void StringMask::for_each_name(const ObjectTerminal& object, std::uint32_t names
     }
 }
 
-/// Where no name may be given but those that are declared, these are all that is looked at.
+/// Only declared names are allowed, so only their part of the trie is walked.
 void StringMask::add_declared_key(Machine& machine, const Machine::InString& at, std::span<std::uint64_t> bits) {
     if (at.frame.a == Machine::kLeftNames) return;
     const ObjectTerminal& object = machine.program().objects[machine.program().nodes[at.frame.node].arg];
@@ -305,7 +306,7 @@ void StringMask::finish(Machine& machine, std::span<std::uint64_t> bits) {
     behind_.clear();
 }
 
-/// Where any name may be given, only those differ from each other that are declared, and only where they end.
+/// Any name is allowed. Declared names differ from others only in what follows their end.
 void StringMask::add_free_key(Machine& machine, const Machine::InString& at, std::span<std::uint64_t> bits) {
     const ObjectTerminal& object = machine.program().objects[machine.program().nodes[at.frame.node].arg];
     const auto nodes = trie_.nodes();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Masks inside strings and keys of JSON. What a token does up to the closing quote depends on the string alone, so it
-// is read off a trie of characters without a step of the machine; and from the quote on all tokens of a string stand at
-// one place, so what follows it is walked once, over the few rests that pieces have behind a quote.
+// Masks inside JSON strings and keys. Up to the closing quote a token depends on the string alone, so it is checked
+// along a trie of characters without machine steps. After the quote all tokens are in the same state, so the few
+// different rests that pieces have after a quote are walked once.
 #pragma once
 
 #include <array>
@@ -16,29 +16,29 @@
 
 namespace tinfer::grammar {
 
-/// Scratch of a matcher: one thread at a time.
+/// Belongs to a matcher; not thread-safe.
 class StringMask {
 public:
     explicit StringMask(const TokenTrie& trie);
 
-    void begin() noexcept { behind_.clear(); }  ///< of a mask; the last one may have thrown
-    /// Adds the tokens that may follow, into `bits` of n_words(), but for some that close a key: finish() does.
+    void begin() noexcept { behind_.clear(); }  ///< of a mask; clears leftovers of one that threw
+    /// Adds the allowed tokens to `bits` of n_words(), except some that close a key, which finish() adds.
     void add(Machine& machine, const Machine::InString& at, std::span<std::uint64_t> bits);
-    /// Adds what is left, behind the last of the strings.
+    /// Adds the remaining tokens, after the last add().
     void finish(Machine& machine, std::span<std::uint64_t> bits);
 
 private:
     struct Place {
-        std::uint32_t state, count;  // key: of other names, node of the names or kNone
+        std::uint32_t state, count;  // for a key: DFA state of other names; node of declared names or kNone
     };
     struct Closing {
         std::uint32_t closer, group;
     };
     struct Override {
-        std::uint32_t first, last;  // closers behind a declared name
+        std::uint32_t first, last;  // closers at the end of a declared name
         Machine::KeyEnd end;
     };
-    /// Closers behind which the text stands at this state. Keys of many objects have the same: they are walked once.
+    /// Closers and the state after them. Keys of several objects may share the closers, which are then walked once.
     struct Behind {
         std::uint32_t first, last;
         Machine::State state;
@@ -62,7 +62,7 @@ private:
 
     const TokenTrie& vocabulary_;
     const StringTrie& trie_;
-    std::array<StringClasses, 8> classes_;  // of the automata that were used last
+    std::array<StringClasses, 8> classes_;  // of the most recently used automata
     std::uint64_t n_uses_ = 0;
     std::vector<Place> path_;
     std::vector<std::uint32_t> ends_;

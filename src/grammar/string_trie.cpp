@@ -36,7 +36,7 @@ consteval KindRanges make_kind_ranges() {
     }
     add(0x7F, kControl);
     for (const std::uint32_t first : {0x80u, 0x100u, 0x800u, 0x2000u, 0x2028u}) add(first, n_kinds);
-    add(0x202A, n_kinds - 2);  // without the separators of lines and paragraphs
+    add(0x202A, n_kinds - 2);  // excludes the line and paragraph separators
     for (const std::uint32_t first : {0x3000u, 0xE000u, 0xFEFFu, 0xFF00u, 0x10000u}) add(first, n_kinds);
     return out;
 }
@@ -55,13 +55,13 @@ std::uint64_t StringTrie::kind_of(std::uint32_t code_point) noexcept {
         .kinds[static_cast<std::size_t>(std::ranges::upper_bound(starts, code_point) - starts.begin()) - 1];
 }
 
-/// A piece as it reads behind the opening quote.
+/// A piece read as the content of a string.
 struct StringTrie::Reading {
     std::u32string characters;
     enum class End : std::uint8_t { between, inside, closed } end = End::between;
     std::uint32_t token = 0;
-    CharStep begun{};          // of inside
-    std::uint32_t offset = 0;  // of closed: behind the quote
+    CharStep begun{};          // for `inside`
+    std::uint32_t offset = 0;  // for `closed`: after the quote
 };
 
 StringTrie::StringTrie(std::span<const std::string> pieces, std::span<const std::uint32_t> usable,
@@ -167,7 +167,7 @@ void StringTrie::build(std::span<const Reading> readings, std::size_t n_closers)
     }
     while (!open.empty()) end();
     edges_.reserve(nodes_.size());
-    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {  // the children of a node: its first one, and what follows
+    for (std::uint32_t i = 0; i < nodes_.size(); ++i) {  // children of a node: the first, then each one's next sibling
         nodes_[i].edge = static_cast<std::uint32_t>(edges_.size());
         for (std::uint32_t k = i + 1; k < nodes_[i].end; k = nodes_[k].end) edges_.push_back({nodes_[k].symbol, k});
     }

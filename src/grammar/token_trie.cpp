@@ -23,7 +23,7 @@ void TokenTrie::build(std::vector<std::uint32_t>& sorted) {
     std::ranges::sort(sorted, [&](std::uint32_t a, std::uint32_t b) {
         return pieces_[a] != pieces_[b] ? pieces_[a] < pieces_[b] : a < b;
     });
-    std::vector<std::uint32_t> open;  // nodes from the root to the last piece
+    std::vector<std::uint32_t> open;  // path from the root to the last piece
     std::string_view last;
     for (const std::uint32_t t : sorted) {
         const std::string_view piece = pieces_[t];
@@ -47,10 +47,10 @@ void TokenTrie::build(std::vector<std::uint32_t>& sorted) {
 }
 
 void TokenTrie::find_kinds() {
-    std::vector<ByteKinds> own(all_.size());  // of the byte of a node
+    std::vector<ByteKinds> own(all_.size());  // kind of each node's own byte
     std::vector<Utf8Place> path(max_piece_ + 1);
     std::vector<std::uint32_t> ends(max_piece_ + 1, static_cast<std::uint32_t>(all_.size()));
-    std::vector<std::uint32_t> inside;  // nodes that end in the middle of a character
+    std::vector<std::uint32_t> inside;  // nodes that end inside a character
     std::size_t depth = 0;
     for (std::uint32_t i = 0; i < all_.size(); ++i) {
         while (i >= ends[depth]) --depth;
@@ -65,7 +65,7 @@ void TokenTrie::find_kinds() {
     for (std::size_t i = all_.size(); i-- > 0;)
         for (std::size_t below = i + 1; below < all_[i].end; below = all_[below].end)
             all_[i].kinds |= own[below] | all_[below].kinds;
-    for (const std::uint32_t i : inside) all_[i].kinds |= kind_bit(kBrokenKind);  // no loop begins there
+    for (const std::uint32_t i : inside) all_[i].kinds |= kind_bit(kBrokenKind);  // no loop starts there
 }
 
 }  // namespace tinfer::grammar

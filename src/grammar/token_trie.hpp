@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pieces of a vocabulary as a trie that is walked beside an automaton. Made once for a vocabulary, immutable. A
-// second trie has them as they read inside a JSON string, where nearly all of them may follow.
+// The pieces of a vocabulary as a byte trie that is walked in parallel with an automaton. Built once per vocabulary,
+// immutable. A second trie serves JSON strings, where nearly all tokens are allowed.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace tinfer::grammar {
 
 class TokenTrie {
 public:
-    /// A node of the walk, in depth-first order.
+    /// Nodes are in depth-first order.
     struct Node {
         std::uint8_t byte;
-        std::uint32_t end;    ///< index behind the nodes below this one
+        std::uint32_t end;    ///< index after the subtree
         std::uint32_t first;  ///< tokens_ [first, first + count) end here
         std::uint32_t count;
-        ByteKinds kinds;  ///< of what stands below this node
+        ByteKinds kinds;  ///< of the bytes below this node
     };
-    /// `pieces[i]` are the bytes of token i; where they are empty or begin with NUL, or it ends a generation, it is in
-    /// no trie.
+    /// `pieces[i]` are the bytes of token i. Tokens that are empty, begin with NUL or end the generation are in no
+    /// trie.
     TokenTrie(std::vector<std::string> pieces, std::vector<bool> is_eog);
 
     [[nodiscard]] std::size_t size() const noexcept { return pieces_.size(); }
@@ -44,7 +44,7 @@ public:
     }
     [[nodiscard]] const StringTrie& in_string() const noexcept { return in_string_; }
     [[nodiscard]] std::span<const std::uint32_t> tokens() const noexcept { return tokens_; }
-    [[nodiscard]] std::size_t memory() const noexcept {  ///< of both tries, in bytes
+    [[nodiscard]] std::size_t memory() const noexcept {  ///< bytes of both tries
         return all_.capacity() * sizeof(Node) + tokens_.capacity() * 4 + in_string_.memory();
     }
     [[nodiscard]] std::span<const std::uint32_t> eog_tokens() const noexcept { return eog_; }

@@ -83,7 +83,7 @@ std::optional<CharSet> unicode_property(std::string_view name) {
 
 const CharSet* RegexShare::property(std::string_view name) {
     if (const auto known = properties.find(name); known != properties.end()) return &known->second;
-    n_steps += kMaxCodePoint / 4;  // each is asked for
+    n_steps += kMaxCodePoint / 4;  // it tests every code point
     auto set = unicode_property(name);
     return set ? &properties.emplace(std::string(name), std::move(*set)).first->second : nullptr;
 }

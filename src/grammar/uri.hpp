@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// References between schemas: RFC 3986 as far as they need it.
+// URI references between schemas: the part of RFC 3986 that they need.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tinfer::grammar {
 
-/// What a reference means where `base` is the URI of the document (RFC 3986 §5.2), without its fragment. An empty base
-/// leaves it as it is.
+/// Resolves a reference against the document's URI `base` (RFC 3986 §5.2) and drops the fragment. An empty base leaves
+/// the rest as it is.
 [[nodiscard]] std::string resolve_uri(std::string_view base, std::string_view reference);
-/// What stands behind the first '#'; empty without one.
+/// The part after the first '#'; empty if there is none.
 [[nodiscard]] std::string_view fragment_of(std::string_view reference) noexcept;
-/// %XX undone.
+/// Decodes %XX.
 [[nodiscard]] std::string percent_decoded(std::string_view text);
 
 }  // namespace tinfer::grammar

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Objects that need a member of some kind, as the complement of additionalProperties, patternProperties and
-// propertyNames asks: it is one of the declared members, or comes last.
+// Objects that must have a certain kind of member (a witness), as complements of additionalProperties,
+// patternProperties and propertyNames require: either a declared member, or an extra one that comes last.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -22,7 +22,8 @@ std::vector<std::string> declared_names(const ObjectSpec& spec) {
 
 }  // namespace
 
-/// The ways to give what spec.some asks for from `next` on, with `last` already put behind the other members.
+/// Appends to `to` all ways to satisfy spec.some from index `next` on; `last` are the witnesses already chosen to come
+/// last.
 void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpec::Some> last,
                         std::vector<std::uint32_t>& to) {
     if (to.size() >= kMaxWitnessWays)
@@ -60,7 +61,7 @@ void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpe
         to.push_back(before);
 }
 
-/// A member that is not declared, with such a name and such a value.
+/// An undeclared member with a name and a value as `some` requires.
 std::uint32_t Emitter::witness(const ObjectSpec& spec, const ObjectSpec::Some& some, std::uint32_t next) {
     const std::vector<std::string> declared = declared_names(spec);
     Dfa names = grammar::intersect(*some.names, grammar::complement(dfa_of_texts(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which requests run: oldest first, as long as their prompts and a first part of their answers fit beside what was
-// promised to the others. Where that turns out too little, the youngest goes back.
+// Admission of requests: oldest first, as long as their prompts and a reserve for their answers fit beside what the
+// running ones may need. If the cache still runs out, the youngest request is preempted.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -11,10 +11,10 @@ namespace tinfer::serving {
 
 namespace {
 
-/// Tokens of an answer for which there must be room when a request begins.
+/// Answer tokens for which there must be room when a request starts.
 constexpr std::int64_t kReservedAnswer = 256;
 
-// Moves a request to another list and to its place by age there: lower ids are older.
+// Moves a request to another list, which is sorted by age: lower ids are older.
 void move_by_age(std::list<std::unique_ptr<Request>>& from, std::list<std::unique_ptr<Request>>::iterator which,
                  std::list<std::unique_ptr<Request>>& to) noexcept {
     auto place = to.end();
@@ -40,8 +40,8 @@ void Scheduler::admit() {
             watch(request);
             const auto taken = take_sequence(request);
             if (taken) {
-                // Recurrent states and windows cannot be shared up to the token where two prompts part. A checkpoint
-                // at that token lets later requests begin there.
+                // Recurrent states and windows cannot be truncated to the token where two prompts diverge. A checkpoint
+                // at that token lets later requests start there.
                 request.checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
                 use_adapters(request, taken->seq);
                 start(taken->seq, restore(request, taken->seq, taken->n_shared));
@@ -56,7 +56,7 @@ void Scheduler::admit() {
     }
 }
 
-// Admits as many texts as one call can turn into vectors. Those of a call that failed come first and alone.
+// Admits as many embedding requests as fit one decode. Those of a decode that threw come first, without others.
 void Scheduler::admit_texts() {
     if (!running_.empty()) return;
     std::size_t n_tokens = 0;
@@ -104,7 +104,7 @@ bool Scheduler::uses_store(const Request& request) const noexcept {
     return store_ && options_.share_prefixes && request.asked.share_prefix;
 }
 
-// Takes a longer beginning from the store where it has one. Returns how many tokens the sequence has then.
+// Restores a longer prefix from the store, if it has one. Returns the number of tokens in the sequence.
 std::size_t Scheduler::restore(Request& request, SeqId seq, std::size_t n_shared) noexcept {
     if (!uses_store(request) || request.n_shareable() == 0) return n_shared;
     try {
@@ -114,13 +114,13 @@ std::size_t Scheduler::restore(Request& request, SeqId seq, std::size_t n_shared
         for (const auto& other : running_) n_needed += other->n_left() + reserve(*other);
         if (!sequences_.make_room(n_needed)) return n_shared;
         sequences_.replace(seq, tokens, [&] { return store_->restore(context_, seq, tokens); });
-    } catch (...) {  // whatever is wrong with the store, the tokens can be computed
+    } catch (...) {  // if the store fails, the tokens are computed
         inbox_.update([](EngineStats& stats) { ++stats.store_errors; });
     }
     return sequences_.length(seq);
 }
 
-// Puts the tokens that its sequence has into the store.
+// Writes the request's sequence to the store.
 void Scheduler::keep_in_store(const Request& request) noexcept {
     if (!uses_store(request) || sequences_.length(*request.seq) != request.n_done) return;
     try {
@@ -130,14 +130,14 @@ void Scheduler::keep_in_store(const Request& request) noexcept {
     }
 }
 
-// Asks the store after how many more tokens of the prompt it wants what the sequence has.
+// Asks the store after how many tokens of the prompt the sequence should be stored next.
 void Scheduler::plan_next_keep(Request& request) noexcept {
     request.next_keep = 0;
     if (uses_store(request) && request.n_done < request.n_prompt)
         request.next_keep = request.n_done + store_->piece(context_, request.n_done, request.n_prompt);
 }
 
-// Starts the oldest request that waits.
+// Starts the oldest waiting request.
 void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
     Request& request = *waiting_.front();
     request.seq = seq;
@@ -155,13 +155,13 @@ void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
 void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
     if (!request.seq) return;
     if (keep) keep_in_store(request);
-    if (pools_) (void)context_.seq_rm(*request.seq);  // a whole sequence can always go
+    if (pools_) (void)context_.seq_rm(*request.seq);  // removing a whole sequence always succeeds
     else sequences_.release(*request.seq, keep && options_.share_prefixes && request.asked.share_prefix);
     request.seq.reset();
     request.n_done = 0;
 }
 
-// Puts the youngest request back among those that wait, by age. Later it goes on with the tokens that it has drawn.
+// Preempts the youngest request: it waits again, and continues later with the tokens sampled so far.
 void Scheduler::push_back_youngest() noexcept {
     Request& request = *running_.back();
     leave_sequence(request, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What comes of a round: scores, drawn tokens, vectors.
+// The results of a round: scores, sampled tokens, vectors.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -7,8 +7,8 @@
 
 namespace tinfer::serving {
 
-// Takes in the result of one request's share of a round, whose tokens are in the cache now: enters them into the prefix
-// tree, and hands out scores, the drawn token or the vector.
+// Handles the results of one request's share of a committed round: adds its tokens to the prefix tree, and delivers
+// scores, the sampled token or the vector.
 void Scheduler::advance(Share& share) {
     Request& request = *share.request;
     if (request.is_over) return;
@@ -44,8 +44,8 @@ void Scheduler::move_on(Request& request, std::size_t n_tokens) {
     });
 }
 
-// Takes in a share whose guesses were checked, with all tokens drawn. They are handed out even if the round was not
-// committed; then the request computes them again, as it computes a prompt.
+// Handles a share whose drafted tokens were verified. The sampled tokens are delivered even if the round was not
+// committed; the request then computes them again like a prompt.
 void Scheduler::settle(Share& share, bool is_committed) noexcept {
     Request& request = *share.request;
     if (request.is_over) return;
@@ -64,7 +64,7 @@ void Scheduler::settle(Share& share, bool is_committed) noexcept {
     }
 }
 
-// The logits behind token i tell how probable token i + 1 was.
+// The logits of token i give the probability of token i + 1.
 void Scheduler::score(Request& request, const Share& share, EngineEvent& event) {
     const Vocab& vocab = context_.model().vocab();
     const auto n_top = static_cast<std::size_t>(std::max(request.asked.n_top, 0));
@@ -96,7 +96,7 @@ void Scheduler::draw(Request& request, std::size_t row, EngineEvent& event) {
     event.stop ? finish(request, std::move(event)) : deliver(request, event);
 }
 
-// Draws a token from a row of logits. Unless it ends the answer, the request goes on with it.
+// Samples a token from a row of logits. Unless it ends the answer, it becomes the request's next token.
 void Scheduler::draw_one(Request& request, std::size_t row, EngineEvent& event) {
     Generation& generation = *request.generation;
     const auto index = static_cast<int>(row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a round computes: one token of each request that generates, so that none waits longer than a round, and tokens
-// of prompts up to the limit.
+// Composes the batch of a round: one token of each generating request, so that none is delayed by more than a round,
+// and prompt tokens up to the limit.
 #include <algorithm>
 
 #include "serving/scheduler.hpp"
@@ -20,7 +20,7 @@ bool Scheduler::build() {
     if (!make_room_to_go_on()) return false;
     add_next_tokens();
 
-    // A round that was given up for somebody who left is followed by smaller ones.
+    // After an abandoned round the next ones are smaller.
     const std::size_t limit = static_cast<std::size_t>(options_.max_batch_tokens) >> n_abandoned_;
     std::size_t most = limit > batch_.size() ? limit - batch_.size() : batch_.size() == 0 ? 1 : 0;
     std::size_t wanted = 0;
@@ -39,7 +39,7 @@ bool Scheduler::build() {
     return !shares_.empty();
 }
 
-// Adds the next token of each request that generates. In a round without prompts the room that is left goes to guesses.
+// Adds the next token of each generating request. In a round without prompts the remaining room is for drafted tokens.
 void Scheduler::add_next_tokens() {
     std::size_t n_going = 0, n_reading = 0;
     for (const auto& request : running_) {
@@ -57,8 +57,8 @@ void Scheduler::add_next_tokens() {
         if (in_round(*request) && request->n_left() == 1) add_with_guesses(*request, n_spare, --n_going);
 }
 
-// Makes room for one token of each request that generates, at least for one token. Puts back the youngest requests
-// until there is room; false where that leaves none.
+// Makes room for one token of each generating request, and for at least one token. Preempts the youngest requests until
+// there is room; false if none remains.
 bool Scheduler::make_room_to_go_on() {
     while (!running_.empty()) {
         const auto n = static_cast<std::size_t>(std::ranges::count_if(
@@ -69,15 +69,15 @@ bool Scheduler::make_room_to_go_on() {
     return false;
 }
 
-// The number of tokens of a prompt that the round takes: at most as many scores as there are rows of logits, and none
-// behind a place where a copy is to be kept.
+// The number of prompt tokens that the round takes from a request. Limits are the output rows for scores and the next
+// position at which a copy is to be kept.
 std::size_t Scheduler::piece(const Request& request, std::size_t most) const noexcept {
     std::size_t n = std::min(request.n_left(), most);
     if (request.next_keep > request.n_done) n = std::min(n, request.next_keep - request.n_done);
     if (request.checkpoint > request.n_done) n = std::min(n, request.checkpoint - request.n_done);
     if (!request.wants_scores()) return n;
     const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
-    // The requests behind this one may need a row each.
+    // The other requests may need a row each.
     const std::size_t others = running_.size() - 1;
     std::size_t n_free = n_rows - std::min(n_rows, n_rows_ + others);
     const std::size_t n_unscored = request.n_scored > request.n_done + 1 ? request.n_scored - 1 - request.n_done : 0;
@@ -94,7 +94,7 @@ void Scheduler::add(Request& request, std::size_t n_tokens) {
     }
 }
 
-// True if an older request reads the same tokens at this moment. They are computed once and shared in the next rounds.
+// True if an older request is reading the same tokens now. They are computed once and shared in later rounds.
 bool Scheduler::waits_for_older(Request& request) {
     if (!options_.share_prefixes || !request.asked.share_prefix || !request.may_wait || request.n_shareable() == 0)
         return false;
@@ -110,7 +110,7 @@ bool Scheduler::waits_for_older(Request& request) {
             own.begin());
         if (same < request.n_done + PrefixTree::kPage) continue;
         if (older->n_done < same) {
-            // Where only whole sequences can be shared, the older one leaves a copy when it comes to that place.
+            // If only whole sequences can be shared, the older one makes a copy when it reaches that token.
             if (!sequences_.shares_parts() && older->checkpoint <= older->n_done) older->checkpoint = same;
             return true;
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Guesses of the next tokens of requests (speculation). The round that computes the next token checks them, unless it
-// reads prompts, and keeps them as far as the samplers draw the same. Where guessing fails, a request goes on without.
+// Speculative decoding: drafted tokens are verified in the round that computes the next token, unless it reads prompts,
+// and accepted as long as the sampler draws the same. If drafting fails, a request continues without it.
 #include <algorithm>
 
 #include "base/access.hpp"
@@ -10,8 +10,8 @@
 
 namespace tinfer::serving {
 
-// Adds the next token of a request, and guesses behind it: an even part of `n_spare`, because the `n_behind` requests
-// that follow may want some, too.
+// Adds the next token of a request, followed by drafted tokens: an even share of `n_spare`, because the `n_behind`
+// requests that follow may draft, too.
 void Scheduler::add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind) {
     std::size_t limit = request.guesses && request.is_generating() ? n_spare / (n_behind + 1) : 0;
     limit = std::min(limit, n_longest_ - std::min(n_longest_, request.tokens.size()));
@@ -49,11 +49,11 @@ void Scheduler::lend_drafter(Request& request) {
 
 void Scheduler::take_guesses_away(Request& request) noexcept {
     request.guesses.reset();
-    if (request.drafter != nullptr) drafters_.push_back(std::move(request.drafter));  // where it was before
+    if (request.drafter != nullptr) drafters_.push_back(std::move(request.drafter));  // back to where it was taken from
     request.drafter.reset();
 }
 
-// Draws behind the rows of a check, for as long as what was drawn is what was guessed.
+// Samples from the rows of each drafted sequence until a sampled token differs from the draft.
 void Scheduler::draw_checked() noexcept {
     std::size_t first = 0;
     for (Share& share : shares_) {
@@ -75,8 +75,8 @@ void Scheduler::draw_checked() noexcept {
     }
 }
 
-// Draws behind the guesses and commits what was right. If it throws or returns anything but ok, the cache has nothing
-// of the round; the drawn tokens stay, and are computed again like a prompt.
+// Verifies the drafts and commits the accepted tokens. If it throws or returns anything but ok, nothing of the round is
+// in the cache; the sampled tokens stay, and are computed again like a prompt.
 StepStatus Scheduler::commit_checked() {
     const auto give_up = [&]() noexcept {
         for (Share& share : shares_)
@@ -96,7 +96,7 @@ StepStatus Scheduler::commit_checked() {
         const auto thrown = std::current_exception();
         try {
             context_.abandon();
-        } catch (...) {  // what was thrown first is told
+        } catch (...) {  // report the first exception
         }
         give_up();
         std::rethrow_exception(thrown);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The public side of the engine: options and requests are checked on the caller's thread, so that whatever is wrong
-// with one is said to the one who sent it, and costs the others nothing.
+// The public interface of the engine. Options and requests are validated on the caller's thread, so that errors go to
+// the caller and cost other requests nothing.
 #include "tinfer/engine.hpp"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void require_option(bool ok, std::string_view name, auto value, std::string_view
     if (!ok) fail(ErrorCode::bad_parameter, cat(name, " = ", value, ": ", rule));
 }
 
-// The context's options as the engine needs them.
+// The options of the engine's context.
 ContextOptions context_options(const EngineOptions& options) {
     ContextOptions o = options.context;
     require_option(o.n_seq_max >= 1 && o.n_seq_max <= 256, "n_seq_max", o.n_seq_max, "must lie in 1 to 256");
@@ -58,7 +58,7 @@ Context make_context(const Model& model, EngineOptions& options) {
     const bool pools = asked || by_itself;
     if (pools) {
         options.n_kept = 0;
-        o.n_batch = o.n_outputs = 0;  // a vector is made of one call
+        o.n_batch = o.n_outputs = 0;  // a text is embedded in a single decode
     } else {
         if (model.info().has_encoder)
             fail(ErrorCode::unsupported_operation,
@@ -127,7 +127,7 @@ struct Engine::Impl {
     Model model;
     EngineOptions options;
     std::size_t n_running, n_longest = 0;
-    Context context;  ///< the thread's alone, once that runs
+    Context context;  ///< used only by the engine's thread once it runs
     std::string fingerprint;
     MemoryPlan memory;
     serving::Inbox inbox;
@@ -172,7 +172,7 @@ void Engine::Impl::check_watched(const EngineRequest& request) const {
         fail(ErrorCode::unsupported_operation, "engine: a receipt of a request with adapters, which it cannot name");
 }
 
-// By number, without those of scale 0.
+// Sorted by number, without scale 0.
 serving::AdapterSet Engine::Impl::adapter_set(const EngineRequest& request) const {
     serving::AdapterSet set;
     for (const AdapterUse& use : request.adapters) {
@@ -204,7 +204,7 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     else if (asked.guess == EngineRequest::Guess::ngram) own.drafter = ngram_drafter();
     if (guessing.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
     guessing.drafter.reset();
-    // Draft models are lent to requests; those that have none go on with what is forced.
+    // The scheduler lends draft models to requests; until then only forced tokens are drafted.
     generation::Guesses guesses(std::move(own));
     guesses.push(request.tokens);
     request.guesses.emplace(std::move(guesses));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What sinks and other threads are told.
+// Events for sinks, and the state that other threads can see.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -30,13 +30,13 @@ EngineEvent Scheduler::progress(const Request& request) const noexcept {
 void Scheduler::deliver(Request& request, const EngineEvent& event) noexcept {
     try {
         if (request.sink) request.sink(event);
-    } catch (...) {  // whoever listened does not any more
+    } catch (...) {  // a sink that throws is not called again
         request.sink = nullptr;
         request.is_cancelled = true;
     }
 }
 
-// Ends a request. Its sequence is free before its sink hears of that.
+// Ends a request. Its sequence is released before the sink gets the last event.
 void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     if (request.is_over) return;
     request.is_over = true;
@@ -117,7 +117,7 @@ void Scheduler::publish() noexcept {
                 slots.push_back(slot);
             }
         inbox_.publish(std::move(slots));
-    } catch (...) {  // those of before stay until there is memory
+    } catch (...) {  // out of memory: keep the previous ones
     }
     inbox_.update([&](EngineStats& stats) {
         stats.running = running_.size();

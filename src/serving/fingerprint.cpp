@@ -10,7 +10,7 @@ namespace tinfer::serving {
 
 namespace {
 
-/// Changes with every change of the bits that a model gives (docs/numerics.md).
+/// Incremented whenever the bits of a model's results change (docs/numerics.md).
 constexpr int kNumericsVersion = 1;
 
 }  // namespace
@@ -18,7 +18,7 @@ constexpr int kNumericsVersion = 1;
 std::string fingerprint(const Context& context, std::span<const EngineAdapter> adapters) {
     Sha256 hash;
     const auto add = [&](std::string_view name, const auto& value) {
-        hash.update(cat(name, '=', value, '\n'));  // keys hold no '=', and values end at the line
+        hash.update(cat(name, '=', value, '\n'));  // keys contain no '='; a value ends at the line end
     };
     const auto add_optional = [&](std::string_view name, const auto& value) {
         if (value) add(name, *value);
@@ -26,7 +26,7 @@ std::string fingerprint(const Context& context, std::span<const EngineAdapter> a
     const Model& model = context.model();
     add("numerics", kNumericsVersion);
     add("file", to_hex(model.file().fingerprint()));
-    for (const auto& entry : model.file().metadata())  // with the caller's overrides
+    for (const auto& entry : model.file().metadata())  // includes the caller's overrides
         if (const auto value = model.file().metadata_value(entry.key))
             add(cat("key ", entry.key), cat(value->size(), ' ', *value));
     add("pretokenizer", model.vocab().pretokenizer());

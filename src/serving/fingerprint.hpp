@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an answer depends on besides the request, as one hash.
+// One hash of everything besides the request that an answer depends on.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace tinfer::serving {
 
-/// 32 hexadecimal digits. Instruction set, threads, cuts and observers are not in it: no bit depends on them.
+/// 32 hexadecimal digits. Instruction set, threads, batch sizes and observers are not part of it: they do not change
+/// results.
 [[nodiscard]] std::string fingerprint(const Context& context, std::span<const EngineAdapter> adapters);
 
 }  // namespace tinfer::serving

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where other threads meet the engine's: requests and cancels go in, what can be seen from outside comes out. The one
-// place of src/serving with a lock.
+// The interface between the engine's thread and others: requests and cancellations go in, published state comes out.
+// The only lock in src/serving.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ public:
 
     // -- for other threads
 
-    /// Gives the request its number. Throws limit_exceeded.
+    /// Assigns the request's id. Throws limit_exceeded if the queue is full.
     RequestId post(Owned request);
     void cancel(RequestId id);
-    /// Nothing is taken any more; waits until all have ended, or until then.
+    /// Accepts no more requests, and waits up to `limit` until all have ended. False on timeout.
     bool drain(std::chrono::milliseconds limit);
-    /// The engine's thread is to end all requests, and itself.
+    /// Tells the engine's thread to end all requests and exit.
     void stop();
     [[nodiscard]] EngineStats stats() const;
     [[nodiscard]] std::vector<SlotInfo> slots() const;
@@ -41,13 +41,13 @@ public:
         std::vector<RequestId> cancels;
         bool stop = false;
     };
-    /// What has come since the last time; waits for something where `idle`.
+    /// Everything posted since the last call; if `idle`, blocks until there is something.
     [[nodiscard]] News take(bool idle) noexcept;
-    /// Somebody wants a request, or the engine, to end: looked at between slices of time.
+    /// Whether a cancellation or stop is pending; polled between time slices.
     [[nodiscard]] bool is_urgent() const noexcept { return is_urgent_.load(std::memory_order_acquire); }
-    void left_queue();          ///< a request runs for the first time, or ended before it did
-    void leaves(RequestId id);  ///< from now on slots() and stats() know it no more
-    void request_ended();       ///< its last event was given
+    void left_queue();          ///< a request starts for the first time, or ends before it did
+    void leaves(RequestId id);  ///< removes it from slots() and stats()
+    void request_ended();       ///< its last event was delivered
     template <class Fn>
     void update(Fn&& fn) {
         const std::lock_guard lock(mutex_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Which requests a round is for. Those that are watched have rounds of their own, in turn with one for all others.
-// Where a round throws it has changed nothing, and nobody knows for whom: halves of it are computed next, and halves of
-// a half that throws again, until a request is alone with the error. Bits do not depend on what a round holds.
+// Chooses the requests of a round. Requests with observers have rounds of their own, alternating with one for all
+// others. A round that throws has changed nothing, and the culprit is unknown: it is found by bisection, computing
+// halves of the round until a single request fails. Results do not depend on how requests are batched.
 
 #include <algorithm>
 
@@ -35,10 +35,10 @@ bool Scheduler::in_round(const Request& request) const noexcept {
 void Scheduler::round_threw(const Error& error) noexcept {
     try {
         context_.abandon();
-    } catch (...) {  // an observer's: the decode has ended all the same
+    } catch (...) {  // thrown by an observer: the decode has ended anyway
     }
     inbox_.update([](EngineStats& stats) { ++stats.failed_rounds; });
-    // Those that it has computed, or, where it did not come as far, would have.
+    // The requests in the batch; if it was not built yet, all that were chosen.
     const auto took_part = [&](const Owned& request) {
         return !request->is_over && in_round(*request) &&
                (shares_.empty() || std::ranges::find(shares_, request.get(), &Share::request) != shares_.end());
@@ -52,7 +52,7 @@ void Scheduler::round_threw(const Error& error) noexcept {
         if (n > 1) {
             request->suspicion = i++ < n / 2 ? older : younger;
         } else if (!guesses_.empty() && request->guesses) {
-            take_guesses_away(*request);  // without them it may do
+            take_guesses_away(*request);  // retry without speculation
         } else {
             fail_request(*request, error);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Log-probabilities of a token and of the most probable ones, from one pass over a row of logits.
+// Log-probabilities of a token and of the most probable tokens, from a row of logits.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace tinfer::serving {
 
-/// Works on rows of any length and keeps its memory. One thread at a time.
+/// Keeps its buffers between calls; not thread-safe.
 class LogProbs {
 public:
-    /// The token with its log-probability and the n most probable ones. The same value as tinfer::log_prob, and -inf
-    /// for tokens whose logit is. Throws non_finite_logits for logits that are NaN or +inf.
+    /// The token with its log-probability, and the n most probable ones. Values equal tinfer::log_prob; -inf if the
+    /// logit is -inf. Throws non_finite_logits for logits that are NaN or +inf.
     [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n);
 
 private:

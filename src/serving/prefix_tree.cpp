@@ -25,14 +25,14 @@ PrefixTree::Node* PrefixTree::child(const Node& node, std::span<const Token> pag
     return nullptr;
 }
 
-// Every node lies on the way of a sequence, so below each there is one that ends.
+// Every node is on the path of a sequence, so some sequence ends at or below it.
 const PrefixTree::Node& PrefixTree::some_end(const Node& node) noexcept {
     const Node* at = &node;
     while (at->ends.empty()) at = at->children.front().get();
     return *at;
 }
 
-// Takes the sequence off its node, and nodes that are on no sequence's way any more out of the tree.
+// Removes the sequence from its node, and nodes that no sequence needs any more from the tree.
 void PrefixTree::leave(SeqId seq) noexcept {
     Node* node = sequences_[index(seq)].last;
     if (node == nullptr) return;
@@ -45,8 +45,8 @@ void PrefixTree::leave(SeqId seq) noexcept {
     }
 }
 
-// Puts the sequence on the node of its last full page, which is made with those above it where it is missing. Where
-// memory ends, the sequence is found no more, and nothing else is lost.
+// Adds the sequence to the node of its last full page, creating missing nodes. If memory runs out, only this sequence
+// is not found any more.
 void PrefixTree::enter(SeqId seq) {
     Sequence& s = sequences_[index(seq)];
     if (s.tokens.empty()) return;
@@ -100,7 +100,7 @@ void PrefixTree::truncate(SeqId seq, std::size_t n) noexcept {
     Node* target = at;
     for (; pages > n / kPage; --pages) target = target->parent;
     if (n > 0) {
-        // Above the node it leaves there is room for one more in most cases; without memory the sequence is not found.
+        // This rarely allocates; if it fails, the sequence is not found any more.
         try {
             target->ends.push_back(seq);
         } catch (...) {
@@ -129,7 +129,7 @@ std::optional<PrefixTree::Match> PrefixTree::find(std::span<const Token> tokens,
         at = next;
         n += kPage;
     }
-    const Node* best = nullptr;  // a page that goes on alike, or a sequence that ends within one
+    const Node* best = nullptr;  // a page that matches partly, or a sequence that ends within the page
     std::optional<SeqId> best_end;
     std::size_t most = 0;
     const auto rest = tokens.subspan(n);

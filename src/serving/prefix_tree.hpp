@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which sequences begin alike: a tree whose nodes are pages of 64 tokens, found by their content. Tokens are compared,
-// never hashes alone, so a prefix that is found is one. Sequences with other adapters have nothing in common.
+// Finds sequences with a common prefix: a trie whose nodes are pages of 64 tokens. Tokens are compared, never
+// only hashes, so matches are exact. Sequences with different adapters share nothing.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class PrefixTree {
 public:
     static constexpr std::size_t kPage = 64;
 
-    /// A sequence, and how many tokens it has in common with what was looked for.
+    /// A sequence, and the length of the common prefix.
     struct Match {
         SeqId seq{};
         std::size_t n_tokens = 0;
@@ -34,22 +34,21 @@ public:
 
     explicit PrefixTree(std::size_t n_seq_max);
 
-    /// The adapters that an empty sequence will be computed with.
+    /// Sets the adapters of an empty sequence.
     void set_adapters(SeqId seq, const AdapterSet& adapters) { sequences_[index(seq)].adapters = adapters; }
     [[nodiscard]] const AdapterSet& adapters(SeqId seq) const noexcept { return sequences_[index(seq)].adapters; }
-    /// Makes the sequence longer. Where memory ends that throws, and the sequence is found no more until it is empty.
+    /// Appends tokens. If it throws bad_alloc, the sequence is not found any more until it is emptied.
     void append(SeqId seq, std::span<const Token> tokens);
-    /// Its first n tokens stay.
+    /// Keeps only the first n tokens.
     void truncate(SeqId seq, std::size_t n) noexcept;
-    /// `to` becomes the first n tokens of `from`, which is another sequence, with its adapters.
+    /// `to` becomes the first n tokens of `from`, a different sequence, with the same adapters.
     void copy(SeqId from, SeqId to, std::size_t n);
     [[nodiscard]] std::span<const Token> tokens(SeqId seq) const noexcept { return sequences_[index(seq)].tokens; }
 
-    /// Of the sequences with these adapters, the one that begins with most of these tokens; nullopt where none has the
-    /// first one.
+    /// The sequence with these adapters that has the longest common prefix with the tokens; nullopt if there is none.
     [[nodiscard]] std::optional<Match> find(std::span<const Token> tokens,
                                             const AdapterSet& adapters = {}) const noexcept;
-    /// The longest sequence that is a beginning of these tokens as a whole, other than `except`.
+    /// The longest sequence that is entirely a prefix of these tokens, other than `except`.
     [[nodiscard]] std::optional<Match> find_whole(std::span<const Token> tokens, const AdapterSet& adapters = {},
                                                   std::optional<SeqId> except = {}) const noexcept;
 
@@ -59,16 +58,16 @@ private:
         Node* parent = nullptr;
         std::vector<std::unique_ptr<Node>> children;
         std::vector<SeqId> ends;  ///< sequences whose last full page this is
-        AdapterSet adapters;      ///< of the sequences, in a first page; the root has all sequences, whatever theirs
+        AdapterSet adapters;      ///< only in first pages; the root holds the sequences of all adapters
     };
     struct Sequence {
         std::vector<Token> tokens;
         AdapterSet adapters;
-        Node* last = nullptr;  ///< of its last full page; the root where it has none; null where it is empty
+        Node* last = nullptr;  ///< node of its last full page; the root if it has none; null if the sequence is empty
     };
 
     [[nodiscard]] static std::size_t index(SeqId seq) noexcept { return static_cast<std::size_t>(seq); }
-    /// Below the root, where `adapters` count.
+    /// The child with this page; below the root its adapters must be equal, too.
     [[nodiscard]] static Node* child(const Node& node, std::span<const Token> page,
                                      const AdapterSet& adapters) noexcept;
     [[nodiscard]] static const Node& some_end(const Node& node) noexcept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A request while the engine has it.
+// The engine's state of a request.
 #pragma once
 
 #include <chrono>
@@ -19,31 +19,31 @@ using Clock = std::chrono::steady_clock;
 struct Request {
     RequestId id{};
     EngineRequest::Kind kind{};
-    EngineRequest asked;        ///< without what the members below took from it
-    std::vector<Token> tokens;  ///< the prompt, and behind it what was drawn
+    EngineRequest asked;        ///< fields that the members below took over are empty
+    std::vector<Token> tokens;  ///< the prompt, then the sampled tokens
     std::size_t n_prompt = 0;
     AdapterSet adapters;
     EventSink sink;
-    std::optional<Sampler> sampler;  ///< these three: of requests for text
+    std::optional<Sampler> sampler;  ///< these three: only for text generation
     std::optional<Generation> generation;
     std::optional<generation::Guesses> guesses;
-    std::shared_ptr<Drafter> drafter;     ///< of the engine's few, while it has one of them
-    std::shared_ptr<RequestTrace> trace;  ///< null: nobody watches
-    Attachment attachment;                ///< of the trace, from when it first ran
+    std::shared_ptr<Drafter> drafter;     ///< lent by the engine
+    std::shared_ptr<RequestTrace> trace;  ///< null: no observers
+    Attachment attachment;                ///< of the trace, since the request first ran
 
     std::optional<SeqId> seq;     ///< while it runs
-    std::size_t n_done = 0;       ///< tokens that its sequence holds
-    std::size_t n_most_done = 0;  ///< the same at most so far: tokens before it are computed again
-    std::size_t n_scored = 0;     ///< tokens of the prompt whose scores were given
-    std::size_t n_cached = 0;     ///< when it first ran
-    std::size_t checkpoint = 0;   ///< a copy of the sequence is kept when it has so many tokens; 0: none
-    std::size_t next_keep = 0;    ///< the store takes what there is when it has so many tokens; 0: no more
+    std::size_t n_done = 0;       ///< tokens in its sequence
+    std::size_t n_most_done = 0;  ///< largest n_done so far: tokens below it are being recomputed
+    std::size_t n_scored = 0;     ///< prompt tokens whose scores were delivered
+    std::size_t n_cached = 0;     ///< tokens found in the cache when it first ran
+    std::size_t checkpoint = 0;   ///< number of tokens at which a copy of the sequence is kept; 0: none
+    std::size_t next_keep = 0;    ///< number of tokens at which the sequence goes to the store next; 0: never
     std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
-    std::uint32_t suspicion = 0;      ///< not 0: of the part of a round that threw, computed before all others
-    bool sampler_has_prompt = false;  ///< its tokens count for penalties
-    bool may_wait = true;             ///< for an older request that reads the same tokens
+    std::uint32_t suspicion = 0;      ///< not 0: id of the part of a round that threw, which runs before all others
+    bool sampler_has_prompt = false;  ///< the sampler's penalties know the prompt
+    bool may_wait = true;             ///< for an older request with the same prefix
     bool is_cancelled = false;
-    bool is_over = false;  ///< its last event was given
+    bool is_over = false;  ///< its last event was delivered
 
     Clock::time_point submitted, deadline = Clock::time_point::max();
     std::optional<Clock::time_point> started, first_token;
@@ -54,7 +54,7 @@ struct Request {
     [[nodiscard]] bool pools() const noexcept {
         return kind == EngineRequest::Kind::embed || kind == EngineRequest::Kind::rank;
     }
-    /// Tokens that it may share: the logits of the last one are needed, and of every one where they are scored.
+    /// Tokens that it may share: not the last one, whose logits are needed, and none if all have to be scored.
     [[nodiscard]] std::size_t n_shareable() const noexcept { return wants_scores() ? 0 : tokens.size() - 1; }
 };
 

@@ -63,7 +63,7 @@ void RequestTrace::on_run_begin(const RunInfo& info) {
 
 KernelEvent RequestTrace::own(const KernelEvent& event) noexcept {
     KernelEvent copy = event;
-    copy.index = n_events_ + event.step->number;  // a run's steps are events in their order
+    copy.index = n_events_ + event.step->number;  // steps of a run are numbered in the order of events
     copy.run = &run_;
     ++n_shown_;
     return copy;

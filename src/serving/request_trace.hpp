@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a request's own observers see: the rounds of the request and nothing else, numbered as if there were nothing
-// else. It is attached to the context while the request runs, and shut in the rounds of others.
+// Filters events for the observers of one request: they see only its rounds, numbered as if there were no others.
+// Attached to the context while the request runs, closed during rounds of other requests.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace tinfer::serving {
 
 class RequestTrace final : public Observer {
 public:
-    /// What `asked` wants: its observers, counts, a receipt.
+    /// Creates what `asked` wants: its observers, counts, a receipt.
     RequestTrace(const EngineRequest& asked, const Context& context);
 
     void open(bool is_open) noexcept { is_open_ = is_open; }
-    /// Null where nobody asked for them.
+    /// Null if not asked for.
     [[nodiscard]] std::shared_ptr<const RequestCounts> counts() const;
-    /// Null where nobody asked for it.
+    /// Null if not asked for.
     [[nodiscard]] std::shared_ptr<const Receipt> receipt(std::span<const Token> prompt, const Sampler& sampler,
                                                          const GenerationOptions& options, StopReason stop) const;
 
@@ -43,11 +43,11 @@ private:
     Tee all_;
 
     bool is_open_ = false;
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> plans_;  // ids: of the session, and its own
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> plans_;  // (plan id of the session, own plan id)
     PlanView plan_;
     RunInfo run_;
     std::uint64_t n_runs_ = 0, n_decodes_ = 0, last_decode_ = ~std::uint64_t{0};
-    std::uint64_t n_events_ = 0, n_shown_ = 0;  // of its own rounds, and those of them that passed the filter
+    std::uint64_t n_events_ = 0, n_shown_ = 0;  // events of its rounds, and those that passed the filter
     std::vector<KernelEvent> events_;
 };
 

@@ -13,11 +13,11 @@ namespace tinfer::serving {
 
 namespace {
 
-/// So many rounds in a row may be given up for those who leave. Each takes half as many tokens of prompts as the one
-/// before, and the next is computed whatever happens: nobody can keep the others from going on.
+/// So many consecutive rounds may be abandoned for requests that end. Each takes half as many prompt tokens as the one
+/// before, and the next is always completed: cancellations cannot starve other requests.
 constexpr std::size_t kMostAbandoned = 6;
 
-/// While a watched request's round lasts.
+/// Opens the trace of a request for the duration of its round.
 class OpenTrace {
 public:
     explicit OpenTrace(const Request* request) : trace_(request == nullptr ? nullptr : request->trace) {
@@ -53,7 +53,7 @@ Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t
     : context_(context), options_(options), n_running_(n_running), n_may_run_(n_running),
       pools_(context.options().pooling != Pooling::none), inbox_(inbox),
       sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()) {
-    // A vector is made of one call.
+    // A text is embedded in a single decode.
     if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
     if (options.store && !pools_) store_.emplace(context.model(), *options.store);
     if (options.draft && !pools_)
@@ -76,8 +76,8 @@ void Scheduler::run() noexcept {
     attachments_.clear();
 }
 
-// Takes new requests and cancellations from the inbox and ends requests whose time is over. False if the engine is to
-// end.
+// Takes requests and cancellations from the inbox and ends requests past their deadline. False if the engine has to
+// stop.
 bool Scheduler::look_around() {
     auto news = inbox_.take(running_.empty() && waiting_.empty());
     waiting_.splice(waiting_.end(), news.requests);
@@ -134,14 +134,14 @@ void Scheduler::compute_round() {
     }
 }
 
-// Called when rows of states or pages of windows ran out, which are not counted in tokens: gives up what is kept, else
-// puts the youngest request back.
+// Called when recurrent states or window pages, which are not counted in tokens, ran out: drops kept sequences or else
+// preempts the youngest request.
 void Scheduler::make_room_for_states() {
     if (sequences_.n_kept() > 0) {
         (void)sequences_.make_room(std::numeric_limits<std::size_t>::max());
     } else if (running_.size() > 1) {
         push_back_youngest();
-        n_may_run_ = running_.size();  // until somebody ends
+        n_may_run_ = running_.size();  // until a request ends
     } else {
         fail_request(*running_.back(), Error(ErrorCode::no_room, "engine: the cache has no room for the request"));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The engine's thread: in each round one token of every request that generates, then tokens of prompts, oldest first,
-// up to the limit; what comes of it goes to the sinks. Who waits, who runs and who has to go back is decided here.
+// Continuous batching on the engine's thread. Each round computes one token of every generating request, then prompt
+// tokens, oldest request first, up to the limit; results go to the sinks. Decides which requests run, wait or are
+// preempted.
 #pragma once
 
 #include <list>
@@ -18,9 +19,9 @@ namespace tinfer::serving {
 
 class Scheduler {
 public:
-    /// `options` are complete; `n_running`: most requests that run at once.
+    /// `options` have no defaults left; `n_running`: maximum of concurrently running requests.
     Scheduler(Context& context, const EngineOptions& options, std::size_t n_running, Inbox& inbox);
-    /// Until the inbox says stop. Nothing leaves it but through sinks.
+    /// Runs until the inbox says stop. All results and errors go through sinks.
     void run() noexcept;
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
 
@@ -28,14 +29,14 @@ private:
     using Owned = Inbox::Owned;
     using List = Inbox::List;
     enum class Outcome : std::uint8_t { ok, abandoned, no_room };
-    /// What a round computes of one request.
+    /// One request's part of a round.
     struct Share {
         Request* request = nullptr;
         std::size_t n_tokens = 0;
-        std::size_t first_row = 0;  ///< its first output row; others follow
-        std::size_t n_guesses = 0;  ///< behind its token, each with a row
-        bool was_drawn = false;     ///< what follows, before the round was committed
-        std::size_t n_kept = 0;     ///< tokens that stay in its sequence
+        std::size_t first_row = 0;  ///< its first output row
+        std::size_t n_guesses = 0;  ///< drafted tokens after its token, each with a row
+        bool was_drawn = false;     ///< tokens were sampled before the commit
+        std::size_t n_kept = 0;     ///< tokens to keep in its sequence
         EngineEvent event{};
         std::optional<Error> error{};
     };
@@ -66,13 +67,13 @@ private:
     void keep_in_store(const Request& request) noexcept;
     void plan_next_keep(Request& request) noexcept;
 
-    // isolation.cpp: which requests a round is for, and who is to blame where it throws
+    // isolation.cpp: the requests of a round, and bisection of failures
     void choose_round() noexcept;
     [[nodiscard]] bool in_round(const Request& request) const noexcept;
     void round_threw(const Error& error) noexcept;
     void round_went_well() noexcept;
 
-    // batching.cpp: what a round computes
+    // batching.cpp: the batch of a round
     [[nodiscard]] bool build();
     [[nodiscard]] bool make_room_to_go_on();
     void add_next_tokens();
@@ -80,7 +81,7 @@ private:
     [[nodiscard]] std::size_t piece(const Request& request, std::size_t most) const noexcept;
     [[nodiscard]] bool waits_for_older(Request& request);
 
-    // checks.cpp: guesses of what requests go on with
+    // checks.cpp: speculative decoding
     void add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind);
     void lend_drafter(Request& request);
     void take_guesses_away(Request& request) noexcept;
@@ -88,7 +89,7 @@ private:
     [[nodiscard]] StepStatus commit_checked();
     void note_guesses(double seconds) noexcept;
 
-    // answers.cpp: what comes of it
+    // answers.cpp: results
     void advance(Share& share);
     void move_on(Request& request, std::size_t n_tokens);
     void settle(Share& share, bool is_committed) noexcept;
@@ -98,7 +99,7 @@ private:
     void give_vector(Request& request);
     [[nodiscard]] EngineEvent progress(const Request& request) const noexcept;
 
-    // events.cpp: what is told
+    // events.cpp: events and published state
     void deliver(Request& request, const EngineEvent& event) noexcept;
     void finish(Request& request, EngineEvent event) noexcept;
     void add_trace(const Request& request, EngineEvent& event) noexcept;
@@ -109,26 +110,26 @@ private:
     Context& context_;
     const EngineOptions& options_;
     std::size_t n_running_;
-    std::size_t n_may_run_;  // fewer, while states do not suffice
+    std::size_t n_may_run_;  // fewer after the cache ran out of recurrent states
     bool pools_;
     Inbox& inbox_;
     Sequences sequences_;
     std::size_t n_longest_;
     LogProbs log_probs_;
     std::optional<PrefixStore> store_;
-    std::vector<std::shared_ptr<Drafter>> drafters_;  // that nobody uses
+    std::vector<std::shared_ptr<Drafter>> drafters_;  // not lent at present
     std::shared_ptr<AccessCounts> counts_;
     std::vector<Attachment> attachments_;
 
-    List waiting_, running_;  // each by age; moving between them cannot fail
+    List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;
     std::vector<Share> shares_;
-    std::vector<Token> guesses_;   // of the shares, one behind the other
-    std::size_t n_rows_ = 0;       // outputs of the round
-    std::size_t n_abandoned_ = 0;  // rounds in a row
+    std::vector<Token> guesses_;   // of all shares, in order
+    std::size_t n_rows_ = 0;       // output rows of the round
+    std::size_t n_abandoned_ = 0;  // consecutive abandoned rounds
     std::uint32_t n_suspicions_ = 0;
-    std::uint32_t round_suspicion_ = 0;     // 0: the round is for all that are not watched, or
-    const Request* round_alone_ = nullptr;  // for one that is
+    std::uint32_t round_suspicion_ = 0;     // the part to run; 0: all requests without observers, or
+    const Request* round_alone_ = nullptr;  // this one with observers
     RequestId last_alone_{};
     bool reads_prompts_ = false;  // in this round
     bool stopping_ = false;

@@ -10,7 +10,7 @@ Sequences::Sequences(Context& context, std::size_t n_kept)
     : context_(context), tree_(static_cast<std::size_t>(context.options().n_seq_max)),
       entries_(static_cast<std::size_t>(context.options().n_seq_max)), n_most_kept_(n_kept),
       n_longest_(static_cast<std::size_t>(context.room(SeqId{0}))) {
-    // Recurrent states alone: their size does not grow with the tokens.
+    // Recurrent states alone do not limit the number of tokens: then n_cache_slots_ stays 0.
     if (n_longest_ <= static_cast<std::size_t>(context.options().n_ctx))
         n_cache_slots_ = static_cast<std::size_t>(context.options().n_ctx);
 }
@@ -41,19 +41,19 @@ void Sequences::drop(SeqId seq) noexcept {
 }
 
 void Sequences::empty(SeqId seq) noexcept {
-    (void)context_.seq_rm(seq);  // a whole sequence can always go
+    (void)context_.seq_rm(seq);  // removing a whole sequence always succeeds
     tree_.truncate(seq, 0);
 }
 
-// Cuts a kept sequence to its first n tokens. False if the memory cannot remove the others alone.
+// Truncates a kept sequence to n tokens. False if the memory cannot remove only the others.
 bool Sequences::trim(SeqId seq, std::size_t n) noexcept {
     if (n == 0 || context_.seq_rm(seq, {Pos{static_cast<std::int32_t>(n)}}) != RemoveStatus::ok) return false;
     tree_.truncate(seq, n);
     return true;
 }
 
-// Makes room for n tokens. Kept sequences lose whole pages from their ends, the least recently used first, because what
-// many requests share is at the beginning.
+// Makes room for n tokens. Kept sequences lose whole pages from their ends, least recently used first, because shared
+// tokens are at the beginning.
 bool Sequences::make_room(std::size_t n, std::optional<SeqId> except) noexcept {
     while (n_free() < n) {
         const auto oldest = oldest_kept(except);
@@ -74,7 +74,7 @@ std::optional<SeqId> Sequences::free_sequence(std::optional<SeqId> except) noexc
     return oldest;
 }
 
-// False where the memory cannot share a part, or where too many partial copies interleave: nothing has changed then.
+// False, with nothing changed, if the memory cannot share a part or too many partial copies interleave.
 bool Sequences::copy(SeqId from, SeqId to, std::size_t n) {
     try {
         if (n == tree_.tokens(from).size()) context_.seq_cp(from, to);
@@ -100,7 +100,7 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
     std::optional<PrefixTree::Match> alike;
     if (share && n_shareable > 0) alike = tree_.find(shareable, adapters);
 
-    // First what is alike up to any token; where the memory shares only whole sequences, the longest of them.
+    // First try any common prefix; if the memory shares only whole sequences, the longest whole one.
     for (const bool whole : {false, true}) {
         const auto match = !alike ? std::nullopt : whole ? tree_.find_whole(shareable, adapters) : alike;
         if (alike && !match) continue;
@@ -110,8 +110,8 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
         const bool is_kept = source && entry(*source).use == Use::kept;
         if (source) entry(*source).last_used = ++clock_;
 
-        // A kept sequence becomes the request's own if it has nothing beyond the shared tokens, or if the room for the
-        // rest is needed. Where only whole sequences can be shared, it stays for others otherwise.
+        // The request takes over a kept sequence that has no tokens beyond the shared ones, or whose other tokens have
+        // to be evicted. If only whole sequences can be shared, it otherwise stays for others.
         const bool fits = make_room(n_needed, source);
         if (is_kept && (!fits || (shares_parts_ && tree_.tokens(*source).size() == n))) {
             if (tree_.tokens(*source).size() > n && !trim(*source, n)) continue;
@@ -167,7 +167,7 @@ void Sequences::release(SeqId seq, bool keep) noexcept {
         drop(seq);
         return;
     }
-    // One sequence of the same tokens is enough.
+    // Keep only one of several equal sequences.
     if (const auto same = tree_.find_whole(tokens, tree_.adapters(seq), seq);
         same && same->n_tokens == tokens.size() && entry(same->seq).use == Use::kept)
         drop(same->seq);

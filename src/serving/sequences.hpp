@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The sequences of an engine's context: which ones run, which ones are kept because requests may share them, which ones
-// are free, and what is dropped when room is needed. Nothing else in the engine removes or copies sequences.
+// Manages the sequences of the engine's context: running, kept for prefix sharing, or free; evicts kept ones when room
+// is needed. Nothing else in the engine removes or copies sequences.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,27 @@ namespace tinfer::serving {
 
 class Sequences {
 public:
-    /// Of a context without tokens; at most n_kept sequences stay behind their requests.
+    /// `context` is empty; at most `n_kept` sequences are kept after their requests end.
     Sequences(Context& context, std::size_t n_kept);
 
-    /// A sequence that a request runs in, and how many of its tokens the cache has already.
+    /// A sequence for a request, and the number of its tokens that are already in the cache.
     struct Taken {
         SeqId seq{};
         std::size_t n_shared = 0;
-        /// Tokens that another sequence has in common with it, though they could not be shared: 0, or above n_shared.
+        /// Length of a longer common prefix that could not be shared; 0, or more than n_shared.
         std::size_t n_alike = 0;
     };
-    /// A sequence that begins with at most n_shareable of the tokens: with as many as are there, if `share`. Behind it
-    /// n_total tokens less those that are shared fit beside n_promised others; nullopt where they do not, although all
-    /// that could be dropped was.
+    /// Gets a sequence for a request. If `share`, it starts with the longest available prefix of the first n_shareable
+    /// tokens. Ensures room for the other of n_total tokens besides n_promised ones of other requests; nullopt if there
+    /// is none even after evicting all kept sequences.
     [[nodiscard]] std::optional<Taken> take(std::span<const Token> tokens, const AdapterSet& adapters,
                                             std::size_t n_shareable, bool share, std::size_t n_total,
                                             std::size_t n_promised);
-    /// A running sequence, which has some of these tokens, shares more of them, if there are any: how many it has.
-    /// Where that throws it may have none.
+    /// Extends a running sequence by tokens that another one already has. Returns its number of tokens. If it throws,
+    /// the sequence may be empty.
     [[nodiscard]] std::size_t share_more(SeqId seq, std::span<const Token> tokens, std::size_t n_shareable);
-    /// A running sequence gives up what it has, and gets what `restore` puts into it: so many of the tokens. Where that
-    /// throws it has none.
+    /// Replaces the content of a running sequence by what `restore` writes into it, which returns its number of tokens.
+    /// If it throws, the sequence is empty.
     template <class Restore>
     void replace(SeqId seq, std::span<const Token> tokens, Restore&& restore) {
         try {
@@ -47,24 +47,24 @@ public:
             throw;
         }
     }
-    /// Tokens that a sequence has.
+    /// Number of tokens in a sequence.
     [[nodiscard]] std::size_t length(SeqId seq) const noexcept { return tree_.tokens(seq).size(); }
-    /// What a decode has put into a running sequence.
+    /// Records tokens that a decode has added to a running sequence.
     void append(SeqId seq, std::span<const Token> tokens) { tree_.append(seq, tokens); }
-    /// A copy of a running sequence as it is now is kept, where there is a sequence to spare.
+    /// Keeps a copy of a running sequence, if one is free.
     void keep_copy(SeqId seq);
-    /// The sequence runs no more; `keep`: it may be shared until its room is needed.
+    /// Ends the use of a sequence; `keep`: it stays for sharing until its room is needed.
     void release(SeqId seq, bool keep) noexcept;
-    /// Drops what was used longest ago until n tokens are free; false where that was not enough.
+    /// Evicts least recently used sequences until n tokens are free; false if that is not enough.
     bool make_room(std::size_t n, std::optional<SeqId> except = {}) noexcept;
 
-    /// Tokens that fit now, and that the cache holds at most; a large number where the memory does not count them.
+    /// Free and total tokens of the cache; n_free() is a large number if the memory does not count tokens.
     [[nodiscard]] std::size_t n_free() const noexcept;
     [[nodiscard]] std::size_t n_cache_slots() const noexcept { return n_cache_slots_; }
-    /// Most tokens of one sequence.
+    /// Maximum tokens of one sequence.
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
     [[nodiscard]] std::size_t n_kept() const noexcept;
-    /// False once the memory has refused to share a part of a sequence: recurrent states, windows.
+    /// False once the memory has refused to share part of a sequence, as with recurrent states and windows.
     [[nodiscard]] bool shares_parts() const noexcept { return shares_parts_; }
     [[nodiscard]] std::uint64_t n_dropped() const noexcept { return n_dropped_; }
 

@@ -4,6 +4,7 @@
 // made sure that both sides of each merge and their joined text are tokens.
 #include <algorithm>
 
+#include "base/utf8.hpp"
 #include "tokenizer/merge.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
@@ -12,7 +13,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Symbols of one piece: mapped bytes, or whole characters where the vocabulary is plain text.
+// Symbols of one piece: mapped bytes, or whole characters if the vocabulary is plain text.
 void split_symbols(const Vocab::Impl& vocab, std::string_view piece, std::vector<Symbol>& symbols) {
     symbols.clear();
     if (!vocab.plain_text) symbols.reserve(piece.size());
@@ -44,7 +45,7 @@ std::int32_t whole_piece(const Vocab::Impl& vocab, std::string_view piece, std::
     }
     if (!vocab.ignore_merges || piece.size() > vocab.texts.longest()) return kNoToken;
     mapped.clear();
-    for (const char c : piece) append_utf8(mapped, mapped_character(static_cast<unsigned char>(c)));
+    for (const char c : piece) append_code_point(mapped, mapped_character(static_cast<unsigned char>(c)));
     return vocab.texts.find(mapped);
 }
 

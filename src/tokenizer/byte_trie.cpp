@@ -10,7 +10,7 @@ void ByteTrie::build(std::vector<Entry> entries) {
     nodes_.clear();
     roots_.fill(kNone);
 
-    // Breadth first: below a node whose text has `depth` bytes stand the entries [low, high).
+    // Breadth first: the subtree of a node at `depth` consists of entries [low, high).
     struct Range {
         std::size_t low, high, depth;
     };

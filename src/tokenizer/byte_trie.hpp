@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Token texts as a tree of bytes: one walk finds every token that stands at a place of a text, short ones first.
+// A byte trie of token texts: one walk finds all tokens that the text at a position begins with, short ones first.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ public:
         std::string_view text;  ///< not empty; need not outlive build()
         std::int32_t id;
     };
-    /// Of entries with the same text the last one counts.
+    /// If entries have the same text, the last one wins.
     void build(std::vector<Entry> entries);
 
     /// Calls fn(length, id) for every entry that `text` begins with, in ascending length.
@@ -37,7 +37,7 @@ public:
         std::size_t length = 0;
         std::int32_t id = kNoToken;
     };
-    /// The longest entry that `text` begins with; length 0 where there is none.
+    /// The longest entry that `text` begins with; length 0 if there is none.
     [[nodiscard]] Match longest(std::string_view text) const noexcept {
         Match match;
         each_prefix(text, [&](std::size_t length, std::int32_t id) { match = {length, id}; });
@@ -50,11 +50,11 @@ private:
         std::uint32_t first_child = 0;
         std::int32_t id = kNoToken;
         std::uint16_t n_children = 0;
-        std::uint8_t byte = 0;  // on the way here
+        std::uint8_t byte = 0;  // label of the edge to this node
     };
     [[nodiscard]] std::uint32_t child(const Node& node, unsigned char byte) const noexcept;
 
-    std::vector<Node> nodes_;  // the children of a node stand together, by ascending byte
+    std::vector<Node> nodes_;  // children of a node are adjacent, sorted by byte
     std::array<std::uint32_t, 256> roots_{};
 };
 

@@ -7,7 +7,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMaxMapBytes = std::size_t{1} << 24;  // published ones have a quarter of a million
+constexpr std::size_t kMaxMapBytes = std::size_t{1} << 24;  // published ones have about 250,000
 
 std::uint32_t little_endian(std::string_view four) noexcept {
     std::uint32_t value = 0;
@@ -37,7 +37,7 @@ CharacterMap::CharacterMap(std::string_view name, std::string_view bytes) {
 
 void CharacterMap::check(std::string_view name) const {
     std::vector<bool> seen(units_.size(), false);
-    std::vector<std::uint32_t> bases{offset(units_[0])};  // where children of reachable units lie
+    std::vector<std::uint32_t> bases{offset(units_[0])};  // bases of the children of reachable units
     while (!bases.empty()) {
         const std::uint32_t base = bases.back();
         bases.pop_back();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SentencePiece's precompiled normalization table: a double array (Aoe 1989) of byte strings and what replaces them. It
-// comes out of a file, so every way through it is walked once before it is trusted.
+// SentencePiece's precompiled normalization table: a double-array trie (Aoe 1989) from byte strings to replacements.
+// Since it comes from a file, all its paths are validated once.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ namespace tinfer::tokenizer {
 class CharacterMap {
 public:
     CharacterMap() = default;  ///< replaces nothing
-    /// From the file's bytes: length of the array, the array, replacements that end in NUL. Throws bad_vocabulary, the
-    /// message beginning with `name`.
+    /// Reads the file's bytes: length of the array, the array, NUL-terminated replacements. Throws bad_vocabulary, with
+    /// a message that begins with `name`.
     CharacterMap(std::string_view name, std::string_view bytes);
 
     struct Match {
@@ -26,8 +26,8 @@ public:
     [[nodiscard]] Match longest(std::string_view text) const noexcept;
 
 private:
-    // Of a unit: bits 0-7 and 31 the byte that leads here, bit 8 whether a value hangs below, from bit 10 the distance
-    // to the children, in units of 256 where bit 9 is set. Of a value's unit: bits 0-30.
+    // A unit: bits 0-7 and 31 are the label of the edge to it, bit 8 says that it has a value, bits 10 and up are the
+    // offset of the children, in units of 256 if bit 9 is set. A value's unit: bits 0-30.
     static std::uint32_t offset(std::uint32_t unit) noexcept { return unit >> 10 << ((unit & 0x200) >> 6); }
     static std::uint32_t label(std::uint32_t unit) noexcept { return unit & 0x800000FF; }
     static bool has_value(std::uint32_t unit) noexcept { return (unit & 0x100) != 0; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From tokens to text: pieces one after the other, the space that encoding put in front taken away again, and, where
-// the vocabulary asks for it, spaces before punctuation cleaned. Then Utf8Stream, which cuts such bytes into whole
-// characters.
+// Decodes tokens to text: joins pieces, removes the space that encoding prepended and, if the vocabulary says so,
+// spaces before punctuation. Then Utf8Stream, which splits a byte stream at character boundaries.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -84,7 +83,7 @@ namespace tinfer {
 std::string Utf8Stream::push(std::string_view piece) {
     std::string pending, out;
     const bool strips = strip_ && !piece.empty();
-    reporting_memory("text stream: an allocation failed", [&] {  // all of it before anything changes
+    reporting_memory("text stream: an allocation failed", [&] {  // all allocations come before any change
         pending.reserve(n_held_ + piece.size());
         out.reserve(tokenizer::kReplacement.size() * (n_held_ + piece.size()));
     });

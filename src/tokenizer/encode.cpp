@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From text to tokens: adds the specials in front and behind, cuts special tokens out of the text, and hands each raw
-// fragment to the algorithm of the vocabulary.
+// Encodes text: adds special tokens at both ends, cuts special tokens out of the text, and passes each raw fragment to
+// the algorithm of the vocabulary.
 #include "base/error.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -23,8 +23,8 @@ Token end_of_turn(const Vocab::Impl& vocab) {
     fail(ErrorCode::missing_special, cat(vocab.name, ": the vocabulary has neither EOT nor EOS to close a turn with"));
 }
 
-// True if the text itself begins with a special token that was already put in front, one of out[next_forced, n_forced).
-// They must come in the same order: next_forced moves to the one that was found.
+// True if the text itself begins with a special token that was already prepended, one of out[next_forced, n_forced).
+// Several must come in the same order, so next_forced advances to the one that was found.
 bool repeats_forced_special(Token token, const std::vector<Token>& out, std::size_t& next_forced,
                             std::size_t n_forced) {
     for (std::size_t i = next_forced; i < n_forced; ++i)
@@ -49,13 +49,12 @@ void encode_raw(const Vocab::Impl& vocab, std::string_view text, bool after_spec
         case Algorithm::rwkv: return encode_rwkv(vocab, text, scratch, out);
         case Algorithm::plamo2: return encode_plamo2(vocab, text, scratch, out);
         case Algorithm::none:
-        case Algorithm::unknown: return;  // refused before
+        case Algorithm::unknown: return;  // rejected earlier
     }
 }
 
-// Appends the byte at which each token of a fragment begins, from the lengths of the tokens' texts. A space that
-// encoding put in front has no bytes in the text. Where normalization changed the text, the lengths are scaled to the
-// fragment's.
+// Appends the byte offset of each token of a fragment, computed from the lengths of the tokens' texts. A prepended
+// space has no bytes in the text. If normalization changed the text, the lengths are scaled to the fragment's.
 void append_begins(const Vocab::Impl& vocab, const Fragment& fragment, const std::vector<Token>& out,
                    std::vector<std::size_t>& begins) {
     const auto bytes_of = [&](std::size_t i) { return vocab.piece(static_cast<std::int32_t>(out[i]), true).size(); };
@@ -84,7 +83,8 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
 
     scratch.max_tokens = options.max_tokens;
     scratch.n_bytes = text.size();
-    // Broken UTF-8 may become shorter by half. White space that is left out could be all of the text.
+    // Half, because repairing broken UTF-8 may shorten a text. No bound holds if white space is stripped, which could
+    // be all of the text.
     const bool is_limited = options.max_tokens < text.size();
     if (is_limited && !vocab.matcher.strips()) scratch.expect(vocab.fewest_tokens(text) / 2);
     std::size_t next_forced = out.size();

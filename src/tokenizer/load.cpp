@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Reading the text part of a GGUF file into a Vocab::Impl: arrays checked against each other, ids against the size,
-// merges against the texts. Everything here is hostile until it has passed.
+// Loads the vocabulary of a GGUF file into a Vocab::Impl. The file is untrusted: arrays are checked against each other,
+// ids against the size, merges against the texts.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "gguf/file.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
 #include "tokenizer/utf8.hpp"
@@ -16,14 +17,14 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Four times the largest vocabularies of today; they bound the tables, whatever a file claims.
+// Four times the largest vocabularies of today. Bounds the tables, whatever a file claims.
 constexpr std::uint64_t kMaxTokens = 1u << 20;
 constexpr std::uint64_t kMaxMerges = 1u << 21;
 constexpr std::uint64_t kMaxTokenBytes = 1u << 20;
 
 constexpr DefaultId kSpmIds[] = {
     {&SpecialIds::unk, 0, "<unk>"}, {&SpecialIds::bos, 1, "<s>"}, {&SpecialIds::eos, 2, "</s>"}};
-constexpr DefaultId kBpeIds[] = {  // of Falcon, whose first files name no ids
+constexpr DefaultId kBpeIds[] = {  // for Falcon, whose first files name no ids
     {&SpecialIds::bos, 11, "<|endoftext|>"},
     {&SpecialIds::eos, 11, "<|endoftext|>"}};
 constexpr DefaultId kWordpieceIds[] = {{&SpecialIds::pad, 0, "[PAD]"},
@@ -38,7 +39,7 @@ constexpr DefaultId kPlamo2Ids[] = {{&SpecialIds::unk, 0, "<|plamo:unk|>"},
                                     {&SpecialIds::eos, 2, "<|plamo:eos|>"},
                                     {&SpecialIds::pad, 3, "<|plamo:pad|>"}};
 
-/// What an algorithm takes for granted where the file says nothing.
+/// Defaults of an algorithm for what the file does not say.
 struct AlgorithmDefaults {
     std::string_view model;
     Algorithm algorithm;
@@ -65,7 +66,7 @@ struct IdKey {
     std::string_view key;
     std::int32_t SpecialIds::*id;
 };
-// In reading order: of two keys for one id the later wins.
+// In reading order: if two keys set one id, the later wins.
 constexpr IdKey kIdKeys[] = {
     {"tokenizer.ggml.cls_token_id", &SpecialIds::bos},
     {"tokenizer.ggml.bos_token_id", &SpecialIds::bos},
@@ -172,7 +173,7 @@ private:
         vocab_.n_tokens = n;
     }
 
-    // An empty text would match everywhere; this one matches nowhere by accident.
+    // An empty text would match everywhere; this one does not match by accident.
     static std::string empty_text(std::uint64_t id) { return cat("[EMPTY_", id, "]"); }
 
     std::size_t size_without_texts() const {
@@ -261,8 +262,8 @@ private:
         vocab_.add_eos = flag("tokenizer.ggml.add_eos_token", defaults_.add_eos);
         vocab_.add_sep =
             flag("tokenizer.ggml.add_sep_token", vocab_.algorithm == Algorithm::wordpiece || (flags_ & kAddSep) != 0);
-        if (vocab_.algorithm_name == "gemma4") vocab_.add_bos = true;  // files of that model say false wrongly
-        if (vocab_.algorithm == Algorithm::wordpiece) {  // [CLS] and [SEP] frame every text, and nothing else does
+        if (vocab_.algorithm_name == "gemma4") vocab_.add_bos = true;  // files of that model wrongly say false
+        if (vocab_.algorithm == Algorithm::wordpiece) {                // every text is framed by [CLS] and [SEP] only
             vocab_.add_bos = vocab_.add_sep = true;
             vocab_.add_eos = false;
         }
@@ -271,13 +272,14 @@ private:
         vocab_.plain_text = (flags_ & kPlainText) != 0;
     }
 
-    // Byte-level BPE: the mapped character. SPM and plain BPE: `<0xNN>`, else the byte itself as a text.
+    // Byte-level BPE: the token of the mapped character. SPM and plain BPE: `<0xNN>`, else the token whose text is the
+    // byte.
     void fill_byte_tokens() {
         for (unsigned value = 0; value < 256; ++value) {
             const auto byte = static_cast<unsigned char>(value);
             std::string text;
             if (vocab_.algorithm == Algorithm::bpe && !vocab_.plain_text) {
-                append_utf8(text, mapped_character(byte));
+                append_code_point(text, mapped_character(byte));
                 vocab_.byte_tokens[value] = vocab_.texts.find(text);
                 continue;
             }
@@ -294,7 +296,7 @@ private:
             case Algorithm::plamo2: vocab_.spells_all = has_bytes; break;
             case Algorithm::spm: vocab_.spells_all = has_bytes || vocab_.special.unk != kNoToken; break;
             case Algorithm::rwkv: vocab_.spells_all = true; break;
-            default: return;  // others leave white space and marks out
+            default: return;  // others drop white space and marks
         }
         vocab_.spells_ascii = true;
     }
@@ -341,7 +343,7 @@ private:
         vocab_.unigram.map = CharacterMap(vocab_.name, bytes);
     }
 
-    // What is looked for in a text: of WordPiece every text, of RWKV what the escapes stand for, else ordinary texts.
+    // The texts to search for: all of WordPiece, the unescaped ones of RWKV, else those of ordinary tokens.
     void build_trie() {
         std::uint32_t wanted = TokenAttr::normal | TokenAttr::user_defined | TokenAttr::unused;
         switch (vocab_.algorithm) {
@@ -396,7 +398,7 @@ std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const Mode
     vocab->log = options.log;
     vocab->byte_tokens.fill(kNoToken);
     VocabLoader(file, options, *vocab).run();
-    vocab->log = {};  // the caller's for the load alone
+    vocab->log = {};  // the caller's sink is only for loading
     return vocab;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Merging adjacent symbols pairwise, best pair first: what SentencePiece and byte-level BPE have in common. They differ
-// in what a pair is worth, which is a function the caller gives.
+// Merges adjacent symbols pairwise, best pair first, as SentencePiece and byte-level BPE do. The caller's function
+// gives the rank of a pair.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace tinfer::tokenizer {
 
 inline constexpr Merge kNoMerge{~std::uint32_t{0}, kNoToken};
 
-// Below this many symbols looking at all pairs again after each merge beats a heap.
+// Up to this many symbols a linear scan of all pairs for each merge is faster than a heap.
 inline constexpr std::size_t kScanLimit = 32;
 
-/// Symbols that stand next to each other, not linked yet.
+/// Merges adjacent symbols of a vector, O(n²).
 template <class Find>
 void merge_by_scan(std::vector<Symbol>& symbols, const Find& find) {
-    std::array<Merge, kScanLimit> found;  // of symbol i with its right neighbour
+    std::array<Merge, kScanLimit> found;  // merge of symbol i with its right neighbour
     std::size_t n = symbols.size();
     const auto look_up = [&](std::size_t i) { found[i] = i + 1 < n ? find(symbols[i], symbols[i + 1]) : kNoMerge; };
     for (std::size_t i = 0; i < n; ++i) look_up(i);
@@ -43,7 +43,8 @@ void merge_by_scan(std::vector<Symbol>& symbols, const Find& find) {
     symbols.resize(n);
 }
 
-/// The same for any number of symbols: O(n log n). Merged symbols keep their place with length 0.
+/// The same in O(n log n), for any number of symbols. A symbol that was merged into its left neighbour has length 0
+/// until the end.
 template <class Find>
 void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& heap, const Find& find) {
     const auto goes_later = [](const MergeCandidate& a, const MergeCandidate& b) {
@@ -74,7 +75,7 @@ void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& he
         if (left.length == 0 || left.next == kNoSymbol) continue;
         Symbol& right = symbols[left.next];
         if (left.length + right.length != best.length) continue;
-        const Merge merge = find(left, right);  // of equal rank and length: the one that was found, or equal to it
+        const Merge merge = find(left, right);  // stale candidates have another rank or length
         if (merge.joined == kNoToken || merge.rank != best.rank) continue;
         left.id = merge.joined;
         left.length = best.length;
@@ -87,8 +88,8 @@ void merge_by_heap(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& he
     std::erase_if(symbols, [](const Symbol& symbol) { return symbol.length == 0; });
 }
 
-/// Merges, the pair of the lowest rank first, of equal ranks the leftmost, until find(left, right) knows no merge for
-/// any pair. Symbols come and go as neighbours in order.
+/// Merges the pair of lowest rank, and of equal ranks the leftmost, until find(left, right) has no merge for any pair.
+/// Symbols are in text order before and after.
 template <class Find>
 void merge_symbols(std::vector<Symbol>& symbols, std::vector<MergeCandidate>& heap, const Find& find) {
     if (symbols.size() <= kScanLimit) merge_by_scan(symbols, find);

@@ -62,7 +62,7 @@ void append_unmapped(std::string& out, std::string_view text, std::size_t limit)
         for (const char c : bytes) append_hex(out, static_cast<unsigned char>(c));
         out += text;
         out += ']';
-        if (out.size() > limit) return;  // the caller refuses it
+        if (out.size() > limit) return;  // the caller throws
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bytes each token stands for, worked out once at load: escaped spaces undone, mapped characters turned back into
-// bytes. Tokens that show their own text take no room.
+// The bytes of each token, computed once at load: spaces unescaped, mapped characters turned back into bytes. Tokens
+// whose bytes are their text take no extra memory.
 #pragma once
 
 #include <array>
@@ -26,10 +26,10 @@ enum class PieceStyle : std::uint8_t {
 
 class Pieces {
 public:
-    /// Throws limit_exceeded when the pieces need far more room than the texts: only hostile texts do.
+    /// Throws limit_exceeded if the pieces need far more memory than the texts, which only happens with hostile files.
     void build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs, PieceStyle style);
 
-    /// As shown with specials: CONTROL and UNKNOWN tokens by their text.
+    /// The piece, also of CONTROL and UNKNOWN tokens.
     [[nodiscard]] std::string_view at(const TextIndex& texts, std::int32_t id) const noexcept {
         const Ref& ref = refs_[static_cast<std::size_t>(id)];
         if (ref.begin == kText) return texts[static_cast<std::size_t>(id)];
@@ -46,7 +46,7 @@ private:
     std::vector<Ref> refs_;
 };
 
-/// Value of `<0xNN>`, -1 when the text is not of that form.
+/// Value of `<0xNN>`, -1 if the text does not have that form.
 [[nodiscard]] int parse_byte_text(std::string_view text) noexcept;
 /// `<0x0A>` for 10.
 [[nodiscard]] std::array<char, 6> byte_text(unsigned char byte) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// PLaMo-2: the cheapest way to spell the text, found from its end. A piece costs its negative score in whole units of
-// 1e-4, so that sums are exact; a character that is no piece is spelt in bytes and costs more than any piece.
+// PLaMo-2: the segmentation with the lowest cost, by dynamic programming from the end of the text. A piece costs its
+// negative score in integer units of 1e-4, so that sums are exact; a character that is not a piece is encoded in bytes
+// and costs more than any piece.
 #include <cmath>
 #include <limits>
 
@@ -16,7 +17,7 @@ constexpr std::int64_t kUnknownCost = 10'000'000, kInvalidCost = 20'000'000;
 constexpr double kLargestGain = 0x1p30;  // a sum over 2^31 bytes fits 64 bits
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// kInvalidCost and more: not to be used.
+/// kInvalidCost and above: the piece must not be used.
 std::int64_t piece_cost(const Vocab::Impl& vocab, std::int32_t id) noexcept {
     const double score = vocab.scores.empty() ? 0.0 : vocab.scores[static_cast<std::size_t>(id)];
     const double cost = -score * kUnitsPerScore;
@@ -29,7 +30,7 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
     if (fragment.starts_with(kByteOrderMark)) fragment.remove_prefix(kByteOrderMark.size());
     scratch.expect(out.size() + vocab.fewest_tokens(fragment));
     constexpr std::int64_t kNoWay = std::numeric_limits<std::int64_t>::max();
-    std::vector<PathStep>& steps = scratch.path;  // from each byte on; only those where a character begins are used
+    std::vector<PathStep>& steps = scratch.path;  // by byte; only those where a character begins are used
     steps.assign(fragment.size() + 1, {kNoWay, 0, kNoToken});
     steps.back().cost = 0;
     for (std::size_t i = 0; i < fragment.size(); i += decode_structural(fragment.substr(i)).length)

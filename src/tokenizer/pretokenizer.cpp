@@ -61,7 +61,7 @@ std::string regex_message(int error) {
     return reinterpret_cast<const char*>(text.data());
 }
 
-// PCRE2 gets its memory from operator new, as everything else here. `refused` is set when that fails.
+// PCRE2 allocates with operator new, as everything else here. `refused` is set if that fails.
 void* allocate(PCRE2_SIZE size, void* refused) noexcept {
     void* const memory = ::operator new(size, std::nothrow);
     if (memory == nullptr && refused != nullptr) *static_cast<bool*>(refused) = true;
@@ -93,7 +93,7 @@ Pretokenizer::Code compile(const PretokenizerFamily& family, std::string_view pa
     if (!code)
         fail(ErrorCode::not_available, cat("pre-tokenizer family '", family.name, "': PCRE2 ", regex_version(),
                                            " refuses the expression at ", offset, ": ", regex_message(error)));
-    // Without JIT, or on a system that gives no executable memory, the same matches are found by interpreting.
+    // If there is no JIT or no executable memory, PCRE2 interprets the code, with the same matches.
     pcre2_jit_compile_8(code.get(), PCRE2_JIT_COMPLETE);
     if (refused) throw std::bad_alloc();
     return code;
@@ -158,13 +158,13 @@ void Pretokenizer::split_piece(const pcre2_code_8* code, std::string_view piece,
         if (match[0] > last) ends.push_back(base + (last = match[0]));
         if (match[1] > last) ends.push_back(base + (last = match[1]));
         start = last;
-        if (match[0] == match[1])  // an empty match: cut here, and search on from the next character
+        if (match[0] == match[1])  // an empty match: cut here, continue after the next character
             start = match[1] < piece.size() ? match[1] + utf8_front(piece.substr(match[1])).length : piece.size();
     }
     if (last < piece.size()) ends.push_back(base + piece.size());
 }
 
-// Throws: a text that cannot be cut as its model was trained to cut it gets no tokens at all.
+// Throws: a text that cannot be cut as in training must not get other tokens.
 void Pretokenizer::refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const {
     const auto where = [&] {
         return cat("pre-tokenizer family '", name_, "': matching in a piece of ", n_bytes, " bytes ");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cuts text into the pieces byte-level BPE works on, by running the regular expressions that the models publish through
-// PCRE2, or through the scanners that equal some of them. Compiled once and shared; everything a match writes to is in
-// a RegexScratch of the caller. Every family takes time that grows as the text does, whatever the text is.
+// Cuts text into the pieces that byte-level BPE works on, with the regular expressions that the models publish: by
+// PCRE2, or by equivalent hand-written scanners. Compiled once and shared; a match writes only to the caller's
+// RegexScratch. Every family runs in linear time on any text.
 #pragma once
 
 #include <cstddef>
@@ -27,13 +27,13 @@ struct FreeRegex {
     void operator()(pcre2_real_match_context_8* context) const noexcept;
 };
 
-/// What one match may take before it is given up with an error.
+/// Limits of one match; beyond them it ends with an error.
 struct RegexLimits {
     std::uint32_t n_steps = 1'000'000'000;
-    std::uint32_t heap_kib = 64 * 1024;  ///< where the interpreter remembers ways back
+    std::uint32_t heap_kib = 64 * 1024;  ///< for the interpreter's backtracking
 };
 
-/// Match data and limits for one thread at a time, and the list of pieces that expressions pass on.
+/// Match data and limits, and the pieces between two expressions; not thread-safe.
 class RegexScratch {
 public:
     explicit RegexScratch(RegexLimits limits = {});  ///< throws bad_alloc
@@ -46,7 +46,7 @@ private:
     std::vector<std::size_t> previous_;
 };
 
-/// Who matches: hand-written scanners where there are any, or PCRE2 alone, which tests compare with.
+/// Hand-written scanners where available, or PCRE2 alone, with which tests compare them.
 enum class Matching : std::uint8_t { scanners_first, expressions_only };
 
 class Pretokenizer {
@@ -54,15 +54,15 @@ public:
     using Code = std::unique_ptr<pcre2_real_code_8, FreeRegex>;
 
     Pretokenizer() = default;
-    /// Throws bad_alloc; not_available where this PCRE2 does not know an expression.
+    /// Throws bad_alloc; not_available if this version of PCRE2 does not support an expression.
     explicit Pretokenizer(const PretokenizerFamily& family, Matching matching = Matching::scanners_first);
 
-    /// Ends of the pieces of `subject` in order, the last being its size. The subject is valid UTF-8. Throws bad_alloc,
-    /// and limit_exceeded where a match needs more than the limits of `scratch`: no family of the table does.
+    /// Writes the ends of the pieces of `subject`, which is valid UTF-8, in order. Throws bad_alloc, or limit_exceeded
+    /// if a match exceeds the limits of `scratch`, which no family of the table does.
     void split(std::string_view subject, RegexScratch& scratch, std::vector<std::size_t>& ends) const;
 
 private:
-    // One piece by one expression.
+    // Splits one piece by one expression.
     void split_piece(const pcre2_real_code_8* code, std::string_view piece, std::size_t base, RegexScratch& scratch,
                      std::vector<std::size_t>& ends) const;
     [[noreturn]] void refuse(int error, std::size_t n_bytes, const RegexLimits& limits) const;
@@ -72,11 +72,11 @@ private:
         Code code;
     };
     std::string name_;               // of the family
-    std::unique_ptr<bool> refused_;  // whether an allocation failed while an expression was compiled
+    std::unique_ptr<bool> refused_;  // whether an allocation failed during compilation
     std::vector<Step> steps_;
 };
 
-/// A pattern as PCRE2 is to see it: abbreviations expanded, `\s` as White_Space, `\p{Han}` as the script.
+/// Translates a pattern for PCRE2: expands abbreviations, `\s` becomes White_Space, `\p{Han}` the script.
 [[nodiscard]] std::string expand_pattern(std::string_view pattern);
 
 /// "10.42 2022-12-11, Unicode 14.0.0"

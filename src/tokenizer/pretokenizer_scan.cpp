@@ -63,7 +63,7 @@ Character character_at(std::string_view text, std::size_t at) noexcept {
     return {kind_of_category(utf8proc_category(static_cast<utf8proc_int32_t>(point.value))), point.length};
 }
 
-/// End of the run of characters from `at` on of which `is_in` is true, of at most `most` of them.
+/// End of the run of at most `most` characters from `at` on for which `is_in` is true.
 template <class Predicate>
 std::size_t run_end(std::string_view text, std::size_t at, const Predicate& is_in,
                     std::size_t most = std::numeric_limits<std::size_t>::max()) noexcept {
@@ -79,8 +79,7 @@ constexpr auto is_space = [](std::uint8_t kind) { return (kind & kSpace) != 0; }
 constexpr auto is_newline = [](std::uint8_t kind) { return (kind & kNewline) != 0; };
 constexpr auto is_number = [](std::uint8_t kind) { return kind == kNumber; };
 
-// ---- Parts of expressions: the length of a match at the front, 0 for none
-// --------------------------------------------
+// ---- Parts of expressions: the length of a match at the front, or 0 -------------------------------------------------
 
 /// 's 't 're 've 'm 'll 'd.
 std::size_t contraction(std::string_view text, bool any_case) noexcept {
@@ -95,7 +94,7 @@ std::size_t contraction(std::string_view text, bool any_case) noexcept {
                                                                                                                  : 0;
 }
 
-/// \s+(?!\S)|\s+ : a run of spaces without its last one where text follows that can use it.
+/// \s+(?!\S)|\s+ : a run of white space; if text follows, without its last character.
 std::size_t spaces(std::string_view text) noexcept {
     std::size_t end = 0, last = 0;
     for (Character c = character_at(text, 0); c.length != 0 && is_space(c.kind); c = character_at(text, end)) {
@@ -118,7 +117,7 @@ std::size_t match_gpt2(std::string_view text) noexcept {
 }
 
 /// contraction|[^\r\n\p{L}\p{N}]?L+|\p{N}{1,n}| ?[^\sL\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-/// with the letters L of `letters`.
+/// where L are the kinds in `letters`.
 template <std::uint8_t letters, std::size_t n_digits>
 std::size_t match_llama3(std::string_view text) noexcept {
     constexpr auto is_letter = [](std::uint8_t kind) { return (kind & letters) != 0; };
@@ -177,9 +176,9 @@ void scan(std::string_view piece, std::size_t base, std::vector<std::size_t>& en
     if (last < piece.size()) ends.push_back(base + piece.size());
 }
 
-// ---- Digits in threes from the right --------------------------------------------------------------------------------
-// The expressions look ahead to the end of the run at every digit, which takes the square of its length. Here the
-// digits of a run are counted once.
+// ---- Digits in groups of three from the right
+// -------------------------------------------------------------------------------- The expressions look ahead to the
+// end of the run at every digit, which takes quadratic time. Here the digits of a run are counted once.
 
 utf8proc_category_t category_of(char32_t c) noexcept { return utf8proc_category(static_cast<utf8proc_int32_t>(c)); }
 
@@ -230,8 +229,8 @@ void for_each_digit_run(std::string_view piece, const Fn& fn) {
     }
 }
 
-/// D{1,3}(?=(?:D{3})*(?!W)) with the digits D and a class W that holds them: a run that no W follows, the first piece
-/// being what is left over from threes.
+/// D{1,3}(?=(?:D{3})*(?!W)) with digits D and a class W that includes them: groups of three from the right, of a run
+/// that no W follows. The first group may be shorter.
 template <bool (*is_digit)(char32_t) noexcept, bool (*hinders)(char32_t) noexcept>
 void scan_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
     std::size_t last = 0;  // end of the last match
@@ -247,7 +246,7 @@ void scan_threes(std::string_view piece, std::size_t base, std::vector<std::size
     if (last < piece.size()) ends.push_back(base + piece.size());
 }
 
-/// (?=(\d{3})+(?!\d)): a cut before every group of three, none behind the run.
+/// (?=(\d{3})+(?!\d)): a cut before every group of three, none after the run.
 void scan_cuts_before_threes(std::string_view piece, std::size_t base, std::vector<std::size_t>& ends) {
     for_each_digit_run<is_decimal>(piece, [&](std::size_t at, Run run) {
         for (std::size_t n_left = run.n_characters; n_left > 0; --n_left) {

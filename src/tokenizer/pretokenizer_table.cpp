@@ -33,14 +33,14 @@ constexpr std::string_view kStarcoder[] = {
     R"re(%G%)re",
 };
 
-// falcon: Punctuation runs, gpt2, then ASCII digits in threes from the left.
+// falcon: Punctuation runs, gpt2, then ASCII digits in groups of three from the left.
 constexpr std::string_view kFalcon[] = {
     R"re([\p{P}\$\+<=>\^~\|`]+)re",
     R"re(%G%)re",
     R"re([0-9][0-9][0-9])re",
 };
 
-// default: Where the file names none. The first class has no back-tick, unlike falcon.
+// default: For files that name none. The first class has no back-tick, unlike falcon.
 constexpr std::string_view kDefault[] = {
     R"re([\p{P}\$\+<=>\^~\|]+)re",
     R"re(%G%)re",
@@ -95,16 +95,17 @@ constexpr std::string_view kGpt4o[] = {
     R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// tiny_aya: Digit runs that end at a word boundary are grouped in threes from the right. The boundary is spelt out
-// because PCRE2 counts digits such as U+00B2 as word characters and the published engines do not.
+// tiny_aya: Digit runs that end at a word boundary are grouped in threes from the right. The boundary is written out
+// because PCRE2 counts digits such as U+00B2 as word characters, unlike the engine for which the expression was
+// published.
 constexpr std::string_view kTinyAya[] = {
     R"re(\d{1,3}(?=(?:\d{3})*(?![\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])))re",
     R"re([^\r\n\p{L}\p{N}]?%U%*%W%+%C%?|[^\r\n\p{L}\p{N}]?%U%+%W%*%C%?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*)re"
     R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// kimi-k2: Published with class intersection, %U%&&[^\p{Han}]. A class that leaves out all other categories and Han
-// says the same; a lookahead before each character would, too, but needs memory for each character of a run.
+// kimi-k2: Published with class intersection, %U%&&[^\p{Han}]. A class that excludes all other categories and Han is
+// equivalent; so would be a lookahead before each character, but that needs memory for each one of a run.
 constexpr std::string_view kKimiK2[] = {
     R"re(\p{Han}+)re"
     R"re(|[^\r\n\p{L}\p{N}]?[^\p{Ll}\p{N}\p{P}\p{S}\p{Z}\p{C}\p{Han}]*)re"
@@ -139,8 +140,8 @@ constexpr std::string_view kAfmoe[] = {
     R"re(| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// exaone-moe: Published as (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+, of which only one match is possible: a repetition that
-// never gives back finds it without remembering each word of the text.
+// exaone-moe: Published as (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+, which has only one possible match: a possessive
+// repetition finds it without memory for each word.
 constexpr std::string_view kExaoneMoe[] = {
     R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}\p{M}*+(?: ?\p{L}\p{M}*+)*+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n])re"
     R"re(|\s+(?!\S)|\s+)re",
@@ -154,8 +155,8 @@ constexpr std::string_view kYoutu[] = {
     R"re(|\s*[\r\n]+|\s+(?!\S)|\s+)re",
 };
 
-// jais-2: Whitespace runs are cut by descending powers of two. Behind such a cut no line break can follow in the run,
-// or \s*[\r\n]+ had taken it; the lookbehind keeps the rest of the run from being searched for one again at every cut.
+// jais-2: Whitespace runs are cut by descending powers of two. After such a cut the run has no line break, or
+// \s*[\r\n]+ would have matched; the lookbehind avoids searching the rest of the run for one again at every cut.
 constexpr std::string_view kJais2[] = {
     R"re(%C%|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)re"
     R"re(|(?<![^\S\r\n])\s*[\r\n]+|\s{512}(?!\S))re"

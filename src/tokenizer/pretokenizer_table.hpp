@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The pre-tokenizers that published models name, as data: 25 families of regular expressions and the names that use
-// them. A new name is a row here; no code learns it.
+// The pre-tokenizers of published models, as data: 25 families of regular expressions and the names that use them. A
+// new name is a new row here, without code.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tinfer::tokenizer {
 
-/// Expressions as the models publish them, in PCRE2 syntax, with four abbreviations written %C%, %U%, %W%, %G% (see
-/// expand_pattern). They are applied in order, each to every piece the ones before it left.
+/// Expressions as the models publish them, in PCRE2 syntax, with abbreviations %C%, %U%, %W%, %G% (see expand_pattern).
+/// They are applied in order, each to every piece that the previous ones produced.
 struct PretokenizerFamily {
     std::string_view name;
     std::span<const std::string_view> patterns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The RWKV world tokenizer: at each place the longest token, nothing else. Its texts are byte strings with escapes,
-// which the pieces have undone.
+// The RWKV world tokenizer: greedily the longest token at each position. Token texts are escaped byte strings; pieces
+// are unescaped.
 #include "base/error.hpp"
 #include "tokenizer/vocab.hpp"
 

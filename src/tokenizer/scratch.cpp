@@ -7,7 +7,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Larger buffers, which a very long text needed, are freed and not kept for the life of the vocabulary.
+// Larger buffers of very long texts are freed instead of kept.
 constexpr std::size_t kKeptScratchBytes = 16 * 1024 * 1024;
 
 template <class T>
@@ -29,7 +29,7 @@ void Scratch::refuse() const {
 }
 
 ScratchPool::~ScratchPool() {
-    while (free_) free_ = std::move(free_->next_);  // one by one: a long list must not recurse
+    while (free_) free_ = std::move(free_->next_);  // a loop, because a long list must not be destroyed recursively
 }
 
 ScratchPool::Lease ScratchPool::lend() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Everything one encode call writes to: buffers, symbol lists, match data, a small cache. A Vocab is immutable and
-// shared by threads, so it lends each call a Scratch from a pool of its own and takes it back afterwards.
+// Everything that an encode call writes to: buffers, symbol lists, match data, a small cache. A Vocab is immutable and
+// shared by threads, so it lends each call a Scratch from a pool.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace tinfer::tokenizer {
 
-/// A stretch of the input: raw text, or one special token that was cut out.
+/// A part of the input: raw text, or one special token that was cut out.
 struct Fragment {
     std::size_t begin, end;
     std::int32_t special = kNoToken;
@@ -29,31 +29,32 @@ struct ByteRange {
     std::size_t begin, end;
 };
 
-/// A special token that may be cut out where it stands.
+/// An occurrence of a special token in the text.
 struct SpecialMatch {
-    std::uint32_t entry;  ///< number of the token among the special ones; the lowest goes first
+    std::uint32_t entry;  ///< index of the special token; the lowest is cut out first
     std::size_t begin;
-    std::size_t room;  ///< bytes from there on that may be a control token
+    std::size_t room;  ///< bytes from `begin` on that may be part of a control token
 };
 
 inline constexpr std::uint32_t kNoSymbol = ~std::uint32_t{0};
 
-/// What merging works on: a stretch of text.
+/// A part of the text, as merging sees it.
 struct Symbol {
     std::uint32_t begin;
     std::uint32_t length;                                  ///< bytes
-    std::int32_t id;                                       ///< kNoToken where the bytes are no token's text
-    std::uint32_t previous = kNoSymbol, next = kNoSymbol;  ///< used while a heap merges
+    std::int32_t id;                                       ///< kNoToken if the bytes are not a token's text
+    std::uint32_t previous = kNoSymbol, next = kNoSymbol;  ///< linked list of merge_by_heap()
 };
 
-/// A merge that was possible when it was found; stale when the symbol and the next one make another merge now.
+/// A possible merge of a symbol and the next one; stale once either has changed.
 struct MergeCandidate {
-    std::uint32_t rank;    ///< the lowest goes first
+    std::uint32_t rank;    ///< lowest first
     std::uint32_t left;    ///< symbol
     std::uint32_t length;  ///< bytes of the joined text
 };
 
-/// How the best spelling of a text comes to a place (Unigram, from the front) or goes on from it (PLaMo-2, to the end).
+/// Entry of a dynamic program: the last token of the best path to a byte (Unigram) or the first one of the best path
+/// from it (PLaMo-2).
 struct ScoredStep {
     double score;
     std::uint32_t length;  ///< bytes of the token
@@ -65,12 +66,12 @@ struct PathStep {
     std::int32_t id;
 };
 
-/// Remembers the tokens of short pieces, direct-mapped: a newcomer takes the place of whatever hashes alike.
+/// A direct-mapped cache of the tokens of short pieces: a new entry replaces the one with the same hash slot.
 class PieceCache {
 public:
     static constexpr std::size_t kMaxBytes = 23, kMaxTokens = 6;
 
-    /// Tokens of `piece`; an empty span when it is not remembered.
+    /// Tokens of `piece`; empty if it is not cached.
     [[nodiscard]] std::span<const Token> find(std::string_view piece) const noexcept {
         if (piece.size() > kMaxBytes || entries_.empty()) return {};
         const Entry& entry = entries_[hash_bytes(piece) % kEntries];
@@ -101,29 +102,29 @@ private:
 struct Scratch {
     std::vector<Fragment> fragments;
     std::vector<SpecialMatch> special_found;  ///< a heap
-    std::vector<std::uint8_t> special_taken;  ///< of each byte whether a special token has it
+    std::vector<std::uint8_t> special_taken;  ///< for each byte, whether it belongs to a special token
     std::string escaped;                      ///< a raw fragment with spaces as U+2581
-    std::string text;                         ///< a raw fragment as the algorithm wants it
+    std::string text;                         ///< a normalized raw fragment
     std::string subject;                      ///< the same for PCRE2: valid UTF-8, equal offsets
     std::string mapped;                       ///< one piece in printable characters
     std::vector<std::size_t> piece_ends;
     std::vector<Symbol> symbols;
     std::vector<MergeCandidate> heap;
-    std::vector<char32_t> marks;  ///< of one character, until all of them are known
+    std::vector<char32_t> marks;  ///< combining marks of one character, before they are ordered
     std::vector<ScoredStep> best;
     std::vector<PathStep> path;
     std::vector<Token> tokens;
     RegexScratch regex;
     PieceCache cache;
-    std::size_t max_tokens = ~std::size_t{0};  ///< of the text that is encoded
-    std::size_t n_bytes = 0;                   ///< of that text
+    std::size_t max_tokens = ~std::size_t{0};  ///< limit for the current text
+    std::size_t n_bytes = 0;                   ///< of the current text
 
-    /// Says that the text has at least so many tokens: throws limit_exceeded where that is more than max_tokens.
+    /// The text has at least this many tokens: throws limit_exceeded if that is more than max_tokens.
     void expect(std::size_t n_tokens) const {
         if (n_tokens > max_tokens) refuse();
     }
     [[noreturn]] void refuse() const;
-    /// About how much memory it holds; large ones are not kept.
+    /// Approximate memory; large scratches are not kept.
     [[nodiscard]] std::size_t bytes() const noexcept;
 
 private:
@@ -133,7 +134,7 @@ private:
 
 class ScratchPool {
 public:
-    /// Borrowed until it goes out of scope.
+    /// Returns the scratch to the pool when it goes out of scope.
     class Lease {
     public:
         Lease(ScratchPool& pool, std::unique_ptr<Scratch> scratch) noexcept

@@ -65,7 +65,7 @@ constexpr std::string_view kEogTexts[] = {
     "</s>",
 };
 
-// Channel marks of harmony-style templates. They are shown even where control tokens are not.
+// Channel marks of harmony-style templates. They are shown even if control tokens are not.
 constexpr std::string_view kChannelTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
 // Texts that are also HTML tags: vocabularies trained on web pages have them as ordinary pieces.
@@ -81,13 +81,13 @@ struct SpecialRules {
     const TextIndex& texts;
     std::vector<std::uint16_t>& attrs;
     SpecialIds& ids;
-    bool has_types;  // the file says which tokens are ordinary
+    bool has_types;  // the file has token types
     std::vector<std::int32_t> eog{};
 
     std::uint16_t& attr(std::int32_t id) { return attrs[static_cast<std::size_t>(id)]; }
 
-    /// True if a well-known text makes this token special: it is a control token, or it was added to the vocabulary and
-    /// its text has no other meaning. In a file without types the text alone decides.
+    /// True if a well-known text makes this token special: it must be a control token, or user-defined with a text that
+    /// has no other meaning. In a file without types the text alone decides.
     [[nodiscard]] bool may_be_special(std::int32_t id) const {
         const std::uint16_t attr = attrs[static_cast<std::size_t>(id)];
         if ((attr & TokenAttr::control) != 0) return true;
@@ -150,7 +150,7 @@ struct SpecialRules {
             attr(id) = static_cast<std::uint16_t>((attr(id) | on) & ~off);
     }
 
-    // Stripping around tokens has no key in the format; these models are known by name.
+    // The format has no key for stripping around tokens, so these models are recognized by name.
     void apply_model_rules(const ModelNames& names) {
         std::string name(names.general_name);
         std::ranges::transform(name, name.begin(),
@@ -220,15 +220,15 @@ void SpecialMatcher::build(const TextIndex& texts, const std::vector<std::uint16
     }
 }
 
-// Walks the sorted entries like a trie: after k bytes [low, high) holds those that begin with the first k bytes of
-// `text`.
+// Searches the sorted entries like a trie: after k bytes [low, high) are the entries that begin with the first k bytes
+// of `text`.
 std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
     std::uint32_t found = kNone;
     if (text.empty()) return found;
     const auto first = static_cast<unsigned char>(text[0]);
     auto low = sorted_.begin() + first_[first], high = sorted_.begin() + first_[first + 1u];
     for (std::size_t k = 1; low != high; ++k) {
-        if (entries_[*low].text.size() == k) found = *low;  // of equal texts the first
+        if (entries_[*low].text.size() == k) found = *low;  // the first of equal texts
         while (low != high && entries_[*low].text.size() == k) ++low;
         if (k == text.size()) break;
         const auto byte = static_cast<unsigned char>(text[k]);
@@ -239,7 +239,7 @@ std::uint32_t SpecialMatcher::longest(std::string_view text) const noexcept {
     return found;
 }
 
-// `entry` or, where it may not be cut out, the next shorter one that may.
+// `entry`, or the next shorter one if it may not be cut out.
 std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) const noexcept {
     while (entry != kNone && entries_[entry].text.size() > room &&
            (entries_[entry].attr & TokenAttr::user_defined) == 0)
@@ -247,8 +247,8 @@ std::uint32_t SpecialMatcher::allowed(std::uint32_t entry, std::size_t room) con
     return entry;
 }
 
-// Finds, at every place where a special token begins, the longest one. Tokens that do not occur are never looked at, so
-// thousands of reserved ones cost nothing.
+// Finds the longest special token at every position where one begins. Tokens that do not occur cost nothing, even
+// thousands of reserved ones.
 void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
                               std::vector<SpecialMatch>& found) const {
     for (std::size_t at = 0; at < text.size(); ++at) {
@@ -262,9 +262,9 @@ void SpecialMatcher::find_all(std::string_view text, bool parse_special, std::sp
     }
 }
 
-// Cuts tokens out in the order of entries, the longest first. A token that overlaps one cut before is no longer than
-// that one, so it is enough to look at its first and its last byte. Where it overlaps, the next shorter token that
-// begins at the same place is tried.
+// Cuts tokens out in the order of entries, the longest first. A token is no longer than those cut before, so checking
+// its first and last byte is enough to detect an overlap. If it overlaps, the next shorter token at the same position
+// is tried.
 void SpecialMatcher::partition(std::string_view text, bool parse_special, std::span<const ByteRange> foreign,
                                Scratch& scratch) const {
     std::vector<Fragment>& fragments = scratch.fragments;
@@ -297,7 +297,7 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, std::s
             continue;
         }
         fragments.push_back({begin, end, entry.id});
-        std::size_t first = begin, last = end;  // with the white space that is stripped
+        std::size_t first = begin, last = end;  // including stripped white space
         if ((entry.attr & TokenAttr::lstrip) != 0)
             while (first > 0 && taken[first - 1] == 0 && is_strippable(text[first - 1])) --first;
         if ((entry.attr & TokenAttr::rstrip) != 0)
@@ -306,7 +306,7 @@ void SpecialMatcher::partition(std::string_view text, bool parse_special, std::s
                   std::uint8_t{1});
     }
 
-    // The text between the tokens, less what was stripped, becomes raw fragments.
+    // The text between the tokens, without stripped white space, becomes raw fragments.
     std::ranges::sort(fragments, {}, &Fragment::begin);
     const std::size_t n_special = fragments.size();
     std::size_t begin = 0;

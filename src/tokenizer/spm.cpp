@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// SentencePiece-style encoding (arXiv:1808.06226, the BPE model type): characters merge pairwise, the pair whose joined
-// text has the highest score first, until no pair is a token; what is left without a token is spelt in bytes.
+// SentencePiece-style encoding (arXiv:1808.06226, the BPE model type): characters are merged pairwise, the pair whose
+// joined text has the highest score first, until no pair is a token; symbols without a token are encoded in bytes.
 //
-// The definition merges over the whole text. But two characters that are neighbours in no token are never merged, so
-// the text can be split between them, mostly into words. Each word is merged alone, and its tokens are cached.
+// The definition merges over the whole text. But two characters that are adjacent in no token are never merged, so the
+// text can be split between them, mostly into words. Each word is merged alone, and its tokens are cached.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -16,13 +16,13 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kBitsPerToken = 8;  // a hash may collide: then two words are merged as one, with the same result
+constexpr std::size_t kBitsPerToken = 8;  // a hash collision only joins two words, with the same result
 
 std::size_t character_length(std::string_view text, std::size_t at) noexcept {
     return std::min(length_by_lead(static_cast<unsigned char>(text[at])), text.size() - at);
 }
 
-/// The bytes of a character as a number. The length is part of it, because leading zero bytes would be lost.
+/// The bytes of a character as a number. The length is included, because leading zero bytes would be lost.
 std::uint32_t character_key(std::string_view character) noexcept {
     std::uint32_t key = static_cast<std::uint32_t>(character.size());
     for (const char c : character) key = key << 8 ^ static_cast<unsigned char>(c);

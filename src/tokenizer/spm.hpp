@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What SPM encoding works out once for a vocabulary: the order of merges, and which characters can meet inside a token.
+// Tables of SPM encoding, computed once per vocabulary: the order of merges, and which characters are adjacent in a
+// token.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,9 @@ class SpmTables {
 public:
     void build(const TextIndex& texts, const std::vector<float>& scores);
 
-    /// Position of a token among all by descending score; equal scores have equal ranks.
+    /// Rank of a token by descending score; equal scores have equal ranks.
     [[nodiscard]] std::uint32_t rank(std::int32_t id) const noexcept { return ranks_[static_cast<std::size_t>(id)]; }
-    /// False only where no token's text has these two characters next to each other.
+    /// False only if these two characters are adjacent in no token (a Bloom filter: may be true by a hash collision).
     [[nodiscard]] bool may_join(std::uint32_t left_key, std::uint32_t right_key) const noexcept {
         const std::size_t bit = bit_of(left_key, right_key);
         return (pairs_[bit / 64] >> bit % 64 & 1) != 0;
@@ -29,7 +30,7 @@ private:
     }
 
     std::vector<std::uint32_t> ranks_;
-    std::vector<std::uint64_t> pairs_;  // a bit for each hash of a pair
+    std::vector<std::uint64_t> pairs_;  // a bit per hash of a pair
 };
 
 }  // namespace tinfer::tokenizer

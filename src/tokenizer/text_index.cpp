@@ -9,13 +9,13 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-// Multiplicative hashing by the golden ratio (Knuth, TAOCP 3, 6.4), folded so that high bits reach the low ones.
+// Multiplicative hashing by the golden ratio (Knuth, TAOCP 3, 6.4); the xor moves high bits into the low ones.
 constexpr std::uint64_t mix(std::uint64_t value) noexcept {
     value *= 0x9E3779B97F4A7C15u;
     return value ^ value >> 32;
 }
 
-// Room for n entries at a load of at most 3/4.
+// Number of slots for n entries at a load factor of at most 3/4.
 std::size_t slot_count(std::size_t n) noexcept { return std::bit_ceil(std::max<std::size_t>(n + n / 3 + 1, 8)); }
 
 }  // namespace

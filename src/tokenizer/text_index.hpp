@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The two tables every lookup of a tokenizer goes through: token texts by id and back (TextIndex), and the merge list
-// of BPE as (left id, right id) → (rank, joined id) (MergeTable). Flat arrays with open addressing: a lookup never
-// allocates, and a file cannot make the tables larger than a small multiple of itself.
+// The lookup tables of tokenizers: token texts by id and back (TextIndex), and the merge list of BPE as (left id, right
+// id) → (rank, joined id) (MergeTable). Flat arrays with open addressing: a lookup never allocates, and the tables are
+// at most a small multiple of the file.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr std::int32_t kNoToken = -1;
 
 [[nodiscard]] std::uint64_t hash_bytes(std::string_view bytes) noexcept;
 
-/// Token texts, one arena. When two ids have the same text the later one is found.
+/// Token texts in one arena. If two ids have the same text, the later one is found.
 class TextIndex {
 public:
     void reserve(std::size_t n_tokens, std::size_t n_bytes);
@@ -27,7 +27,7 @@ public:
     [[nodiscard]] std::string_view operator[](std::size_t id) const noexcept {
         return {arena_.data() + begins_[id], begins_[id + 1] - begins_[id]};
     }
-    [[nodiscard]] std::int32_t find(std::string_view text) const noexcept;   ///< kNoToken when absent
+    [[nodiscard]] std::int32_t find(std::string_view text) const noexcept;   ///< kNoToken if absent
     [[nodiscard]] std::size_t longest() const noexcept { return longest_; }  ///< bytes of the longest text
 
 private:
@@ -62,7 +62,7 @@ private:
         std::int32_t left = kNoToken, right = kNoToken;
         Merge merge{};
     };
-    /// Where the pair is or would be. Multiplicative hashing: the product's high bits choose the place.
+    /// Slot of the pair, or the free slot for it. Multiplicative hashing: the high bits of the product select the slot.
     [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept {
         const std::uint64_t key =
             std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Unigram (arXiv:1804.10959): the text, normalized, is spelt by the pieces whose log-probabilities have the largest
-// sum, found by Viterbi's algorithm over the bytes.
+// Unigram (arXiv:1804.10959): normalizes the text and finds the segmentation into pieces with the largest sum of
+// log-probabilities, by the Viterbi algorithm over bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,10 +12,9 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr float kUnknownPenalty =
-    10.0f;  // subtracted from the score of the worst piece: the score of an unknown character
+constexpr float kUnknownPenalty = 10.0f;  // penalty of an unknown character below the score of the worst piece
 
-/// Writes normalized bytes one by one and decides what becomes of spaces.
+/// Writes normalized bytes, and handles prefix, repeated and escaped spaces.
 class SpaceWriter {
 public:
     SpaceWriter(const Vocab::Impl& vocab, std::string& out)
@@ -43,8 +42,7 @@ private:
     std::string& out_;
 };
 
-// Nothing here looks for USER_DEFINED tokens, which normalization must not change: they were cut out of the text
-// before.
+// USER_DEFINED tokens, which must not be normalized, have already been cut out of the text.
 void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out) {
     out.clear();
     SpaceWriter writer(vocab, out);
@@ -61,7 +59,7 @@ void normalize(const Vocab::Impl& vocab, std::string_view text, std::string& out
     }
 }
 
-/// Appends the tokens of the best way to the last byte. Unknown characters in a row are one token.
+/// Appends the tokens of the best path to the last byte. Consecutive unknown characters become one token.
 void append_way(const Vocab::Impl& vocab, const std::vector<ScoredStep>& best, std::size_t n_before,
                 std::vector<Token>& out) {
     const std::size_t n_first = out.size();
@@ -93,10 +91,10 @@ void encode_unigram(const Vocab::Impl& vocab, std::string_view fragment, Scratch
     const std::string_view text = scratch.text;
     constexpr double kNoWay = -std::numeric_limits<double>::infinity();
     const std::size_t n_before = out.size(), longest = std::max<std::size_t>(vocab.texts.longest(), 1);
-    // The best way to each byte from `begin` on, and its last token. Where all pieces end that began before, every way
-    // passes: the tokens up to there are known.
+    // The best path to each byte from `begin` on, by its last token. At a position that no piece crosses, all paths
+    // meet, so the tokens up to there are final.
     std::vector<ScoredStep>& best = scratch.best;
-    std::size_t begin = 0, n_known = 0;  // bytes of characters that are pieces, since `begin`
+    std::size_t begin = 0, n_known = 0;  // bytes of known characters since `begin`
     best.assign(1, {0.0, 0, kNoToken});
 
     for (std::size_t i = 0, length; i < text.size(); i += length) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What Unigram encoding works out once for a vocabulary.
+// Tables of Unigram encoding, computed once per vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace tinfer::tokenizer {
 
 struct UnigramTables {
     CharacterMap map;
-    bool collapse_spaces = false;  ///< runs of spaces count as one, those at the end as none
-    float unknown_score = 0.0f;    ///< of a character that is no piece
+    bool collapse_spaces = false;  ///< runs of spaces become one, trailing ones are removed
+    float unknown_score = 0.0f;    ///< of a character that is not a piece
 
     void build(const TextIndex& texts, const std::vector<std::uint16_t>& attrs, const std::vector<float>& scores);
 };

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/utf8.hpp"
+
 namespace tinfer::tokenizer {
 
 namespace {
@@ -75,27 +77,11 @@ CodePoint decode_structural(std::string_view text) noexcept {
     return value > 0x10FFFF ? broken : CodePoint{value, length};
 }
 
-void append_utf8(std::string& out, char32_t value) {
-    const auto put = [&](char32_t bits) { out += static_cast<char>(static_cast<unsigned char>(bits)); };
-    if (value < 0x80) return put(value);
-    if (value < 0x800) {
-        put(0xC0 | value >> 6);
-    } else if (value < 0x10000) {
-        put(0xE0 | value >> 12);
-        put(0x80 | (value >> 6 & 0x3F));
-    } else {
-        put(0xF0 | value >> 18);
-        put(0x80 | (value >> 12 & 0x3F));
-        put(0x80 | (value >> 6 & 0x3F));
-    }
-    put(0x80 | (value & 0x3F));
-}
-
 void normalize_structural(std::string_view text, std::string& out) {
     out.clear();
     while (!text.empty()) {
         const CodePoint point = decode_structural(text);
-        append_utf8(out, point.value);
+        append_code_point(out, point.value);
         text.remove_prefix(point.length);
     }
 }

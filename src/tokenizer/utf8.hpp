@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// UTF-8 in the three strengths text processing needs: strict (what a stream may show), structural (what byte-level
-// vocabularies were trained on: overlong forms and surrogates count as characters), and by lead byte alone (SPM).
+// UTF-8 decoding at three levels of strictness: strict (for output), structural (as byte-level vocabularies were
+// trained: overlong forms and surrogates count as characters), and by lead byte alone (SPM).
 #pragma once
 
 #include <cstddef>
@@ -11,29 +11,26 @@
 namespace tinfer::tokenizer {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
-inline constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581, how SPM vocabularies write a space
+inline constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581, a space in SPM vocabularies
 
-/// What stands at the front of a text, strictly (Unicode 15.0, table 3-7).
+/// Strict decoding of the first character of a text (Unicode 15.0, table 3-7).
 struct Utf8Front {
     enum class Kind : std::uint8_t { character, invalid, incomplete } kind;
-    std::size_t length;  ///< of the character or of the maximal invalid or incomplete subpart; ≥ 1
+    std::size_t length;  ///< of the character, or of the maximal invalid or incomplete subpart; ≥ 1
 };
 [[nodiscard]] Utf8Front utf8_front(std::string_view text) noexcept;  // text is not empty
 
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
 
-/// One character by structure alone: a lead byte and the right number of continuation bytes. Anything else, and code
-/// points above U+10FFFF, is U+FFFD over one byte.
+/// A character decoded by structure alone: a lead byte and the right number of continuation bytes. Anything else, also
+/// a code point above U+10FFFF, gives U+FFFD for one byte.
 struct CodePoint {
     char32_t value;
     std::size_t length;  ///< bytes consumed, ≥ 1
 };
 [[nodiscard]] CodePoint decode_structural(std::string_view text) noexcept;  // text is not empty
 
-/// Shortest form; surrogates become the three bytes ED A0 80 … ED BF BF.
-void append_utf8(std::string& out, char32_t value);
-
-/// Every character decoded structurally and written in its shortest form: invalid bytes become U+FFFD.
+/// Decodes structurally and encodes in shortest form; invalid bytes become U+FFFD.
 void normalize_structural(std::string_view text, std::string& out);
 
 /// Replaces each surrogate (ED A0 80 … ED BF BF) by U+FFFD, which has as many bytes, so that offsets stay. The input is
@@ -50,7 +47,7 @@ void append_escaped_spaces(std::string& out, std::string_view text);
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-/// Length of a character as its lead byte claims, not looking at the rest: 1, 2, 3 or 4.
+/// Length of a character by its lead byte alone: 1, 2, 3 or 4.
 [[nodiscard]] constexpr std::size_t length_by_lead(unsigned char lead) noexcept {
     return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
 }

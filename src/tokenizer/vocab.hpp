@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The state behind tinfer::Vocab: what the file says about text, checked and indexed, and the parts that turn text into
-// tokens and back. Immutable once loaded, except for the scratch pool.
+// The implementation of tinfer::Vocab: the file's vocabulary, validated and indexed, and the parts that encode and
+// decode text. Immutable once loaded, except for the scratch pool and the lazy index.
 #pragma once
 
 #include <array>
@@ -30,17 +30,18 @@ namespace tinfer::tokenizer {
 /// `tokenizer.ggml.model`.
 enum class Algorithm : std::uint8_t { none, spm, bpe, wordpiece, unigram, rwkv, plamo2, unknown };
 
-/// The text part of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type, limit_exceeded.
+/// Loads the vocabulary of a file. Throws bad_vocabulary, unknown_pretokenizer, missing_key, wrong_type,
+/// limit_exceeded.
 [[nodiscard]] std::shared_ptr<const Vocab::Impl> load_vocab(const gguf::File& file, const ModelOptions& options);
 
-/// Appends the tokens of `text`. No control token is made of bytes of `foreign` (ascending, disjoint). Where `begins`
-/// is given, it gets the byte of the text at which each token begins. Throws limit_exceeded for more than
-/// options.max_tokens, with work and memory that grow with that number and not with the text.
+/// Appends the tokens of `text`. Bytes in `foreign` (ascending, disjoint) form no control tokens. `begins`, if given,
+/// receives the byte offset of each token. Throws limit_exceeded for more than options.max_tokens, with work and memory
+/// bounded by that number and not by the text.
 void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions options, Scratch& scratch,
                  std::vector<Token>& out, std::span<const ByteRange> foreign = {},
                  std::vector<std::size_t>* begins = nullptr);
 
-/// One raw fragment each, without specials.
+/// Each encodes one raw fragment, without special tokens.
 void encode_spm(const Vocab::Impl& vocab, std::string_view fragment, bool prefix_space, Scratch& scratch,
                 std::vector<Token>& out);
 void encode_bpe(const Vocab::Impl& vocab, std::string_view fragment, Scratch& scratch, std::vector<Token>& out);
@@ -55,7 +56,7 @@ void encode_plamo2(const Vocab::Impl& vocab, std::string_view fragment, Scratch&
 
 namespace tinfer {
 
-/// What another layer makes of a vocabulary at its first use, and keeps with it.
+/// Data that another layer derives from a vocabulary on first use, and caches here.
 struct LazyIndex {
     std::mutex mutex;
     std::shared_ptr<const void> value;
@@ -80,19 +81,19 @@ struct Vocab::Impl {
     std::array<std::int32_t, 256> byte_tokens{};  ///< SPM: `<0xNN>` or the byte itself; BPE: the mapped character
 
     bool add_bos = false, add_eos = false, add_sep = false, add_space_prefix = false, clean_spaces = false;
-    bool spells_all = false;     ///< every byte of a text becomes a part of a token, whose text is no shorter
-    bool spells_ascii = false;   ///< so does at least each ASCII character, but for spaces, that has a token
+    bool spells_all = false;     ///< no byte is dropped: the tokens' texts together are no shorter than the text
+    bool spells_ascii = false;   ///< the same for ASCII characters that have a byte token, except spaces
     bool ignore_merges = false;  ///< BPE
     bool plain_text = false;     ///< BPE on characters instead of mapped bytes
     tokenizer::MergeTable merges;
     tokenizer::SpmTables spm;
     tokenizer::UnigramTables unigram;
-    tokenizer::ByteTrie trie;  ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 look for
+    tokenizer::ByteTrie trie;  ///< of the texts that WordPiece, Unigram, RWKV and PLaMo-2 search for
     tokenizer::Pretokenizer pretokenizer;
 
-    LogSink log;  ///< while it loads
+    LogSink log;  ///< only during loading
     mutable tokenizer::ScratchPool scratch;
-    mutable LazyIndex token_trie;  ///< of grammars
+    mutable LazyIndex token_trie;  ///< for grammars
 
     void warn(std::string_view message) const {
         if (log) log(LogLevel::warning, message);
@@ -100,7 +101,7 @@ struct Vocab::Impl {
     [[nodiscard]] std::uint16_t attr(std::int32_t id) const noexcept {
         return attrs.empty() ? std::uint16_t{0} : attrs[static_cast<std::size_t>(id)];
     }
-    /// A text without special tokens has at least so many tokens; 0 where an algorithm may leave out any of it.
+    /// A lower bound on the tokens of a text without special tokens; 0 if the algorithm may drop any of it.
     [[nodiscard]] std::size_t fewest_tokens(std::string_view text) const noexcept;
     /// Bytes of one token; `special` shows control tokens. The id is in range.
     [[nodiscard]] std::string_view piece(std::int32_t id, bool render_special) const noexcept;

@@ -66,7 +66,7 @@ EncodedText Vocab::encode(std::span<const TextSegment> segments, EncodeOptions o
         EncodedText out;
         const auto scratch = impl_->scratch.lend();
         tokenizer::encode_text(*impl_, text, options, *scratch, out.tokens, foreign, &out.begin);
-        out.begin.resize(out.tokens.size(), text.size());  // what is added at the end
+        out.begin.resize(out.tokens.size(), text.size());  // tokens added at the end
         return out;
     });
 }

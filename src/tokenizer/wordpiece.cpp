@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // WordPiece (arXiv:1810.04805 §3, after arXiv:1609.08144 §4.1). The text is cleaned as published BERT does: control
-// characters, accents and other nonspacing marks are removed, and letters become lower case. It is cut into words and
-// single punctuation marks, and each word is spelt by the longest pieces from the left. In the file a piece that begins
-// a word carries U+2581 in front; a piece that continues one does not.
+// characters, accents and other nonspacing marks are removed, and letters become lower case. It is split into words and
+// single punctuation marks, and each word is encoded greedily by the longest pieces from the left. In the file a piece
+// that begins a word has a prefix U+2581; a piece that continues one has not.
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.hpp"
 #include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab.hpp"
 
@@ -15,7 +16,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMostCharacters = 100;  // of a word; a longer one is the unknown token
+constexpr std::size_t kMostCharacters = 100;  // in a word; a longer one becomes the unknown token
 
 enum class WordRole : std::uint8_t { letter, space, alone };
 
@@ -23,8 +24,8 @@ const utf8proc_property_t& properties(char32_t c) noexcept {
     return *utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
 }
 
-/// What published BERT cleans away before anything else: control and format characters but for tab and line breaks,
-/// what is in private use, surrogates, NUL and the replacement character.
+/// Characters that published BERT removes first: control and format characters except tab and line breaks, private use,
+/// surrogates, NUL and the replacement character.
 bool is_dropped(char32_t c) noexcept {
     if (c == '\t' || c == '\n' || c == '\r') return false;
     if (c == 0 || c == 0xFFFD) return true;
@@ -66,8 +67,8 @@ WordRole word_role(char32_t c) noexcept {
     }
 }
 
-/// Takes the canonical decomposition (Unicode 15.0 §3.11, NFD) without its nonspacing marks, character by character,
-/// and spells the words it falls into.
+/// Receives characters, decomposes them canonically (Unicode 15.0 §3.11, NFD), drops nonspacing marks, and encodes the
+/// words.
 class WordSpeller {
 public:
     WordSpeller(const Vocab::Impl& vocab, Scratch& scratch, std::vector<Token>& out)
@@ -76,7 +77,7 @@ public:
         marks_.clear();
     }
 
-    /// A character of the text.
+    /// Adds a character of the text.
     void put(char32_t c) {
         std::array<utf8proc_int32_t, kLongestDecomposition> parts{static_cast<utf8proc_int32_t>(c)};
         utf8proc_ssize_t n = 1;
@@ -99,7 +100,7 @@ private:
     void put_part(char32_t c) {
         const utf8proc_property_t& property = properties(c);
         if (property.category == UTF8PROC_CATEGORY_MN) return;
-        if (property.combining_class != 0) {  // a few spacing marks, whose order is canonical, too
+        if (property.combining_class != 0) {  // a few spacing marks, which are also ordered
             marks_.push_back(c);
             return;
         }
@@ -119,11 +120,11 @@ private:
         if (role != WordRole::letter) end_word();
         if (role == WordRole::space) return;
         if (++n_characters_ <= kMostCharacters)
-            append_utf8(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+            append_code_point(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
         if (role == WordRole::alone) end_word();
     }
 
-    /// The longest pieces from the left; the word as a whole is unknown where there is no such way.
+    /// Encodes the word greedily from the left; if that fails, the whole word is unknown.
     void end_word() {
         if (n_characters_ == 0) return;
         const std::size_t n_before = out_.size();
@@ -145,9 +146,9 @@ private:
 
     const Vocab::Impl& vocab_;
     const Scratch& scratch_;
-    std::string& word_;             // with U+2581 in front
-    std::size_t n_characters_ = 0;  // of the word, also where it is too long to be kept
-    std::vector<char32_t>& marks_;  // since the last character that begins a sequence
+    std::string& word_;             // with prefix U+2581
+    std::size_t n_characters_ = 0;  // of the word, even if it is too long to be stored
+    std::vector<char32_t>& marks_;  // marks since the last starter (combining class 0)
     std::vector<Token>& out_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adapters with seeded random matrices for a model's file, and the same model with an adapter's delta in its weights.
+// Adapter files with seeded random matrices for a model's file, and the same model with an adapter merged into its
+// weights.
 #pragma once
 
 #include <cstring>
@@ -26,10 +27,10 @@ struct AdapterSpec {
     float alpha = 8;
     std::uint64_t seed = 1;
     DType type = DType::f32;
-    float size = 0.15f;  ///< of an element
+    float size = 0.15f;  ///< scale of the elements
 };
 
-/// f32 model in, a file of pairs out.
+/// Makes an adapter file for an f32 model.
 [[nodiscard]] inline GgufWriter lora_for(const GgufWriter& model, const AdapterSpec& spec) {
     GgufWriter out;
     out.kv("general.type", "adapter").kv("general.architecture", spec.arch);
@@ -97,7 +98,7 @@ inline void merge(GgufWriter& model, GgufWriter adapter, float scale, float alph
     }
 }
 
-/// Directions for the layers first … last.
+/// Makes a control vector for the layers first … last.
 [[nodiscard]] inline GgufWriter control_vector(int n_embd, int first, int last, std::uint64_t seed) {
     GgufWriter out;
     out.kv("general.architecture", "controlvector").kv("controlvector.model_hint", "llama");

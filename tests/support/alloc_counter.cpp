@@ -25,7 +25,7 @@ bool refuse(std::size_t bytes) noexcept {
     return true;
 }
 
-// The size asked for lies in front of the memory, so that giving it back can be counted without sized delete.
+// The requested size is stored before the memory, so that frees can be counted without sized delete.
 constexpr std::size_t kHeader = 16;
 
 void* with_header(void* block, std::size_t front, std::size_t bytes) noexcept {

@@ -12,9 +12,9 @@ class AllocationScope {
 public:
     AllocationScope() noexcept;
     [[nodiscard]] std::uint64_t count() const noexcept;  ///< calls of operator new
-    [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< asked for by them
-    [[nodiscard]] std::int64_t live() const noexcept;    ///< bytes held now, less those held at the begin
-    [[nodiscard]] std::int64_t peak() const noexcept;    ///< the same at its highest since the last scope began
+    [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< requested bytes
+    [[nodiscard]] std::int64_t live() const noexcept;    ///< bytes held now minus those at the begin
+    [[nodiscard]] std::int64_t peak() const noexcept;    ///< maximum of live() since the last scope began
 
 private:
     std::uint64_t first_count_, first_bytes_;
@@ -24,7 +24,7 @@ private:
 /// The n-th allocation from now on (1 = the next one) throws std::bad_alloc, once; 0 = none fails. All threads count.
 void fail_allocation_at(std::uint64_t n) noexcept;
 
-/// True when the failure asked for last has happened.
+/// Whether the last requested failure has happened.
 [[nodiscard]] bool allocation_failed() noexcept;
 
 }  // namespace tinfer::test

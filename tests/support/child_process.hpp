@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A piece of a test in a process of its own, made by fork(): for what may hang or kill.
+// Runs part of a test in a forked process, for code that may hang or crash.
 #pragma once
 
 #include <sys/wait.h>
@@ -12,8 +12,8 @@
 
 namespace tinfer::test {
 
-/// "exit 0", "signal 7" or "still running" after so many seconds (and then killed). `fn` returns the exit code; what it
-/// throws is 99. Nothing of doctest inside.
+/// Returns "exit 0", "signal 7", or "still running" after the time limit (then the process is killed). `fn` returns the
+/// exit code; an exception gives 99. `fn` must not use doctest.
 template <class Fn>
 std::string in_child(int seconds, Fn&& fn) {
     const pid_t child = ::fork();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The code of the error that an action throws; an action that throws none fails the test.
+// The code of the error that an action throws; without an error the test fails.
 #pragma once
 
 #include <doctest/doctest.h>

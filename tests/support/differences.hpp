@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How far floats of the library lie from what they should be: rows of another engine, or a straight-line evaluation in
-// double precision.
+// Deviations of the library's floats from reference values: rows of another engine, or a direct evaluation in double
+// precision.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace tinfer::test {
 
-/// The largest |ours − exact|; infinite if one of them is no number, which no maximum would show.
+/// The largest |ours − exact|; infinite if one of them is NaN, which a maximum would ignore.
 template <class Numbers>
 double largest_difference(std::span<const float> ours, const Numbers& exact) {
     REQUIRE(ours.size() == exact.size());

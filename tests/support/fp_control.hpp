@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The processor's floating-point control register, for tests that run with a caller's odd settings. Nothing is defined
-// on processors that are not named here.
+// The processor's floating-point control register, for tests with unusual settings of the caller. Nothing is defined on
+// other processors.
 #pragma once
 
 #include <array>

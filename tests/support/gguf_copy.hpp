@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A GGUF file as a writer, so that tests can change what is nearly right: keys and tensors in their order.
+// Reads a GGUF file into a writer, so that tests can modify it: keys and tensors in their order.
 #pragma once
 
 #include <filesystem>

@@ -14,11 +14,11 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr std::size_t kLongest = std::size_t{4} << 20;  // bytes of a file; one that claims more is cut there
+constexpr std::size_t kLongest = std::size_t{4} << 20;  // maximum bytes of a file; longer ones are truncated
 
 std::size_t padded_to_32(std::size_t n) { return (n + 31) / 32 * 32; }
 
-// Bytes that a directory entry asks for, as far as that can be said.
+// Bytes required by a directory entry, if known.
 std::uint64_t bytes_of(const GgufWriter::Tensor& tensor) {
     const DTypeInfo* type = find_dtype(tensor.type);
     if (type == nullptr || type->block_elems == 0) return tensor.reserved;
@@ -37,7 +37,7 @@ std::string architecture_of(const GgufWriter& file) {
     return {};
 }
 
-// What follows "<arch>." in a key, or nothing.
+// The part of a key after "<arch>."; empty without one.
 std::string_view behind(std::string_view key, std::string_view arch) {
     return key.starts_with(arch) && key.size() > arch.size() && key[arch.size()] == '.' ? key.substr(arch.size() + 1)
                                                                                         : std::string_view();
@@ -226,7 +226,7 @@ void GgufMutator::change_key(GgufWriter& w) {
         case 2:
             keys[at].key = below(2) == 0 ? arch_ + "." + one_of(words_.keys).key : std::string(one_of(keys).key);
             break;
-        case 3: {  // what another file says, right or a little wrong
+        case 3: {  // a key of another file, correct or slightly wrong
             Key key = one_of(words_.keys);
             if (below(2) == 0) change_value(key.value);
             w.set(arch_ + "." + key.key, key.value);
@@ -283,7 +283,7 @@ void GgufMutator::change_tensor(GgufWriter& w) {
     }
 }
 
-// Every matrix that can be of another type is: blocks of random bytes, whose scales may be anything.
+// Changes the type of every matrix that allows it, to blocks of random bytes with arbitrary scales.
 void GgufMutator::change_types(GgufWriter& w) {
     const DTypeInfo* type = find_dtype(static_cast<std::uint32_t>(below(43)));
     if (type == nullptr) return;
@@ -294,8 +294,7 @@ void GgufMutator::change_types(GgufWriter& w) {
     }
 }
 
-// Every extent and every count that is a multiple of some size becomes that multiple of another: a sound file, of a
-// model that nobody had in mind.
+// Replaces a size consistently in every extent and count that is a multiple of it: a valid file of an unusual model.
 void GgufMutator::resize(GgufWriter& w) {
     if (w.tensors().empty()) return;
     const Tensor& any = one_of(w.tensors());

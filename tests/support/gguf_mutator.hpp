@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Wrong files made from a sound one, by what the format means: values, types and names of keys; names, shapes, types
-// and offsets of tensors; sizes changed everywhere at once, so that the file is sound and odd. Some bytes change on
-// top.
+// Makes invalid files from a valid one by format-aware mutations: values, types and names of keys; names, shapes, types
+// and offsets of tensors; sizes changed consistently, so that the file is valid but unusual. Some bytes change in
+// addition.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace tinfer::test {
 
-/// What other files say: a mutated one may say it too.
+/// Words of other files, which mutations may use.
 struct GgufWords {
     std::vector<std::string> architectures;
-    std::vector<GgufWriter::Key> keys;  ///< without the architecture in front
+    std::vector<GgufWriter::Key> keys;  ///< without the architecture prefix
     std::vector<std::string> tensors;
     void add(const GgufWriter& file);
 };
@@ -58,7 +58,7 @@ private:
 
     const GgufWords& words_;
     std::string arch_;
-    GgufWriter whole_;             ///< its tensors have sizes and no data
+    GgufWriter whole_;             ///< its tensors have sizes but no data
     std::vector<std::byte> data_;  ///< of all tensors, in order
     Random random_{0};
 };

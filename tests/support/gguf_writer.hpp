@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A small GGUF writer for tests, versions 1 to 3, with nothing of the library's parser in it: what it writes is what a
-// file should mean. Also writes things a good file has not (nested arrays, data out of order, gaps) to try the reader.
+// A small GGUF writer for tests, versions 1 to 3, independent of the library's parser. Also writes unusual files
+// (nested arrays, data out of order, gaps) to test the reader.
 //
 //     GgufWriter w;
 //     w.kv("general.architecture", "llama").kv("llama.block_count", 2u).array("tokenizer.ggml.scores", {0.f, -1.f});
@@ -84,10 +84,10 @@ public:
         return tensor(std::move(name), type, std::move(ne), std::as_bytes(std::span(values)));
     }
 
-    /// Appends a tensor whose bytes the caller writes, at data_start() + offsets()[i], after front(): for large files.
+    /// Appends a tensor whose bytes the caller writes after front(), at data_start() + offsets()[i]: for large files.
     GgufWriter& reserve(std::string name, DType type, std::vector<std::int64_t> ne, std::uint64_t size);
 
-    // ---- changing what is there, for files that are nearly right
+    // ---- modifications, for slightly wrong files
     struct Key {
         std::string key;
         GgufValue value;
@@ -109,7 +109,7 @@ public:
     // clang-format on
     GgufWriter& erase(std::string_view key);
     GgufWriter& erase_tensor(std::string_view name);
-    /// Takes over every key and tensor of another; its values win.
+    /// Copies all keys and tensors of another writer, replacing existing ones.
     GgufWriter& take(const GgufWriter& other);
     [[nodiscard]] std::vector<Key>& keys() noexcept { return keys_; }
     [[nodiscard]] const std::vector<Key>& keys() const noexcept { return keys_; }
@@ -118,7 +118,7 @@ public:
     [[nodiscard]] Tensor& tensor(std::string_view name);
 
     [[nodiscard]] std::vector<std::byte> bytes() const;
-    /// Writes under another name and renames, so that no reader sees half a file.
+    /// Writes to a temporary name and renames, so that readers see only complete files.
     void save(const std::filesystem::path& path) const;
     [[nodiscard]] std::vector<std::byte> front() const;  ///< everything before the data, without the last padding
 

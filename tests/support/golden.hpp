@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where the golden data lies. It is no part of the project: cases that need it carry [golden] in their name, and skip,
-// saying so, where the folder is absent.
+// Access to golden data, which is not part of the project: cases that need it have [golden] in their name, and are
+// skipped with a message if the folder is absent.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace tinfer::test {
 
-/// The folder named by TINFER_GOLDEN, else ../shared/golden seen from the project's root; nullopt where there is none.
-/// A TINFER_GOLDEN that names no folder throws: a misspelt path must not look like a pass.
+/// The folder named by TINFER_GOLDEN, else ../shared/golden relative to the project's root; nullopt if there is none.
+/// Throws if TINFER_GOLDEN is not a folder: a misspelt path must not look like a pass.
 [[nodiscard]] std::optional<std::filesystem::path> golden_folder();
 
 /// What lies in a part of the folder (`models`, `tokenizers`), sorted, links followed, without hidden files; none, with
@@ -28,13 +28,12 @@ namespace tinfer::test {
 [[nodiscard]] std::optional<std::filesystem::path> golden_model_file(const std::string& name,
                                                                      std::string_view architecture = {});
 
-/// A number that a golden model says, whatever its case is called: `block_count` is found as
-/// `<architecture>.block_count`. Keys that have a default may be missing, and then it is the `fallback`; without one a
-/// missing key is an error.
+/// A metadata number of a golden model: `block_count` is read as `<architecture>.block_count`. If the key is missing,
+/// it is `fallback`; without one that is an error.
 [[nodiscard]] std::int64_t golden_key(const std::filesystem::path& model, const std::string& key,
                                       std::optional<std::int64_t> fallback = std::nullopt);
 
-/// True, with a message naming the variable, where there is no golden data: `if (skip_without_golden()) return;`
+/// True, with a message naming the variable, if there is no golden data: `if (skip_without_golden()) return;`
 [[nodiscard]] bool skip_without_golden();
 
 /// A model of the golden data whose architecture is in the registry.
@@ -46,13 +45,13 @@ struct GoldenModel {
     int n_layer = 0;
     bool has_state = false;  ///< recurrent or hybrid, as the registry says
 };
-/// Too many layers for what a test does to each of them, and of an architecture that has other cases.
+/// Has too many layers for tests of each layer, and its architecture has other cases.
 [[nodiscard]] inline bool is_deep(const GoldenModel& model) {
     return model.architecture == "deepseek2" && model.n_layer > 8;
 }
 
-/// One case of every architecture and feature, without those that differ in the type of the weights alone; empty
-/// without golden data.
+/// One case of every architecture and feature, without cases that differ only in the type of the weights; empty without
+/// golden data.
 [[nodiscard]] std::vector<GoldenModel> golden_models();
 
 }  // namespace tinfer::test

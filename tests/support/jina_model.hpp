@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Jina BERT v2, of which no golden case exists: small random files in every variant of the format, and a straight-line
-// evaluation in double precision that shares nothing with the library (architectures §5.31).
+// Jina BERT v2, which has no golden case: small random files in every variant of the format, and a direct evaluation in
+// double precision that shares no code with the library (architectures §5.31).
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Kernels under test: operands with memory of their own, and calls run on any number of threads. Memory ends at a page
-// that may not be touched, because the last tensor of a model may end at the last byte of its file.
+// Runs kernels under test: operands with their own memory, and calls on any number of threads. Memory ends at an
+// inaccessible page, because the last tensor of a model may end at the last byte of its file.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ public:
     /// `padding` bytes follow every row but the last.
     TestTensor(DType type, Shape ne, std::int64_t padding = 0);
     TestTensor(TestTensor&&) noexcept = default;
-    /// The same bytes elsewhere.
+    /// A copy.
     TestTensor(const TestTensor& other);
     TestTensor& operator=(const TestTensor&) = delete;
     [[nodiscard]] const kernels::Operand& operand() const noexcept { return operand_; }
@@ -58,21 +58,22 @@ private:
 /// Operands by slot; null where an optional one is absent.
 using Operands = std::vector<const TestTensor*>;
 
-/// Runs the kernel of `table` for op and type on n_threads threads, with scratch of its own. False if the table lacks
-/// it. On one thread, where operands are not large, the hardware is asked which pages were touched (page_witness.hpp):
-/// what the kernel does not say of them is thrown.
+/// Runs the kernel of `table` for op and type on n_threads threads, with its own scratch. False if the table lacks it.
+/// On one thread, with small operands, the touched pages are recorded by page protection (page_witness.hpp); throws if
+/// they differ from what the kernel declares.
 [[nodiscard]] bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Operands& operands,
                               const OpParams& params = {}, int n_threads = 1);
 
 /// The tables of this machine that must equal the reference table.
 [[nodiscard]] std::vector<const kernels::KernelTable*> fast_tables();
 
-/// Where two tensors of one shape differ, as text; empty where all bits agree, padding included. All NaNs are one.
+/// Describes the first difference of two tensors of one shape; empty if all bits agree, including padding. All NaNs are
+/// equal.
 [[nodiscard]] std::string difference(const TestTensor& expected, const TestTensor& actual);
 
-/// Runs op with `inputs` from slot `1` on and an output like `out` in slot 0, on the reference table and on every fast
-/// one, and compares. Text of the first difference, or of a missing kernel; empty where all agree. `second_output`
-/// replaces that slot, by a copy for each table.
+/// Runs op with `inputs` from slot 1 on and an output like `out` in slot 0, on the reference table and every fast one,
+/// and compares. Describes the first difference or a missing kernel; empty if all agree. `second_output` replaces that
+/// slot, by a copy for each table.
 [[nodiscard]] std::string compare_tables(Op op, DType type, const TestTensor& out, const Operands& inputs,
                                          const OpParams& params = {}, int n_threads = 1, int second_output = 0);
 

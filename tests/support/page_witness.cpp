@@ -37,7 +37,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
     PageWitness* witness = active.load();
     if (witness != nullptr && witness->take(info->si_addr, is_write)) return;
     if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(number, info, context);
-    ::sigaction(SIGSEGV, &handler_before, nullptr);  // the fault comes again, and ends the process as it would have
+    ::sigaction(SIGSEGV, &handler_before, nullptr);  // the fault repeats, and ends the process as usual
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ std::pair<std::size_t, std::size_t> WatchedPages::pages_of(std::uint64_t first, 
 
 namespace {
 
-/// What a kernel says of each operand, declared and resolved.
+/// A kernel's declared and resolved accesses by operand.
 class SaidAccesses final : public kernels::AccessSink {
 public:
     struct Said {
@@ -131,10 +131,10 @@ public:
     void dynamic(std::uint16_t, AccessMode) override {}
 };
 
-/// Both operands are the same cache, which a test may give twice: what may be read of one may be of the other.
+/// Whether two operands are the same cache, which a test may pass twice; then their allowed reads are merged.
 bool is_one_cache(Op op) { return op == Op::key_shift || op == Op::kv_copy_page || op == Op::kv_move; }
 
-/// Rows of caches are logical: where a row's bytes lie inside its page of KV slots is the kernels' affair.
+/// Cache rows are logical: the layout inside a page of KV slots is up to the kernels.
 bool is_paged(Op op, std::uint16_t slot) {
     switch (op) {
         case Op::kv_write:
@@ -203,7 +203,7 @@ std::string compare_pages(const kernels::KernelDescriptor& kernel, const kernels
             }
         };
         if (access.whole) {
-            // Biases by distance are said to be read whole; a short text meets only the near ones.
+            // Distance biases are declared as read whole, but short texts read only the near ones.
             mark(0, operand.bytes, !(kernel.op == Op::attention && access.slot == 9));
             continue;
         }
@@ -225,7 +225,7 @@ std::string compare_pages(const kernels::KernelDescriptor& kernel, const kernels
             const auto describe = [&](std::string_view what) {
                 return cat(kernel.name, ": page ", page, " of ", pieces[p].n_pages(), " of slot ", slot, " ", what);
             };
-            // What is written first may be read afterwards by who wrote it.
+            // What a kernel wrote first, it may read afterwards.
             if ((touched & WatchedPages::read) != 0 && (may & WatchedPages::read) == 0)
                 return describe("was read, which the kernel does not say");
             if ((touched & WatchedPages::written) != 0 && (may & WatchedPages::written) == 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the hardware saw: pages of memory are made inaccessible, and a handler of the faults writes down which page was
-// read or written before it opens it. Linux on x86-64 only, and not under sanitizers or emulators.
+// Records memory accesses by page protection: pages are made inaccessible, and the fault handler records the access
+// before it opens the page. Linux on x86-64 only, and not under sanitizers or emulators.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace tinfer::test {
 [[nodiscard]] bool can_witness_pages() noexcept;
 [[nodiscard]] std::size_t witness_page_bytes() noexcept;
 
-/// One piece of memory whose pages are watched. Every page that it lies in must be of a mapping that may be read (and
-/// written, if anybody writes).
+/// A memory range whose pages are watched. All its pages must be in a readable mapping (and a writable one, if it is
+/// written).
 class WatchedPages {
 public:
     enum Touch : std::uint8_t { none = 0, read = 1, written = 2 };
@@ -25,9 +25,9 @@ public:
     explicit WatchedPages(std::span<const std::byte> memory);
     [[nodiscard]] const std::byte* begin() const noexcept { return begin_; }
     [[nodiscard]] std::size_t n_pages() const noexcept { return touched_.size(); }
-    /// Bits of Touch of the page. One that was written first says nothing of reads after it.
+    /// Bits of Touch of the page. If the first access was a write, later reads are not seen.
     [[nodiscard]] std::uint8_t touched(std::size_t page) const noexcept { return touched_[page]; }
-    /// The pages that bytes [first, end) of the memory lie in.
+    /// The pages of bytes [first, end) of the memory.
     [[nodiscard]] std::pair<std::size_t, std::size_t> pages_of(std::uint64_t first, std::uint64_t end) const noexcept;
 
 private:
@@ -37,8 +37,8 @@ private:
     std::vector<std::uint8_t> touched_;
 };
 
-/// While it lives, the pages are inaccessible until they are touched. One at a time in the process; a fault elsewhere
-/// goes to the handler that was there before. `writable`: what the pages are opened to at the end, else to be read.
+/// During its lifetime the pages are inaccessible until they are touched. Only one instance per process; other faults
+/// go to the previous handler. `writable`: final protection of the pages, else read-only.
 class PageWitness {
 public:
     PageWitness(std::vector<WatchedPages>& memory, bool writable);
@@ -49,7 +49,7 @@ public:
     void rearm();
     /// Opens all pages.
     void open();
-    /// Called by the handler. False where the address is in none of the pages.
+    /// Called by the handler. False if the address is in none of the pages.
     [[nodiscard]] bool take(const void* address, bool is_write) noexcept;
 
 private:
@@ -57,14 +57,14 @@ private:
     bool writable_;
 };
 
-/// Runs `run`, one call of the kernel on this thread, with every operand watched, and compares the pages that were
-/// touched with those that the kernel declares and resolves, in both directions. Text of the first difference.
+/// Runs `run`, one call of the kernel on this thread, with every operand watched, and compares the touched pages with
+/// those that the kernel declares and resolves, in both directions. Describes the first difference.
 template <class Run>
 [[nodiscard]] std::string witness_kernel(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call,
                                          Run&& run);
 
 namespace detail {
-/// Operands' memory, each piece once.
+/// The distinct memory ranges of the operands.
 [[nodiscard]] std::vector<WatchedPages> watch_operands(const kernels::KernelCall& call,
                                                        std::vector<int>& piece_of_slot);
 [[nodiscard]] std::string compare_pages(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call,

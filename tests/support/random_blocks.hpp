@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Random weights and activations of any type for kernel tests: sane ones, and ones made of the edge cases that kernels
-// get wrong. The same seed gives the same bytes on every machine.
+// Random weights and activations of any type for kernel tests: ordinary ones, and edge cases. The same seed gives the
+// same bytes on every machine.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Texts at random out of what a machine admits, byte by byte.
+// Random texts that a machine accepts, byte by byte.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace tinfer::test {
 
-/// Behind so many bytes, what closes is preferred; nullopt where the text has not ended after four times as many. With
-/// `names` of a JSON text, no name comes twice, as constraints of schemas see to.
+/// After so many bytes, closing characters are preferred; nullopt if the text has not ended after four times as many.
+/// With `names`, member names of a JSON text do not repeat, as with constraints of schemas.
 inline std::optional<std::string> random_text(grammar::Machine& machine, std::mt19937_64& random, std::size_t n_bytes,
                                               std::optional<grammar::GivenNames> names = std::nullopt) {
     std::string text;

@@ -114,7 +114,7 @@ void write_dequantized(const std::filesystem::path& from, const std::filesystem:
 
     std::ofstream out(to, std::ios::binary);
     out << head;
-    for (const TensorInfo& tensor : file->tensors()) {  // one at a time: all of them would fill the memory
+    for (const TensorInfo& tensor : file->tensors()) {  // one at a time, to save memory
         std::vector<float> values(n_elements(tensor));
         kernels::dequantize_row(tensor.type, static_cast<const std::byte*>(tensor.address),
                                 static_cast<std::int64_t>(values.size()), values.data());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Trained models in models/, which scripts/get_model.py fetches: they are no part of the project, so cases that need
-// one carry [model] in their name, and skip, saying so, where the file is not there. What such a case asks of a model
-// is here: that it writes language, and that its quantized products cost next to nothing.
+// Trained models in models/, fetched by scripts/get_model.py. They are not part of the project, so cases that need one
+// have [model] in their name, and are skipped with a message if the file is absent. Here are the checks of such cases:
+// that a model generates language, and that quantized products lose almost no quality.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +19,18 @@ struct RealModel {
     std::string_view name, file;
 
     [[nodiscard]] std::filesystem::path path() const;
-    /// True, with a message that says how to get it, where it is not there: `if (kModel.skip()) return;`
+    /// True, with a message how to get it, if the file is absent: `if (kModel.skip()) return;`
     [[nodiscard]] bool skip() const;
 };
 
 struct Continuation {
     std::string text;
-    bool ended = false;  ///< by a token that ends a generation; it is not in `text`
+    bool ended = false;  ///< by an end-of-generation token, which is not in `text`
 };
 /// Up to `n_predict` tokens after `prompt`, always the most probable one.
 [[nodiscard]] Continuation greedy(const Model& model, std::vector<Token> prompt, int n_predict);
 
-/// The prose of the project's own that perplexities are measured on.
+/// Prose of the project, for measuring perplexity.
 [[nodiscard]] std::string prose();
 /// Perplexity in windows of `n` tokens, the second half of each scored.
 [[nodiscard]] double perplexity(const Model& model, std::string_view text, std::size_t n);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One small sound file of every architecture of the registry, for tests that damage files: of our own making, or
-// golden.
+// One small valid file of every architecture of the registry, for tests that damage files: generated, or golden.
 #pragma once
 
 #include <string>
@@ -15,9 +14,9 @@ struct SoundFile {
     GgufWriter file;
 };
 
-/// Of every architecture that small_families(), SmallJina and SmallT5 know.
+/// For every architecture of small_families(), SmallJina and SmallT5.
 [[nodiscard]] std::vector<SoundFile> small_files();
-/// Of every other, the smallest golden case in f32; empty without golden data.
+/// For every other architecture the smallest golden case in f32; empty without golden data.
 [[nodiscard]] std::vector<SoundFile> golden_files();
 
 }  // namespace tinfer::test

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// T5, of which no golden case exists: small random files of encoders alone and of encoders with decoders, and a
-// straight-line evaluation in double precision that shares nothing with the library (architectures §5.32,
-// arXiv:1910.10683).
+// T5, which has no golden case: small random files of encoders and of encoder-decoders, and a direct evaluation in
+// double precision that shares no code with the library (architectures §5.32, arXiv:1910.10683).
 #pragma once
 
 #include <cmath>
@@ -59,7 +58,7 @@ public:
         return normed("enc.output_norm", x);
     }
 
-    /// Logits behind each of the tokens, of which all those before it are seen.
+    /// Logits after each of the tokens, with causal attention.
     [[nodiscard]] Rows decode(const Rows& encoded, const std::vector<int>& tokens) const {
         Rows x = embedded(tokens);
         for (int il = 0; il < shape.n_decoder; ++il) {
@@ -97,7 +96,7 @@ private:
                     random_weights(type_, n_in, n_out, ++seed_, Extremes::none));
     }
     void norm(const std::string& name) { add(name + ".weight", {kEmbd}, 0.2f, 1.0f); }
-    void heads(const std::string& prefix) {  // scores are not scaled: q and k are made small instead
+    void heads(const std::string& prefix) {  // T5 does not scale scores, so q and k are small
         matrix(prefix + "q", kEmbd, kHeads * kHeadDim, 0.08f), matrix(prefix + "k", kEmbd, kHeads * kHeadDim, 0.08f);
         matrix(prefix + "v", kEmbd, kHeads * kHeadDimV), matrix(prefix + "o", kHeads * kHeadDimV, kEmbd);
     }
@@ -159,7 +158,7 @@ private:
             }
         return products(blk + "ffn_down", up);
     }
-    /// Of the key at distance k − q: half of the buckets are for keys ahead where both sides are seen.
+    /// Bucket of distance k − q; in bidirectional attention half of the buckets are for later keys.
     [[nodiscard]] int bucket(int distance, bool both) const {
         const int n = both ? shape.n_bucket / 2 : shape.n_bucket, base = both && distance > 0 ? n : 0;
         const int d = both ? std::abs(distance) : std::max(-distance, 0), e = n / 2;
@@ -167,7 +166,7 @@ private:
         const double steps = std::floor(std::log(static_cast<double>(d) / e) / std::log(128.0 / e) * (n - e) + 1e-12);
         return base + std::min(n - 1, e + static_cast<int>(steps));
     }
-    /// Of x on itself, or on `others`, which are all seen and have no positions.
+    /// Attention of x to itself, or to `others`, without mask and positions.
     [[nodiscard]] Rows attention(const std::string& prefix, const Rows& x, const Rows* others, const std::string& side,
                                  bool both) const {
         const Rows& source = others != nullptr ? *others : x;

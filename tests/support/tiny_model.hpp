@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small models with seeded random weights, written as real GGUF files, so that the suite needs no download: every
+// Small models with seeded random weights, written as GGUF files, so that the suite needs no download: every
 // architecture and weight type of the library in two layers.
 #pragma once
 
@@ -19,9 +19,9 @@ struct TinyModel {
     bool tied = false;
     std::uint64_t seed = 1;
 
-    /// Sizes that every weight type can hold: rows of 256 and 512 values.
+    /// Sizes that suit every weight type: rows of 256 and 512 values.
     [[nodiscard]] static TinyModel wide(std::string arch, DType type);
-    /// The usual example of an architecture: experts where it has them.
+    /// The usual example of an architecture, with experts if it has them.
     [[nodiscard]] static TinyModel of(std::string arch, DType type = DType::f32);
 
     [[nodiscard]] GgufWriter writer() const;
@@ -34,7 +34,7 @@ struct TinyModel {
 /// Logits of every token of one sequence, decoded at once on a fresh context.
 [[nodiscard]] std::vector<float> logits_of(const Model& model, std::span<const Token> tokens,
                                            ContextOptions options = {});
-/// The bits of floats, every NaN alike.
+/// The bits of floats, with all NaNs equal.
 [[nodiscard]] std::vector<std::uint32_t> bits_of(std::span<const float> values);
 
 }  // namespace tinfer::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// All types of weights that there are kernels for, from the list of formats.
+// All weight types with kernels, from the list of formats.
 #pragma once
 
 #include "kernels/quants/formats.hpp"

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.hpp"
 #include "support/alloc_counter.hpp"
 #include "tokenizer/pretokenizer.hpp"
 #include "tokenizer/pretokenizer_table.hpp"
-#include "tokenizer/utf8.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {
@@ -36,7 +36,7 @@ public:
     /// Bit i: in class i.
     unsigned of(char32_t c) {
         std::string text = "\xE2\x80\x8B";  // a neighbour of no class: a match cuts between the two
-        tokenizer::append_utf8(text, c);
+        append_code_point(text, c);
         unsigned bits = 0;
         for (std::size_t i = 0; i < by_class_.size(); ++i) {
             by_class_[i].split(text, scratch_, ends_);
@@ -96,7 +96,7 @@ public:
         for (auto n = random_() % 24; n > 0; --n) {
             if (random_() % 40 == 0) text += std::string(random_() % 1200, " 7\n"[random_() % 3]);
             else if (random_() % 4 != 0) text += bits[random_() % std::size(bits)];
-            else tokenizer::append_utf8(text, alphabet_[random_() % alphabet_.size()]);
+            else append_code_point(text, alphabet_[random_() % alphabet_.size()]);
         }
         return text;
     }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/utf8.hpp"
 #include "gguf/file.hpp"
 #include "tokenizer/pieces.hpp"
 #include "tokenizer/utf8.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 std::string mapped(std::string_view bytes) {
     std::string out;
-    for (const char c : bytes) tokenizer::append_utf8(out, tokenizer::mapped_character(static_cast<unsigned char>(c)));
+    for (const char c : bytes) append_code_point(out, tokenizer::mapped_character(static_cast<unsigned char>(c)));
     return out;
 }
 
@@ -216,7 +217,7 @@ std::string random_text(std::mt19937_64& random, int max_chars) {
     for (auto n = random() % static_cast<unsigned>(max_chars + 1); n > 0; --n) {
         const char32_t value = random_code_point(random);
         for (auto repeat = random() % 8 == 0 ? random() % 12 + 1 : 1; repeat > 0; --repeat)
-            tokenizer::append_utf8(text, value);
+            append_code_point(text, value);
     }
     return text;
 }

@@ -10,11 +10,10 @@
 namespace cli {
 
 std::vector<std::uint64_t> reuse_distances(const std::vector<Touch>& touches) {
-    // A Fenwick tree over time: at the time of its last access stands each object's size.
+    // A Fenwick tree over time, with each object's size at the time of its last access.
     std::vector<std::uint64_t> tree(touches.size() + 1), distances;
     const auto add = [&](std::size_t at, std::uint64_t bytes) {
-        for (++at; at < tree.size(); at += at & (~at + 1))
-            tree[at] += bytes;  // also of what is taken away, modulo 2^64
+        for (++at; at < tree.size(); at += at & (~at + 1)) tree[at] += bytes;  // negative changes wrap modulo 2^64
     };
     const auto sum = [&](std::size_t end) {
         std::uint64_t bytes = 0;
@@ -55,7 +54,7 @@ CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capa
         if (found != later.end()) next[i] = found->second;
         later[touches[i].object] = i;
     }
-    // What is kept, by the key that eviction goes by: the front goes first.
+    // Cached objects, sorted by eviction key: the front is evicted first.
     struct Kept {
         std::pair<std::uint64_t, std::uint64_t> key;
         std::uint64_t bytes = 0;
@@ -94,7 +93,7 @@ CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capa
         result.missed[i] = true;
         if (touch.bytes > capacity) continue;
         const auto own = key();
-        if (policy == CachePolicy::opt) {  // bypass: only what is needed later than this goes
+        if (policy == CachePolicy::opt) {  // bypass: evict only objects whose next use is later
             std::uint64_t room = capacity - used;
             for (auto at = order.begin(); at != order.end() && room < touch.bytes && at->first < own; ++at)
                 room += kept[at->second].bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace cold: which runs paid for pages that were not in memory, and whether the storage or the page faults took
-// the time.
+// tinfer trace cold: which runs waited for pages that were not in memory, and whether storage or page faults took the
+// time.
 #include <algorithm>
 
 #include "file_reads.hpp"
@@ -10,10 +10,10 @@ namespace cli {
 
 namespace {
 
-/// What was not in memory, or not mapped, when an event began.
+/// Pages that were not resident, or not mapped, when an event began.
 struct ColdPages {
     std::uint64_t minor = 0, major = 0, missing_bytes = 0;
-    bool known = false;  ///< some tensor's residency was
+    bool known = false;  ///< residency of some tensor was recorded
 
     [[nodiscard]] bool cold() const { return minor + major + missing_bytes > 0; }
     [[nodiscard]] bool waited_for_storage() const { return major + missing_bytes > 0; }
@@ -33,8 +33,8 @@ std::map<std::uint64_t, ColdPages> pages_by_event(const tinfer::TraceReader& tra
     return events;
 }
 
-/// The median times of warm events: of the same step in other runs, or else of steps of the same kernel that move and
-/// multiply as much, in other layers or plans.
+/// Median times of warm events: of the same step in other runs, or else of steps of the same kernel with the same
+/// amount of work, in other layers or plans.
 class WarmTimes : public Visitor {
 public:
     WarmTimes(const tinfer::TraceReader& of, const std::map<std::uint64_t, ColdPages>& pages)
@@ -72,10 +72,10 @@ struct ColdRun {
     std::string phase;
     std::uint64_t run = 0, first_bytes = 0;
     ColdPages pages;
-    double wall_ms = 0, kernel_ms = 0;     // kernel: of all events
-    double storage_ms = 0, faults_ms = 0;  // of them: beyond the time when warm
-    double unknown_ms = 0;                 // of cold events that no warm one is like
-    /// Of events that waited for storage and had minor faults too: the time beyond, and the faults.
+    double wall_ms = 0, kernel_ms = 0;     // kernel: sum over all events
+    double storage_ms = 0, faults_ms = 0;  // parts of it: beyond the warm time
+    double unknown_ms = 0;                 // of cold events without a comparable warm one
+    /// Events with both storage reads and minor faults: time beyond the warm time, number of faults.
     std::vector<std::pair<double, std::uint64_t>> mixed;
 };
 
@@ -129,7 +129,7 @@ public:
     void end(const tinfer::RunResult& result) override {
         runs.back().wall_ms = double(result.end - result.run->begin) / 1e6;
     }
-    /// Where pages were read and others mapped in one event, faults cost what they cost where nothing was read.
+    /// Splits the time of mixed events: faults cost as much as in events without storage reads.
     void finish() {
         const double ms_per_fault = n_faults_ > 0 ? fault_ms_ / static_cast<double>(n_faults_) : 0;
         for (ColdRun& run : runs)
@@ -160,8 +160,8 @@ int show_cold(const TraceArgs& args) {
     cold.visit();
     cold.finish();
     const bool has_pages = !trace.pages().empty();
-    // Three times that add up to the wall time: waiting for storage, page faults, and all else, which is kernels as
-    // they are when warm and what lies between them.
+    // Three times add up to the wall time: storage, page faults, and the rest, which is warm kernels and gaps between
+    // them.
     Table table({{"run", Unit::count},
                  {"phase"},
                  {"wall", Unit::ms},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace diff: whether two traces did the same, where they part, and which groups of steps take another time.
+// tinfer trace diff: whether two traces did the same, where they first differ, and which groups of steps differ in
+// time.
 #include <algorithm>
 
 #include "trace.hpp"
@@ -94,7 +95,7 @@ void compare_runs(const tinfer::TraceReader& a, const tinfer::TraceReader& b, Fo
         found.add("access", std::to_string(n_accesses) + " events touch other bytes", {{"count", n_accesses}});
 }
 
-/// The first output whose value differs.
+/// Finds the first output whose value differs.
 void compare_values(const tinfer::TraceReader& a, const tinfer::TraceReader& b, Found& found) {
     const auto h = a.hashes(), k = b.hashes();
     for (std::size_t i = 0; i < std::min(h.size(), k.size()); ++i) {

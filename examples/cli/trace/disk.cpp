@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace disk: measures what the storage below a file gives, for `io`, `experts` and `forecast` to reckon with.
+// tinfer trace disk: measures read rates of a file's storage, as input for `io`, `experts` and `forecast`.
 #include "../output_file.hpp"
 #include "../storage.hpp"
 #include "trace.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace cut, recover, hash: new traces from old ones, and what a trace says was done in 32 bytes.
+// tinfer trace cut, recover, hash: new traces from old ones, and a 32-byte hash of what a trace recorded.
 #include <filesystem>
 
 #include "../output_file.hpp"
@@ -9,7 +9,7 @@ namespace cli {
 
 namespace {
 
-/// Before the trace is worked on.
+/// Checks the output file before the work starts.
 void check_target(const std::string& path, const std::string& trace, bool overwrite) {
     if (path.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
     std::error_code ignored;
@@ -68,7 +68,7 @@ std::uint64_t events_of(const tinfer::RecordedRun& run) {
     return n;
 }
 
-/// What a recovered trace does not have of what was recorded, a line each.
+/// Lists what a recovered trace has lost, one line each.
 std::vector<std::string> lost_parts(const tinfer::TraceReader& trace, const tinfer::TraceReader& whole) {
     std::vector<std::string> lost;
     if (whole.tensors().empty())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace experts: which experts were chosen, how evenly, how alike from token to token, what a cache of them
-// would hit, what several tokens together need, and how well the next choice can be told.
+// tinfer trace experts: which experts were chosen, how evenly, the overlap between tokens, hit rates of an expert
+// cache, the union over several tokens, and how well choices can be predicted.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,7 +17,7 @@ struct ExpertsArgs : TraceArgs {
     std::string caches, policies = "lru,lfu,opt", unions, disk, router_inputs;
     bool matrix = false, predict = false, prefetch = false;
     int top = 0;
-    /// Null where no inputs were recorded.
+    /// Null if no inputs were recorded.
     [[nodiscard]] std::unique_ptr<Routers> routers(const tinfer::TraceReader& trace) const {
         if (router_inputs.empty()) return nullptr;
         if (model.empty()) throw UsageError("--router-inputs needs --model, whose routers are asked");
@@ -85,7 +85,7 @@ Table table_of_layers(const Routes& routes) {
     return table;
 }
 
-/// Share of a layer's experts that the first 1, 2, 4, … tokens have touched, the mean of all layers.
+/// Fraction of a layer's experts touched by the first 1, 2, 4, … tokens, mean over layers.
 Table coverage_curve(const Routes& routes) {
     Table table({{"tokens", Unit::count}, {"coverage", Unit::percent}});
     const auto layers = by_layer(routes);
@@ -105,8 +105,8 @@ Table coverage_curve(const Routes& routes) {
     return table;
 }
 
-/// A cache of so many experts in each layer; "static" is the hottest of the first half of the tokens, tested on the
-/// second.
+/// Hit rates of caches by experts per layer; "static" keeps the hottest ones of the first half of the tokens, tested on
+/// the second half.
 Table cache_table(const Routes& routes, const ExpertsArgs& args) {
     Table table({{"cache", Unit::count},
                  {"policy"},
@@ -158,7 +158,7 @@ Table cache_table(const Routes& routes, const ExpertsArgs& args) {
     return table;
 }
 
-/// Distinct experts that n tokens in a row of one sequence need: what checking a guess of n tokens would touch.
+/// Distinct experts needed by n consecutive tokens of a sequence, as for verifying a draft of n tokens.
 Table union_table(const Routes& routes, const ExpertsArgs& args) {
     Table table({{"tokens", Unit::count},
                  {"windows", Unit::count},
@@ -195,8 +195,8 @@ Table union_table(const Routes& routes, const ExpertsArgs& args) {
     return table;
 }
 
-/// How well the experts of a token in a layer are told beforehand. Counts are learnt on the first half of the tokens
-/// and tested on the second.
+/// How well a token's experts in a layer can be predicted. Counts are learnt on the first half of the tokens and tested
+/// on the second half.
 Table predictor_table(const Routes& routes, std::size_t top, const Routers* routers) {
     struct Result {
         std::uint64_t told = 0, right = 0, told_cold = 0, right_cold = 0;
@@ -239,7 +239,7 @@ Table predictor_table(const Routes& routes, std::size_t top, const Routers* rout
     return table;
 }
 
-/// layer, expert, and how often, one row each; per sequence.
+/// Rows of sequence, layer, expert and count.
 Table matrix_of(const Routes& routes) {
     std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint64_t> counts;
     for (const auto& route : routes.list)

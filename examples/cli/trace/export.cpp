@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace export: a trace in a format of others.
+// tinfer trace export: converts a trace to another format.
 #include "export.hpp"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Traces in the formats of others.
+// Exports of traces to other formats.
 #pragma once
 
 #include "../output_file.hpp"
@@ -12,12 +12,12 @@ struct ExportArgs : TraceArgs {
     bool events = false, force = false, full = false, no_weights = false, steps = false;
 };
 
-/// Collects output and writes it in pieces, to a file or stdout.
+/// Buffered output to a file or stdout.
 class Out {
 public:
     explicit Out(const std::string& path);  ///< empty: stdout
     void write(std::string_view bytes);
-    void finish();  ///< throws where the end cannot be written
+    void finish();  ///< throws if the rest cannot be written
 
 private:
     void flush();

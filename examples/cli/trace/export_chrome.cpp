@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Exports of timelines: the JSON that Chrome's tracing reads, and the protocol buffers of Perfetto, written by hand.
-// Both show runs, in them parts, in them steps, and a track for every thread.
+// Exports of timelines: Chrome's trace JSON, and Perfetto's protocol buffers, encoded by hand. Both have nested slices
+// for runs, parts and steps, and a track per thread.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -22,7 +22,7 @@ struct Slice {
     const tinfer::KernelEvent* event = nullptr;
 };
 
-/// Shows slices in the order of their begins, those around others first, all properly nested.
+/// Emits slices by begin time, outer ones first, properly nested.
 class Slices : public Visitor {
 public:
     Slices(const tinfer::TraceReader& of, const ExportArgs& args) : Visitor(of, args.selection()) {}
@@ -71,7 +71,7 @@ public:
             }
         }
     }
-    std::string tensors;  ///< of the step that is shown
+    std::string tensors;  ///< of the current step
     std::uint64_t bytes = 0;
 
 private:
@@ -189,8 +189,8 @@ public:
         events_.push_back(
             {time, Message().number(9, 4).number(11, kCounters + (name == "GB/s" ? 1 : 0)).real(44, value).bytes()});
     }
-    // A run's packets by time. At one time ends stand before begins, inner ends first, and behind them the ends of
-    // slices without length.
+    // Packets of a run, sorted by time. At equal times ends come before begins, inner ends first, then ends of empty
+    // slices.
     void end(const tinfer::RunResult& result) override {
         events_.clear(), ends_.clear();
         Slices::end(result);
@@ -211,7 +211,7 @@ private:
     static constexpr std::uint64_t kProcess = 1, kFirstTrack = 1000, kCounters = 100;
     void packet(Message message) {
         message.number(10, 1);
-        if (first_) message.number(13, 1);  // the state of the sequence begins here
+        if (first_) message.number(13, 1);  // the incremental state of the sequence begins here
         first_ = false;
         out_.write(Message().text(1, message.bytes()).bytes());
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A plan for Graphviz: operations or kernels, what they read, and how the time is spread. Layers that are built alike
-// are drawn once.
+// A plan as Graphviz: operations or kernels, their inputs, and the distribution of time. Layers of equal structure are
+// drawn once.
 #include <algorithm>
 #include <filesystem>
 
@@ -39,7 +39,7 @@ public:
     std::map<std::pair<std::uint32_t, std::uint32_t>, StepCost> costs;
 };
 
-/// Draws one plan. A box of the drawing is a node, or with --steps a step; aliases are drawn through.
+/// Draws one plan. A box is a graph node, or with --steps a step; aliases are replaced by their source.
 class Drawing {
 public:
     Drawing(const tinfer::TraceReader& trace, const tinfer::RecordedPlan& plan, const ExportArgs& args,
@@ -88,7 +88,7 @@ public:
     }
 
 private:
-    /// The layers that look like an earlier one, by the ops, parts and names of their nodes.
+    /// Finds layers equal to an earlier one, by ops, parts and names of their nodes.
     void find_alike() {
         std::map<std::uint16_t, std::string> shapes;
         for (const format::Node& node : plan_.nodes) {
@@ -130,7 +130,7 @@ private:
             return false;
         return !args_.steps || id_of(n) == n;
     }
-    /// With --steps the last node of a step stands for it.
+    /// With --steps, a step is represented by its last node.
     [[nodiscard]] std::size_t id_of(std::size_t n) const {
         const format::Node& node = plan_.nodes[n];
         if (!args_.steps || node.step == format::kNone) return n;
@@ -198,7 +198,7 @@ private:
             weights_ += "  " + name + end;
             return;
         }
-        // The last node before this one that makes the value; of a layer that is not drawn, the like of it.
+        // The last node before this one that produces the value; for a layer that is not drawn, its equivalent.
         const auto makers = producer_.find(ref);
         std::size_t from = plan_.nodes.size();
         if (makers != producer_.end())
@@ -236,7 +236,7 @@ private:
     const tinfer::RecordedPlan& plan_;
     const ExportArgs& args_;
     Selection selection_;
-    std::map<std::uint32_t, std::vector<std::uint32_t>> producer_;  // nodes by the value they make
+    std::map<std::uint32_t, std::vector<std::uint32_t>> producer_;  // nodes by the value they produce
     std::map<std::uint32_t, const format::Value*> values_;
     std::map<std::uint16_t, std::uint16_t> like_;
     std::map<std::uint16_t, std::vector<std::uint16_t>> group_;
@@ -252,7 +252,7 @@ void export_dot(const tinfer::TraceReader& trace, const ExportArgs& args, Out& o
     StepCosts costs(trace, args.selection());
     costs.visit();
     if (args.dot_dir.empty()) {
-        const tinfer::RecordedPlan* plan = nullptr;  // of the last run that is looked at: of a token, as a rule
+        const tinfer::RecordedPlan* plan = nullptr;  // of the last selected run, which is usually one token
         for (const auto& run : trace.runs())
             if (const auto* one = trace.plan(run.record.plan);
                 run.found && one != nullptr && costs.costs.contains({run.record.plan, 0}))

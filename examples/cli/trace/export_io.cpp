@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Exports of what is read: requests to the file, fio's log of them, objects for cache simulators, experts.
+// Exports of reads: file requests, a fio log, object traces for cache simulators, experts.
 #include "export.hpp"
 #include "file_reads.hpp"
 #include "ranges.hpp"
@@ -88,7 +88,7 @@ void export_experts(const tinfer::TraceReader& trace, const ExportArgs& args, Ou
         for (const auto e : route.experts) out.write(std::to_string(route.layer) + "," + std::to_string(e) + "\n");
 }
 
-// resident: whether an earlier token of the trace has read the expert.
+// resident: whether an earlier token of the trace had read the expert.
 void export_routes(const tinfer::TraceReader& trace, const ExportArgs& args, Out& out) {
     const Routes routes = read_routes(trace, args.selection());
     std::set<std::pair<int, std::uint32_t>> seen;

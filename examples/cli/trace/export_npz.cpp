@@ -30,7 +30,7 @@ void put(std::string& out, T value) {
     for (std::size_t i = 0; i < sizeof value; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
 }
 
-/// Writes members one behind the other and the directory at the end.
+/// Writes members sequentially and the directory at the end.
 class ZipWriter {
 public:
     explicit ZipWriter(Out& out) : out_(out) {}
@@ -38,7 +38,7 @@ public:
         if (offset_ + bytes.size() > 0xFFFFFF00u)
             throw tinfer::Error(tinfer::ErrorCode::limit_exceeded,
                                 "export: an archive of more than 4 GiB; choose fewer runs or layers");
-        std::string about;  // what the member's own header and the directory share
+        std::string about;  // fields shared by the local header and the directory
         put<std::uint16_t>(about, 20), put<std::uint16_t>(about, 0), put<std::uint16_t>(about, 0);
         put<std::uint16_t>(about, 0), put<std::uint16_t>(about, 0x21);  // 1 January 1980: equal traces, equal archives
         put(about, zip_crc(bytes));
@@ -75,7 +75,7 @@ private:
     std::uint16_t n_members_ = 0;
 };
 
-/// One column, as its array's bytes.
+/// One column, as the bytes of its array.
 struct NpyColumn {
     std::string name, type;  ///< "<u8", "|S12"
     std::string bytes;
@@ -85,7 +85,7 @@ struct NpyColumn {
         for (std::size_t i = 0; i < size; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
         ++n;
     }
-    /// The array with its header, which fills whole units of 64 bytes.
+    /// The array with its header, padded to a multiple of 64 bytes.
     [[nodiscard]] std::string npy() const {
         std::string header =
             "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + std::to_string(n) + ",), }";
@@ -96,7 +96,7 @@ struct NpyColumn {
     }
 };
 
-/// Texts of one width, padded with zeros.
+/// Fixed-width texts, padded with zeros.
 NpyColumn text_column(const std::string& name, const std::vector<std::string>& texts) {
     std::size_t width = 1;
     for (const auto& text : texts) width = std::max(width, text.size());

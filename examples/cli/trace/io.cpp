@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace io: the requests that a storage would see, behind a simulated page cache; when each is needed, how large
-// they are, and how many would not be neighbours.
+// tinfer trace io: the storage requests after a simulated page cache: when each is needed, their sizes, and how many
+// are not sequential.
 #include <algorithm>
 
 #include "../storage.hpp"
@@ -15,7 +15,7 @@ struct IoArgs : TraceArgs {
     bool lead = false, sizes = false;
 };
 
-/// The least steady rate at which all requests would be there when they are needed, reading ahead in order.
+/// The lowest constant rate at which sequential read-ahead would deliver all requests in time.
 double needed_rate(const std::vector<FileRead>& requests, std::uint64_t begin) {
     double rate = 0;
     std::uint64_t bytes = 0;
@@ -36,7 +36,7 @@ std::uint64_t n_apart(const std::vector<FileRead>& requests) {
     return n;
 }
 
-/// The same requests where tensors lay in the file in the order of their first use.
+/// The same requests if tensors were stored in order of first use.
 std::vector<FileRead> in_trace_order(const tinfer::TraceReader& trace, std::vector<FileRead> reads) {
     std::map<std::uint32_t, std::uint64_t> places;
     std::uint64_t end = 0;
@@ -49,8 +49,8 @@ std::vector<FileRead> in_trace_order(const tinfer::TraceReader& trace, std::vect
     return reads;
 }
 
-/// How long a storage takes for the requests: one by one, as page faults ask for them, and all at once, as reading
-/// ahead would, with those that lie behind one another as one.
+/// The storage's time for the requests: one by one, as by page faults, and all queued, as by read-ahead, with adjacent
+/// ones merged.
 json storage_times(const std::vector<FileRead>& requests, const StorageCurve& curve) {
     double one_by_one = 0, at_once = 0;
     for (std::size_t i = 0; i < requests.size();) {

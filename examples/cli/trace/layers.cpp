@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace layers: layers by parts, or by roles: what was read of each, and what is missing.
+// tinfer trace layers: a table of layers by parts, or by roles: what was read of each, and what was not.
 #include <algorithm>
 
 #include "trace.hpp"
@@ -12,7 +12,7 @@ struct LayersArgs : TraceArgs {
     std::string by = "part", show = "bytes";
 };
 
-/// The part of a block that a weight of this role usually belongs to: for weights that nothing has read.
+/// The part of a block that weights of this role usually belong to, for weights that were never read.
 std::string usual_part(const std::string& role) {
     const auto has = [&](std::string_view word) { return role.find(word) != role.npos; };
     if (role == "token_embd" || has("embd")) return "embed";
@@ -57,7 +57,7 @@ public:
     }
     void end(const tinfer::RunResult&) override { ++n_runs; }
 
-    /// Puts every weight of the registry into its cell.
+    /// Assigns every weight of the registry to its cell.
     void add_weights() {
         for (const auto& tensor : trace.tensors()) {
             if (tensor.tensor_class != 0) continue;
@@ -83,7 +83,7 @@ public:
     }
 
     std::map<std::pair<int, std::string>, MatrixCell> cells;
-    std::map<std::uint32_t, std::string> read;  // weights that were, with the part that first did
+    std::map<std::uint32_t, std::string> read;  // weights that were read, with the first part that did
     std::map<std::string, std::string, std::less<>> part_of_role;
     std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> types;
     std::uint64_t n_runs = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Telling the experts of a token in a layer before its router has chosen them.
+// Predicting the experts of a token in a layer before its router runs.
 #pragma once
 
 #include "router_inputs.hpp"
@@ -7,13 +7,13 @@
 namespace cli {
 
 enum class PredictBy {
-    oracle,               ///< told the answer: the control, which has to be right always
-    frequency,            ///< the layer's most chosen
+    oracle,               ///< the actual choice, as a control: always right
+    frequency,            ///< the layer's most frequent experts
     layer_before,         ///< counts given the experts of the layer before
-    token_before,         ///< what the sequence's token before had in this layer
-    token_before_counts,  ///< counts given those
-    stale_router,         ///< this layer's router for what the router of the layer before was given
-    own_router,           ///< for what it is given itself: the control of stale_router, which has to be right always
+    token_before,         ///< the experts of the sequence's previous token in this layer
+    token_before_counts,  ///< counts given the experts of the previous token
+    stale_router,         ///< this layer's router applied to the input of the previous layer's router
+    own_router,           ///< applied to its own input, as a control of stale_router: always right
 };
 inline constexpr PredictBy kPredictors[] = {
     PredictBy::oracle,       PredictBy::frequency,           PredictBy::layer_before,
@@ -25,20 +25,20 @@ inline constexpr PredictBy kPredictors[] = {
 using TokenRoutes = std::map<int, const Route*>;
 [[nodiscard]] std::map<std::uint64_t, TokenRoutes> routes_by_token(const Routes& routes);
 
-/// Learns counts from tokens, then tells.
+/// Learns counts from tokens, then predicts.
 class ExpertPredictor {
 public:
     using Experts = std::vector<std::uint32_t>;
-    /// Without routers nothing is told by them.
+    /// Without routers, predictors that need them return nullopt.
     explicit ExpertPredictor(const Routers* routers = nullptr) : routers_(routers) {}
     void learn(const TokenRoutes& token);
-    /// What the next token of its sequence has before it; learn() does it too.
+    /// Records a token as the previous one of its sequence; learn() does so, too.
     void remember(const TokenRoutes& token);
-    /// At most n experts, likeliest first; nullopt where it knows nothing to go by. `layer_before`: of the same token,
+    /// Predicts at most n experts, likeliest first; nullopt without information. `layer_before`: of the same token,
     /// null in the first layer.
     [[nodiscard]] std::optional<Experts> tell(PredictBy by, const Route& route, const Route* layer_before,
                                               std::size_t n) const;
-    /// Chosen by nine of ten tokens that were learnt.
+    /// Chosen by at least nine of ten learnt tokens.
     [[nodiscard]] bool is_hot(int layer, std::uint32_t expert) const;
 
 private:

@@ -8,7 +8,7 @@ namespace cli {
 
 namespace {
 
-/// One layer's experts in memory, the least recently used first.
+/// Cached experts of a layer, least recently used first.
 class ExpertCache {
 public:
     explicit ExpertCache(std::size_t capacity) : capacity_(capacity) {}
@@ -24,7 +24,7 @@ private:
     std::list<std::uint32_t> kept_;
 };
 
-/// A token after another through the layers. Times are ns.
+/// Simulates tokens one by one through the layers. Times are in ns.
 class PrefetchRun {
 public:
     PrefetchRun(const Routes& routes, const StorageCurve& curve, const std::map<int, double>& layer_ns,
@@ -53,7 +53,7 @@ public:
 
 private:
     ExpertCache& cache_of(int layer) { return caches_.try_emplace(layer, cache_).first->second; }
-    /// When a batch of requests of this layer's experts, queued now, is there.
+    /// Completion time of a batch of requests for this layer's experts that is queued now.
     double read(int layer, std::size_t n) {
         const std::uint64_t size = routes_.expert_bytes.at(layer);
         const double rate = n == 1 ? curve_.idle_rate(size) : curve_.saturated_rate(size);
@@ -65,7 +65,7 @@ private:
         std::vector<std::uint32_t> experts;
         double ready = 0;
     };
-    /// What is told for a layer is queued while the one before it computes.
+    /// Queues the predicted experts of a layer while the previous one computes.
     Ahead read_ahead(const Route& route, const Route* layer_before) {
         Ahead ahead;
         if (!by_) return ahead;
@@ -78,7 +78,7 @@ private:
     }
     void test(const TokenRoutes& token) {
         ++result.tokens;
-        Ahead ahead;  // of the layer that comes; of the first one nothing is told in time
+        Ahead ahead;  // for the next layer; nothing is in time for the first one
         for (auto at = token.begin(); at != token.end(); ++at) {
             const Route& route = *at->second;
             serve(route, ahead);
@@ -90,7 +90,7 @@ private:
             result.compute_ms += compute;
         }
     }
-    /// Waits until the layer's experts are there.
+    /// Waits for the layer's experts.
     void serve(const Route& route, const Ahead& ahead) {
         const double begin = now_;
         std::size_t n_missed = 0;
@@ -127,7 +127,7 @@ private:
     double now_ = 0, storage_free_ = 0;
 };
 
-/// Adds up the times of kernels by the layer whose experts come next.
+/// Sums kernel times by the next layer with experts.
 class LayerTimes : public Visitor {
 public:
     LayerTimes(const tinfer::TraceReader& reader, const Routes& routes) : Visitor(reader, {}), routes_(routes) {}
@@ -165,7 +165,7 @@ std::vector<PrefetchResult> simulate_prefetch(const Routes& routes, const Storag
         results.push_back(one.result);
     };
     run(std::nullopt);
-    for (const PredictBy by : kPredictors)  // a layer's own input is there when nothing is ahead any more
+    for (const PredictBy by : kPredictors)  // own_router knows a layer's input only when it is too late to prefetch
         if (by != PredictBy::own_router && (by != PredictBy::stale_router || routers != nullptr)) run(by);
     return results;
 }

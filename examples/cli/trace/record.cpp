@@ -101,7 +101,7 @@ tinfer::TraceFileOptions RecordArgs::options() const {
     return options;
 }
 
-/// Asks the system to forget the file's pages; true where none is left in memory, as far as it says.
+/// Asks the system to drop the file's pages from the page cache; true if none seems to be left.
 bool drop_from_cache([[maybe_unused]] const std::filesystem::path& path) {
 #if defined(__linux__)
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -179,7 +179,7 @@ void check_record(RecordArgs& args, const ModelArgs& model) {
 
 void start_record(RecordArgs& args, tinfer::Context& context) {
 #if defined(SIGPIPE)
-    std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an error of writing
+    std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is then a write error
 #endif
     args.file = std::make_shared<tinfer::TraceFile>(args.output, args.options());
     args.attachments.push_back(context.attach(args.file));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace reuse: how much is touched between two touches of the same, and what caches of given sizes would miss.
+// tinfer trace reuse: reuse distances, and misses of caches of given sizes.
 #include "reuse.hpp"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct ReuseArgs : TraceArgs {
     std::string unit = "slice", classes = "weight,kv", caches, policies = "lru,opt";
 };
 
-/// The touches of a trace, object by object: slices (a tensor, a row or an expert as it is read), or pages of tensors.
+/// Sequence of touched objects of a trace: slices (a tensor, row or expert, as it is read), or pages of tensors.
 class Touches : public Visitor {
 public:
     Touches(const tinfer::TraceReader& of, const ReuseArgs& args) : Visitor(of, args.selection()) {
@@ -54,7 +54,7 @@ private:
     }
     void add(const tinfer::TensorInfo& tensor, std::uint64_t offset, std::uint64_t length) {
         if (page_ == 0) {
-            // Cache rows come in runs of any length; a row is what is touched again.
+            // KV cache ranges have any number of rows; reuse is per row.
             const bool by_row = tensor.tensor_class != tinfer::TensorClass::weight && tensor.row_bytes > 0;
             const std::uint64_t unit = by_row ? tensor.row_bytes : length;
             check_touches(touches.size() + (unit > 0 ? length / unit : 0));
@@ -62,7 +62,7 @@ private:
                 touch(tensor.id, at, std::min(unit, offset + length - at));
             return;
         }
-        // Pages of the file where the tensor has a place in one: neighbours may share a page.
+        // Pages of the file, if the tensor has a file offset: adjacent tensors may share a page.
         const bool in_file = tensor.file_offset != tinfer::kNoOffset;
         const std::uint64_t base = in_file ? tensor.file_offset : 0;
         check_touches(touches.size() + length / page_);
@@ -85,7 +85,7 @@ int show_reuse(const ReuseArgs& args) {
     stream.visit();
     constexpr std::uint64_t kCold = std::numeric_limits<std::uint64_t>::max();
     auto distances = reuse_distances(stream.touches);
-    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> bins;  // lower end: touches, bytes
+    std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> bins;  // lower bound → touches, bytes
     std::uint64_t n_cold = 0, cold_bytes = 0, bytes = 0;
     for (std::size_t i = 0; i < distances.size(); ++i) {
         bytes += stream.touches[i].bytes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace roofline: how near each group of steps comes to the roofs of the machine.
+// tinfer trace roofline: performance of groups of steps relative to the machine's roofs.
 #include <algorithm>
 #include <fstream>
 
@@ -53,7 +53,7 @@ private:
     std::string by_;
 };
 
-/// Peaks per second, from a JSON file {"gbps":…,"gmacs":…}, or from what the session says; 0 where unknown.
+/// Peak rates from a JSON file {"gbps":…,"gmacs":…}, or from the session; 0 if unknown.
 std::pair<double, double> peaks_of(const tinfer::TraceReader& trace, const RooflineArgs& args) {
     const auto number = [&](std::string_view key) {
         const std::string text(trace.session_value(key));

@@ -46,7 +46,7 @@ void put(std::vector<std::byte>& to, const T& value) {
     to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-/// A tensor of plain numbers, read from its file.
+/// Reads a tensor of unquantized numbers from its file.
 std::vector<float> read_numbers(const tinfer::ModelFile& file, const tinfer::TensorInfo& tensor) {
     const std::string name(tensor.name);
     if (!is_plain(tensor.type))
@@ -113,7 +113,7 @@ void RouterInputRecorder::write(const tinfer::KernelEvent& event, const tinfer::
                                 const tinfer::StepValues::Value& input, const tinfer::ViewShape& shape) {
     const DType type = input.tensor->type;
     const auto n = static_cast<std::uint64_t>(weight.ne[0]), row_bytes = n * size_of(type);
-    std::vector<std::uint64_t> rows;  // where each begins
+    std::vector<std::uint64_t> rows;  // offset of each row
     if (shape.whole)
         for (std::uint64_t at = 0; at + row_bytes <= input.data.size(); at += row_bytes) rows.push_back(at);
     for (std::uint64_t i2 = 0; !shape.whole && i2 < shape.count[2]; ++i2)
@@ -163,7 +163,7 @@ Routers::Routers(const std::filesystem::path& model, const std::filesystem::path
         if (router.choice_bias.empty()) router.choice_bias = bias(".exp_probs_b");
         has_choice_bias = has_choice_bias || !router.choice_bias.empty();
     }
-    if (gating_ == 0) gating_ = has_choice_bias ? 2 : 1;  // where the order of logits decides, any will do
+    if (gating_ == 0) gating_ = has_choice_bias ? 2 : 1;  // if only the order of logits matters, any will do
     for (auto& value : tinfer::ActivationCapture::read(inputs)) {
         const auto router = routers_.find(value.layer);
         if (router == routers_.end() || value.ne[0] != router->second.n_embd)
@@ -175,7 +175,7 @@ Routers::Routers(const std::filesystem::path& model, const std::filesystem::path
     }
 }
 
-/// A group counts as much as its best two together; ties go to the lower one (arXiv:2412.19437 §2.1.2).
+/// The score of a group is the sum of its best two; ties go to the lower index (arXiv:2412.19437 §2.1.2).
 void Routers::keep_groups(std::vector<double>& scores) const {
     if (n_group_ < 2 || scores.size() % static_cast<std::size_t>(n_group_) != 0) return;
     const auto size = static_cast<std::ptrdiff_t>(scores.size()) / n_group_;

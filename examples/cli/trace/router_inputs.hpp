@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the routers of a mixture of experts multiply: recorded beside a trace, and used afterwards to ask what the
-// router of a layer would have chosen from the input of the layer before.
+// Inputs of MoE routers, recorded beside a trace, and used later to compute what a layer's router would have chosen
+// from the previous layer's input.
 #pragma once
 
 #include <filesystem>
@@ -15,9 +15,9 @@ namespace cli {
 /// Writes the input of every router as records of tinfer::ActivationCapture, named after the router's weight.
 class RouterInputRecorder : public tinfer::Observer {
 public:
-    /// Throws Error where the file cannot be made, or is there and not to be replaced.
+    /// Throws Error if the file cannot be created, or exists and `overwrite` is false.
     RouterInputRecorder(const std::filesystem::path& path, bool overwrite);
-    /// Throws Error where the file could not be written, or a router had inputs that hold no plain numbers.
+    /// Throws Error if the file could not be written, or a router's inputs were quantized.
     void close();
     [[nodiscard]] std::uint64_t n_rows() const { return n_rows_; }
 
@@ -27,18 +27,18 @@ public:
 private:
     void write(const tinfer::KernelEvent& event, const tinfer::TensorInfo& weight,
                const tinfer::StepValues::Value& input, const tinfer::ViewShape& shape);
-    std::string coded_;  ///< a router that multiplies quantized rows
+    std::string coded_;  ///< name of a router with quantized inputs
     OutputFile out_;
     std::uint64_t n_rows_ = 0;
 };
 
-/// The routers of a model and the recorded inputs of a trace of it.
+/// The routers of a model, and their recorded inputs.
 class Routers {
 public:
-    /// Throws Error where a file is damaged, of another model, or of a kind of router that is not known.
+    /// Throws Error if a file is damaged or of another model, or the kind of router is unknown.
     Routers(const std::filesystem::path& model, const std::filesystem::path& inputs);
-    /// The n experts that the router of `layer` ranks first for the input that the token of `of` had in the layer of
-    /// `of`; nullopt where that was not recorded.
+    /// The n best experts by the router of `layer` for the input that the token of `of` had in the layer of `of`;
+    /// nullopt if that was not recorded.
     [[nodiscard]] std::optional<std::vector<std::uint32_t>> choose(int layer, const Route& of, std::size_t n) const;
 
 private:

@@ -12,7 +12,7 @@ public:
     RouteReader(const tinfer::TraceReader& of, const Selection& chosen) : Visitor(of, chosen) {
         for (const auto& routing : trace.routings()) by_event_[routing.header.event] = &routing;
         routes.from_router = !by_event_.empty();
-        // A layer may have a second group of fewer experts that stand for several of the first: not those are counted.
+        // A layer may have a second, smaller group of experts, each for several of the first group; it is not counted.
         const auto for_each_stack = [&](auto&& fn) {
             for (const auto& tensor : trace.tensors())
                 if (tensor.slice_bytes > 0 && tensor.layer != tinfer::trace_format::kNoLayer16)
@@ -54,7 +54,7 @@ public:
             is_skipped_ = true;
             return;
         }
-        if (by_token_.contains({0, layer})) return;  // up and down go the way of the gate
+        if (by_token_.contains({0, layer})) return;  // up and down have the same route as gate
         for (const auto& access : event.accesses)
             if (is_weight(access) && access.tensor->slice_bytes > 0 && access.kind == tinfer::AccessKind::ranges) {
                 Route& route = make(0, layer);
@@ -68,7 +68,7 @@ public:
     Routes routes;
 
 private:
-    /// Behind the last attention only tokens with an output go on.
+    /// After the last attention only tokens with an output are computed.
     [[nodiscard]] std::uint32_t token_of(std::uint32_t row, std::uint32_t n_rows) const {
         if (n_rows == run_->tokens.size()) return row;
         for (std::uint32_t t = 0; t < run_->tokens.size(); ++t)
@@ -89,7 +89,7 @@ private:
     const tinfer::RunInfo* run_ = nullptr;
     std::map<std::uint64_t, const tinfer::RecordedRouting*> by_event_;
     std::map<std::pair<std::uint32_t, int>, Route> by_token_;
-    std::set<int> routed_;  // layers of this run whose router was seen
+    std::set<int> routed_;  // layers of this run with a router record
     std::uint64_t first_token_ = 0, n_tokens_ = 0;
     bool is_skipped_ = false;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace show: one line per access, or per event, in the order in which they happened.
+// tinfer trace show: one line per access, or per event, in order.
 #include "trace.hpp"
 
 namespace cli {

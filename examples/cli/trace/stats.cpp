@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace stats: what a trace holds, what a token costs, and sums by any grouping.
+// tinfer trace stats: the contents of a trace, the cost of a token, and sums by any grouping.
 #include <algorithm>
 #include <numeric>
 
@@ -33,8 +33,8 @@ std::string class_name(const tinfer::TensorInfo& tensor) {
     }
 }
 
-/// Sums events by the group that each belongs to. Where groups are of tensors, the time of an event is shared among
-/// its operands by their streamed bytes, weights alone where it reads any.
+/// Sums events by group. If groups are of tensors, an event's time is distributed over its operands by streamed bytes,
+/// over its weights only if it has any.
 class Grouping : public Visitor {
 public:
     Grouping(const tinfer::TraceReader& of, Selection chosen, std::string by, std::set<std::string> classes)
@@ -182,7 +182,7 @@ private:
     std::set<std::string> classes_;
 };
 
-/// What a trace holds as a whole, over the runs that are looked at.
+/// Totals over the selected runs.
 class Summary : public Visitor {
 public:
     using Visitor::Visitor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Results as a person reads them, as CSV and as JSON: one table of cells, printed three ways.
+// A table of results, printed as text, CSV or JSON.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace cli {
 
-/// How a column's cells are written for people. CSV and JSON have the plain numbers: bytes, milliseconds, shares of 1.
+/// The unit of a column in text form. CSV and JSON have plain numbers: bytes, milliseconds, fractions of 1.
 enum class Unit { text, count, bytes, ms, gbps, percent, real };
 
 struct Column {
@@ -20,7 +20,7 @@ struct Column {
 };
 using Cell = std::variant<std::monostate, std::string, std::uint64_t, double>;
 
-/// How results are to be printed.
+/// The format of results.
 struct TableStyle {
     bool as_json = false, as_csv = false, exact = false;
 };
@@ -31,7 +31,7 @@ public:
     void add(std::vector<Cell> row) { rows_.push_back(std::move(row)); }
     [[nodiscard]] std::size_t size() const { return rows_.size(); }
     [[nodiscard]] bool empty() const { return rows_.empty(); }
-    [[nodiscard]] std::string text(bool exact) const;  ///< with a line of names, columns aligned
+    [[nodiscard]] std::string text(bool exact) const;  ///< with a header line and aligned columns
     [[nodiscard]] std::string csv() const;             ///< RFC 4180, lines end with \n
     [[nodiscard]] json to_json() const;                ///< an array of objects
 
@@ -40,16 +40,16 @@ private:
     std::vector<std::vector<Cell>> rows_;
 };
 
-/// One field of CSV with quotes where it needs them.
+/// A CSV field, quoted if needed.
 [[nodiscard]] std::string csv_field(std::string_view text);
-/// A number without locale, as short as it reads back.
+/// A number independent of the locale, in the shortest form that reads back equal.
 [[nodiscard]] std::string plain_number(double value);
 /// "12.345" from nanoseconds.
 [[nodiscard]] inline std::string ms_text(std::uint64_t ns) { return fixed(double(ns) / 1e6, 3); }
 [[nodiscard]] inline std::string bytes_text(std::uint64_t bytes, bool exact) {
     return exact ? std::to_string(bytes) : size_text(bytes);
 }
-/// Text of a file without what would move a terminal's cursor.
+/// Text of a file, without control characters.
 [[nodiscard]] std::string harmless_text(std::string_view text);
 
 }  // namespace cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace tensors: one line per tensor of the registry, with when and how much of it was touched.
+// tinfer trace tensors: one line per tensor of the registry, with when and how much it was touched.
 #include "trace.hpp"
 
 namespace cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace: records what a model reads and writes, and answers questions about such records.
+// tinfer trace: records what a model reads and writes, and analyses such traces.
 #include "trace.hpp"
 #include "view.hpp"
 

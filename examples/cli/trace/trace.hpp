@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the verbs of `tinfer trace` share: the file, which part of it is looked at, how results are printed.
+// Shared by the verbs of `tinfer trace`: the file, the selection, and the output of results.
 #pragma once
 
 #include <map>
@@ -11,24 +11,24 @@
 
 namespace cli {
 
-/// Ends the program with an exit code of its own: 2 a trace that cannot be read, 3 a trace of another model.
+/// Ends the program with a specific exit code: 2 unreadable trace, 3 trace of another model.
 class ExitError : public std::runtime_error {
 public:
     ExitError(int exit_code, const std::string& message) : std::runtime_error(message), code(exit_code) {}
     int code;
 };
 
-/// Which events of a trace are looked at; what is empty leaves all.
+/// The selected events of a trace; empty fields select all.
 struct Selection {
     using Ranges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
     std::set<int> layers;
     std::set<std::string> parts, ops, phases;
     std::vector<std::string> tensors;  ///< globs
-    Ranges runs, tokens, sequences;    ///< tokens: numbers of decodes
+    Ranges runs, tokens, sequences;    ///< tokens: indices of decodes
 
     [[nodiscard]] bool is_all() const;
     [[nodiscard]] bool keeps(const tinfer::RunInfo& run) const;
-    [[nodiscard]] bool keeps(const tinfer::StepView& step) const;  ///< all but tensors
+    [[nodiscard]] bool keeps(const tinfer::StepView& step) const;  ///< everything except tensors
     [[nodiscard]] bool keeps(const tinfer::TensorInfo& tensor) const;
     [[nodiscard]] bool keeps(const tinfer::KernelEvent& event) const;  ///< one of its operands is enough
 };
@@ -46,27 +46,27 @@ struct TraceArgs {
     void add_model(CLI::App& verb);
     void add_output(CLI::App& verb, bool csv = true);
     void add_limit(CLI::App& verb, std::uint64_t standard);
-    /// True where a table has as many rows as were asked for. The standard is for people: CSV and JSON have all rows.
+    /// Whether a table has as many rows as the limit. The default limit applies to text; CSV and JSON have all rows.
     [[nodiscard]] bool is_full(std::size_t n_rows) const;
-    /// Throws ExitError(2) where it cannot be read.
+    /// Throws ExitError(2) if it cannot be read.
     [[nodiscard]] tinfer::TraceReader open() const;
     [[nodiscard]] Selection selection() const;
-    /// Throws ExitError(3) unless the trace, where a model is given, is of it.
+    /// Throws ExitError(3) if a model is given and the trace is of another one.
     void check_model(const tinfer::TraceReader& trace) const;
 };
 
-/// "0,5-7" as ranges. Throws UsageError naming the option.
+/// Parses ranges such as "0,5-7". Throws UsageError naming the option.
 [[nodiscard]] Selection::Ranges parse_ranges(const std::string& text, std::string_view option);
 [[nodiscard]] std::vector<std::string> parse_words(const std::string& text);
-/// "256M", "4G", "4096". Throws UsageError naming the option.
+/// Parses sizes such as "256M", "4G", "4096". Throws UsageError naming the option.
 [[nodiscard]] std::uint64_t parse_size(const std::string& text, std::string_view option);
 [[nodiscard]] bool matches_glob(std::string_view pattern, std::string_view text);
 
-/// Calls `see` for every event that the selection keeps, and tells of runs.
+/// Calls `see` for every selected event, and `begin` and `end` for runs.
 class Visitor : public tinfer::Observer {
 public:
     Visitor(const tinfer::TraceReader& of, Selection chosen) : trace(of), selection(std::move(chosen)) {}
-    /// Where nothing of the trace is selected, it says so on stderr.
+    /// Prints a note to stderr if nothing is selected.
     void visit();
     virtual void see(const tinfer::KernelEvent&) {}
     virtual void begin(const tinfer::RunInfo&) {}
@@ -78,13 +78,13 @@ public:
 
     const tinfer::TraceReader& trace;
     Selection selection;
-    bool in_run = false;  ///< the running run is looked at
+    bool in_run = false;  ///< the current run is selected
 
 private:
     bool has_seen_ = false;
 };
 
-/// The operand's bytes as one whole range, or its ranges.
+/// The ranges of an operand; a single one if it is accessed as a whole.
 [[nodiscard]] std::vector<tinfer::AccessRange> ranges_of(const tinfer::Access& access);
 /// Unique bytes times passes.
 [[nodiscard]] std::uint64_t streamed_bytes(const tinfer::Access& access);
@@ -92,7 +92,7 @@ private:
     return access.tensor->tensor_class == tinfer::TensorClass::weight && access.kind != tinfer::AccessKind::elided;
 }
 [[nodiscard]] std::string layer_text(int layer);
-/// The layer as a table shows it; nothing where there is none.
+/// The layer as a table cell; empty if there is none.
 [[nodiscard]] inline Cell layer_cell(int layer) {
     return layer == tinfer::kNoLayer ? Cell() : Cell(static_cast<std::uint64_t>(layer));
 }

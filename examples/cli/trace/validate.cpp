@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace validate: whether a trace is what it says, and says all that was done.
+// tinfer trace validate: whether a trace is consistent and complete.
 #include "validate.hpp"
 
 #include <charconv>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The rules of a valid trace, V1 to V19, each a function that fills a verdict.
+// The validation rules of traces, V1 to V19, each a function that fills a verdict.
 #pragma once
 
 #include "trace.hpp"
 
 namespace cli {
 
-/// What came of one rule: its first five cases are shown.
+/// The result of one rule, with its first five cases.
 struct Verdict {
     enum class State { ok, not_applicable, warn, fail };
     std::string rule, title;
@@ -26,7 +26,7 @@ private:
     }
 };
 
-/// A trace with what several rules ask of it.
+/// A trace with facts that several rules need.
 struct Examined {
     explicit Examined(const tinfer::TraceReader& reader);
     const tinfer::TraceReader& trace;
@@ -34,7 +34,7 @@ struct Examined {
     std::map<std::uint16_t, std::string> ops;
 
     [[nodiscard]] std::string name_of(std::uint32_t tensor) const;
-    [[nodiscard]] bool is_complete(const tinfer::RecordedRun& run) const;  ///< ended well, and nothing of it is missing
+    [[nodiscard]] bool is_complete(const tinfer::RecordedRun& run) const;  ///< ended normally, with no events missing
 };
 
 // validate_structure.cpp

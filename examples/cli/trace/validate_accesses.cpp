@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rules about what was read and written, told from the graph's nodes and from what the runs say of tokens and routes.
+// Rules about accesses, derived from graph nodes and from tokens and routes of the runs.
 #include <algorithm>
 #include <numeric>
 
@@ -28,7 +28,7 @@ std::uint64_t size_of(const Bytes& bytes) {
     return n;
 }
 
-/// An event with its plan's records.
+/// An event with its records in the plan.
 struct Seen {
     const tinfer::RecordedRun& run;
     const tinfer::RecordedPlan& plan;
@@ -51,7 +51,7 @@ void for_each_complete(const Examined& x, Fn&& fn) {
     }
 }
 
-/// Bytes that operand `o` of an event touched.
+/// Bytes touched by operand `o` of an event.
 Bytes touched(const Examined& x, const Seen& seen, std::uint32_t o, bool with_padding = true) {
     const format::Operand& operand = seen.plan.operands[seen.step.first_operand + o];
     Bytes bytes;
@@ -76,8 +76,8 @@ const std::string& op_of(const Examined& x, std::uint16_t number) {
     return found == x.ops.end() ? kNothing : found->second;
 }
 
-/// The router's record of a product with experts: the one whose choice its ids are. A layer may have several groups of
-/// experts, each with a choice of its own.
+/// Finds the router record of a product with experts by its ids operand. A layer may have several groups of experts,
+/// each with its own router.
 class Routings {
 public:
     explicit Routings(const Examined& x) {
@@ -95,7 +95,7 @@ public:
             }
         });
     }
-    /// Null where no router made the ids of this product.
+    /// Null if no router produced the ids of this product.
     [[nodiscard]] const tinfer::RecordedRouting* find(const Seen& seen, const format::Node& node) const {
         if (by_ids_.empty() || node.n_inputs < 3) return nullptr;
         const auto found = by_ids_.find({seen.run.record.run, ids_of(seen, node, 2)});
@@ -112,7 +112,7 @@ private:
     [[nodiscard]] std::uint32_t ids_of(const Seen& seen, const format::Node& node, std::uint32_t input) const {
         std::uint32_t ref = seen.plan.inputs[node.first_input + input];
         const auto& aliases = aliases_.at(seen.plan.header.id);
-        for (std::size_t i = 0; i < aliases.size(); ++i) {  // an alias of an alias, never in a circle for ever
+        for (std::size_t i = 0; i < aliases.size(); ++i) {  // aliases of aliases; bounded, in case of a cycle
             const auto found = aliases.find(ref);
             if (found == aliases.end()) break;
             ref = found->second;
@@ -130,14 +130,14 @@ bool is_weight_ref(const Examined& x, std::uint32_t ref) {
 
 }  // namespace
 
-// What nodes mean: a product reads all of its weight, a lookup the rows of its tokens, experts the slices that were
-// chosen. Where the choice is not recorded, whole rows or slices are asked for.
+// A product reads its whole weight, a lookup the rows of its tokens, experts the chosen slices. If the choice is not
+// recorded, only whole rows or slices are required.
 void check_weights(const Examined& x, Verdict& v) {
     if (x.is_filtered) return v.skip("filtered");
     const Routings routings(x);
     for_each_complete(x, [&](const Seen& seen) {
         std::map<std::uint32_t, Bytes> expected, observed;
-        std::set<std::uint32_t> in_part;  // how much is not known: rows, slices or views
+        std::set<std::uint32_t> in_part;  // read in part: rows, slices or views
         for (std::uint32_t k = 0; k < seen.step.n_nodes; ++k) {
             const format::Node& node = seen.plan.nodes[seen.plan.step_nodes[seen.step.first_step_node + k]];
             const std::string& op = op_of(x, node.op);
@@ -183,7 +183,7 @@ void check_weights(const Examined& x, Verdict& v) {
 
 void check_embedding(const Examined& x, Verdict& v) {
     if (!x.has_ids) return v.skip("no token ids");
-    // A token that switches its sequence to an adapter of the model reads as another one: its row is another's.
+    // A token that switches its sequence to an adapter of the model is replaced by another token, whose row is read.
     const auto has_switches = [&](const tinfer::RecordedPlan& plan) {
         return std::ranges::any_of(plan.values,
                                    [&](const format::Value& value) { return x.trace.text(value.name) == "inp_marks"; });
@@ -250,8 +250,8 @@ void check_experts(const Examined& x, Verdict& v) {
     });
 }
 
-// A row of K and V for every token and layer; what attention reads has been written, by this run or an earlier one.
-// Behind a run of which events are missing nobody can say what had been written.
+// Each token writes a row of K and V per layer; attention reads only rows that this or an earlier run wrote. After a
+// run with missing events this cannot be checked.
 void check_cache(const Examined& x, Verdict& v) {
     std::map<std::uint32_t, Bytes> written;
     bool any = false;
@@ -259,7 +259,7 @@ void check_cache(const Examined& x, Verdict& v) {
     for (const auto& run : x.trace.runs())
         if (!run.found || !run.end || run.end->n_dropped > 0) first_unknown = std::min(first_unknown, run.record.run);
     std::uint64_t next_run = x.trace.runs().empty() ? 0 : x.trace.runs()[0].record.run;
-    for (const auto& run : x.trace.runs()) {  // one that is lost altogether
+    for (const auto& run : x.trace.runs()) {  // a run without any events
         if (run.record.run != next_run) first_unknown = std::min(first_unknown, next_run);
         next_run = run.record.run + 1;
     }
@@ -277,7 +277,7 @@ void check_cache(const Examined& x, Verdict& v) {
                 all.insert(all.end(), now.begin(), now.end());
                 all = merged(std::move(all));
                 any = true;
-                std::uint64_t rows = 0;  // a token may be written once for each of several sequences' pages
+                std::uint64_t rows = 0;  // a token of several sequences may be written once per sequence
                 for (const auto& range : seen.events.ranges_of(seen.i))
                     if (range.operand == o) rows += range.length / tensor->row_bytes * range.count;
                 const bool writes_tokens = op == "kv_write" || op == "rope_kv_write";

@@ -234,11 +234,11 @@ void check_names(const Examined& x, Verdict& v) {
                 const auto ranges = parse_ranges(std::string(name.substr(4, dot - 4)), "layer");
                 layer = ranges.empty() ? layer : ranges[0].first;
             } catch (const UsageError&) {
-                continue;  // no usual form
+                continue;  // no standard form
             }
             role = name.substr(dot + 1);
             if (role.ends_with(".weight"))
-                role.remove_suffix(std::string_view(".weight").size());  // biases keep theirs
+                role.remove_suffix(std::string_view(".weight").size());  // biases keep their suffix
             if (tensor.layer != layer)
                 v.fail(harmless_text(name) + " is recorded as of layer " + std::to_string(tensor.layer));
         }

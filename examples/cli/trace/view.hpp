@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A trace as one page that shows it: the viewer's HTML (folder viewer/) with the trace inside. Works on the bytes of a
-// .tntrace file alone, so that a damaged or unfinished one can be looked at too: blocks with wrong checksums are left
-// out, and the page says so.
+// A self-contained page that shows a trace: the viewer's HTML (folder viewer/) with the trace embedded. Works on the
+// raw bytes of a .tntrace file, so that damaged or unfinished ones can be viewed, too: blocks with wrong checksums are
+// left out, and the page says so.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,22 @@ class App;
 
 namespace cli {
 
-/// The verb view of `tinfer trace`.
+/// The verb `tinfer trace view`.
 [[nodiscard]] std::function<int()> add_view(CLI::App& trace);
 
 struct ViewOptions {
     std::string file_name;                 ///< shown on the page
-    std::uint64_t max_events = 4'000'000;  ///< beyond, only some runs keep their events; totals of all stay
-    std::optional<std::pair<std::uint64_t, std::uint64_t>> detail;  ///< runs (first, last) that keep them then
+    std::uint64_t max_events = 4'000'000;  ///< beyond, only some runs keep their events; totals are complete
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> detail;  ///< runs (first, last) that keep their events then
 };
 
-/// What a page holds of a trace.
+/// The data of a trace in a page.
 struct PackedTrace {
-    std::string skeleton;  ///< the header and all sound blocks but EVENTS, as they are in the file
+    std::string skeleton;  ///< the header and all valid blocks except EVENTS, unchanged
     std::string events;    ///< see pack_trace
     std::uint64_t n_events = 0, n_ranges = 0, n_spans = 0;
     std::vector<std::string> problems;  ///< sentences for the page
-    std::string thinned;                ///< what was left out because of max_events, or empty
+    std::string thinned;                ///< what was left out because of max_events; empty if nothing
 };
 
 /// Packs events as variable-length numbers (seven bits a byte, low ones first; signed ones zigzag). Per block: run, n
@@ -50,7 +50,7 @@ struct PackedTrace {
 /// Throws tinfer::Error for bytes that are no trace of version 1.
 [[nodiscard]] PackedTrace pack_trace(std::span<const std::byte> trace, const ViewOptions& options);
 
-/// Hands the page over in pieces. Without a trace it is the empty page, on which files can be dropped.
+/// Writes the page in pieces. Without a trace it is the empty page, onto which files can be dropped.
 void write_view(const PackedTrace* trace, std::string_view file_name,
                 const std::function<void(std::string_view)>& write);
 

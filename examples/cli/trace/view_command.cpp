@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer trace view: one page that shows a trace in any browser, from disk, without network.
+// tinfer trace view: a self-contained HTML page that shows a trace, without network.
 
 #include "../output_file.hpp"
 #include "trace.hpp"
@@ -24,7 +24,7 @@ std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
             const std::uint64_t last = std::stoull(rest, &used);
             if (used == rest.size() && last >= first) return {first, last};
         }
-    } catch (const std::logic_error&) {  // no number, or too large: refused below
+    } catch (const std::logic_error&) {  // not a number, or too large: refused below
     }
     throw UsageError("--detail " + text + ": give a run or runs, as in 3-10");
 }

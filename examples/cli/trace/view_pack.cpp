@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kHeaderBytes = 128, kBlockHeaderBytes = 56, kEventsHeaderBytes = 40;
 constexpr std::uint32_t kBlockMagic = 0x4b424e54;  // "TNBK"
 constexpr std::uint16_t kEventsBlock = 7;
-constexpr std::uint32_t kMaxSteps = 1u << 20;  // of one plan; memory of the packer is in proportion
+constexpr std::uint32_t kMaxSteps = 1u << 20;  // steps of one plan; the packer's memory is proportional
 
 constexpr std::array<std::uint32_t, 256> kCrcTable = [] {
     std::array<std::uint32_t, 256> table{};
@@ -36,7 +36,7 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) {
     return ~c;
 }
 
-/// Little-endian whatever the machine is. The caller knows that the bytes are there.
+/// Reads a little-endian number. The caller has checked the bounds.
 template <std::unsigned_integral T>
 T load(std::span<const std::byte> bytes, std::size_t at) {
     T value = 0;
@@ -47,11 +47,11 @@ T load(std::span<const std::byte> bytes, std::size_t at) {
 
 struct Block {
     std::uint16_t type = 0;
-    std::span<const std::byte> whole;  ///< with header and padding
+    std::span<const std::byte> whole;  ///< including header and padding
     std::span<const std::byte> payload;
 };
 
-/// Sound blocks in order. Damaged bytes are skipped up to the next header that is sound.
+/// Valid blocks in order. Damaged bytes are skipped up to the next valid header.
 std::vector<Block> sound_blocks(std::span<const std::byte> file, std::vector<std::string>& problems) {
     std::vector<Block> blocks;
     std::optional<std::size_t> bad;
@@ -85,7 +85,7 @@ std::vector<Block> sound_blocks(std::span<const std::byte> file, std::vector<std
     return blocks;
 }
 
-/// Of an EVENTS payload: the head, and its three arrays checked to lie inside.
+/// The header of an EVENTS payload, and its three arrays, with bounds checked.
 struct Events {
     std::uint64_t run = 0;
     std::uint32_t n_events = 0, n_ranges = 0, n_threads = 0;
@@ -104,7 +104,7 @@ struct Events {
                  {},
                  {},
                  {}};
-        // 32 by 16 bits and 32 by 32 by 16 bits: the last needs a look before it is multiplied
+        // 32 by 16 bits, and 32 by 32 by 16 bits: the last may overflow and is checked first
         const std::uint64_t events = std::uint64_t{e.n_events} * e.event_bytes,
                             ranges = std::uint64_t{e.n_ranges} * e.range_bytes;
         const std::uint64_t rows = std::uint64_t{e.n_events} * e.n_threads, left = payload.size() - kEventsHeaderBytes;
@@ -124,7 +124,7 @@ struct Events {
     }
 };
 
-/// What the same step had in the event before: most of it comes again.
+/// The previous event of the same step, which most events repeat.
 struct StepState {
     std::uint64_t bytes = 0;
     std::uint32_t first_range = 0, n_ranges = 0;
@@ -233,14 +233,14 @@ private:
 
     PackedTrace& out_;
     std::vector<StepState> steps_;
-    std::vector<std::array<std::uint64_t, 8>> ranges_;  // by their place in the block before
-    std::map<std::uint32_t, std::uint64_t> growth_;  // of the bytes of events with ranges at this place, in the block
+    std::vector<std::array<std::uint64_t, 8>> ranges_;  // by their index in the previous block
+    std::map<std::uint32_t, std::uint64_t> growth_;     // growth of bytes, by index of the first range in the block
     std::vector<std::uint64_t> begin_;
     std::vector<std::uint16_t> cpu_;
     std::uint64_t end_ = 0;
 };
 
-/// Runs that keep their events when there are too many: those that were asked for, else the first and the last ones.
+/// Runs that keep their events if there are too many: the requested ones, else the first and the last.
 std::set<std::uint64_t> runs_in_detail(const std::vector<Events>& blocks, const ViewOptions& options) {
     std::map<std::uint64_t, std::uint64_t> events;
     for (const auto& block : blocks) events[block.run] += block.n_events;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The page of the viewer, made by viewer/assemble.py: the text before the block with what is in it, between that and
-// the block with the bytes, and after both.
+// The page of the viewer, made by viewer/assemble.cmake: the text before the info block, between it and the data block,
+// and after both.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The page: loads the trace, keeps tabs, filter, selection and details together, hands pointer and keys to the tab in
-// front.
+// The page: loads the trace, synchronizes tabs, filter, selection and details, and passes pointer and key events to the
+// active tab.
 
 const $ = id => document.getElementById(id);
 
@@ -8,7 +8,7 @@ app.view = () => app.state.view ?? [app.model.begin, app.model.end];
 app.perRunText = () => `mean of ${formatCount(app.sums.runs.size)} run${app.sums.runs.size === 1 ? '' : 's'}`;
 app.tab = () => app.tabs.find(t => t.id === app.state.tab) ?? app.tabs[0];
 
-/** Draws once, with the next frame. */
+/** Schedules one redraw in the next frame. */
 app.render = () => {
     if (app.frame || !app.model) return;
     app.frame = requestAnimationFrame(() => {
@@ -57,7 +57,7 @@ app.draw = () => {
     if (tab.html) stage.tab = tab.id;
     app.drawOverview();
     app.drawStatus();
-    clearTimeout(app.fragmentTimer); // browsers count changes of the address
+    clearTimeout(app.fragmentTimer); // browsers limit the rate of address changes
     app.fragmentTimer = setTimeout(writeFragment, 200);
 };
 app.drawTable = table => {

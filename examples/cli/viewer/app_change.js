@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What changes the page: filter, selection, view, pin, tab, file, theme.
+// Changes of state: filter, selection, view, pin, tab, file, theme.
 
-/** Filter or selection changed: everything that is summed is summed again. */
+/** Filter or selection changed: recomputes all sums. */
 app.changed = () => {
     const {model, state} = app,
         note = $('filter-note');

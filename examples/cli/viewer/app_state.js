@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the page shows and where it came from: state, its form in the address, numbers as text, elements, colours.
+// State of the page and its form in the address; formatting of numbers, elements, colours.
 
 const app = {
     model: null,
@@ -86,7 +86,7 @@ const PHASE_COLOURS = {
 const partColour = name => PART_COLOURS[name] ?? '#8a8f98';
 
 const isDark = () => document.documentElement.dataset.theme === 'dark';
-const themeColours = new Map(); // asked for often, changes with the theme alone
+const themeColours = new Map(); // a cache that is cleared when the theme changes
 function themeColour(name) {
     let colour = themeColours.get(name);
     if (!colour)
@@ -238,7 +238,7 @@ function readFragment() {
     try {
         filter = decodeURIComponent(pairs.filter ?? '');
     } catch {
-        /* an address cut short */
+        /* a truncated address */
     }
     return {
         tab: pairs.tab,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page of a comparison: a chart of distances, the text coloured by them, a table, and the chosen token.
+// The page of a comparison: a chart of divergences, the text coloured by them, a table, and the selected token.
 
 const $ = id => document.getElementById(id);
 const data = JSON.parse($('comparison').textContent);
@@ -11,7 +11,7 @@ const colours = {
 };
 const parted = t => t.a.choice !== t.b.choice;
 
-/** What has no shape, as something that has. */
+/** Replaces invisible characters by visible symbols. */
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/[\u0000-\u001f\u007f]/g, '·');
 const digits = (x, n) => (x === null || !Number.isFinite(x) ? '∞' : x.toFixed(n));
 const share = p =>

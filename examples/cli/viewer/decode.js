@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Bytes to columns. Two ways in, one result: a .tntrace file (docs/trace-file.md) dropped on the page, or what
-// `tinfer trace view` put into the page: the file's blocks without EVENTS, and the events packed (see unpackEvents).
-// No page is needed here; every count is checked against the bytes that are there.
+// Decodes traces into typed columns, either from a .tntrace file (docs/trace-file.md) dropped on the page, or from the
+// data that `tinfer trace view` embedded: the file's blocks without EVENTS, and packed events (see unpackEvents).
+// Independent of the page; every count is checked against the available bytes.
 
 const BLOCK = {
     strings: 1,
@@ -101,7 +101,7 @@ class Fields {
     }
 }
 
-/** Characters that hide, or turn the text around them, as their numbers. */
+/** Shows invisible and bidirectional control characters as numbers. */
 function visible(text) {
     return text.replace(
         /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
@@ -109,7 +109,7 @@ function visible(text) {
     );
 }
 
-/** Where the sound blocks lie: {type, at, size, count, sequence, recordBytes}. Damage is skipped and said. */
+/** Finds the valid blocks: {type, at, size, count, sequence, recordBytes}. Damage is skipped and reported. */
 function scanBlocks(bytes, view, from, problems) {
     const blocks = [];
     let at = from,
@@ -173,7 +173,7 @@ const recordCount = (block, fallback) => {
     return [Math.min(block.count, Math.floor(block.size / size)), size];
 };
 
-/** All blocks but EVENTS. */
+/** Decodes all blocks except EVENTS. */
 function readSkeleton(view, bytes, blocks, header, problems) {
     const strings = [''],
         text = new TextDecoder();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Events to columns, from EVENTS blocks and from what view_pack.cpp packed; then the trace as a whole.
+// Decodes events into columns, from EVENTS blocks or from the form of view_pack.cpp, and assembles the trace.
 
 function makeColumns(events, ranges, spans) {
     return {
@@ -138,7 +138,7 @@ function unpackEvents(bytes, info, trace) {
         const v = number();
         return v % 2 ? -(v + 1) / 2 : v / 2;
     };
-    // the smallest event is two bytes, a range one, a span two: nothing is made that the bytes cannot fill
+    // an event takes at least two bytes, a range one, a span two: counts beyond that are damaged
     if (info.events * 2 > bytes.length || info.ranges > bytes.length || info.spans * 2 > bytes.length)
         throw new Error('the packed events are fewer than the page says');
     const columns = makeColumns(info.events, info.ranges, info.spans);
@@ -234,7 +234,7 @@ function unpackEvents(bytes, info, trace) {
     return columns;
 }
 
-/** Steps of all plans get one number each, and whatever cannot be resolved the last one. */
+/** Numbers the steps of all plans consecutively; unresolved ones get the last number. */
 function resolveEvents(trace, columns) {
     const e = columns.events;
     let total = 0;
@@ -288,7 +288,7 @@ function readTrace(buffer) {
     return resolveEvents(trace, readEvents(view, blocks, trace));
 }
 
-/** What stands in the page: info (the JSON block) and the bytes of the base64 block. */
+/** Data embedded in the page: info (the JSON block) and the bytes of the base64 block. */
 function readEmbedded(info, bytes) {
     if (info.view !== 2) throw new Error(`this page cannot read view data of version ${info.view}`);
     const skeleton = bytes.slice(0, info.skeleton),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The panel at the right: what is pinned, or, with nothing pinned, the answers most people come for.
+// The panel at the right: the pinned item, or if nothing is pinned, the most common findings.
 
 const details = {};
 

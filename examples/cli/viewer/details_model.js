@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The panel at the right where a layer, a part of one, a tensor or an expert is pinned.
+// The panel at the right for a pinned layer, part, tensor or expert.
 
 details.layer = ({layer, part}) => {
     const {model, sums} = app,
@@ -137,7 +137,7 @@ details.tensor = ({tensor: id}) => {
         )
     ].filter(Boolean);
 };
-/** Bytes read by others between the last two touches of a tensor. */
+/** Reuse distance: bytes of other tensors read between the last two touches of a tensor. */
 details.distance = id => {
     const s = app.tensorSums,
         e = app.model.trace.events,

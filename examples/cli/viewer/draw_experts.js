@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Experts: how often the router chose each, layer by layer; what neighbouring tokens share; what a cache of experts
-// would hold.
+// Experts: how often the router chose each, by layer; overlap of consecutive tokens; hit rate of an expert cache.
 
 const experts = {id: 'experts', title: 'Experts', sorted: false};
 app.tabs.push(experts);

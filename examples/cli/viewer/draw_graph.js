@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Graph: the steps of one plan; layers that do the same are drawn once. Columns follow the plan's order (embedding,
-// attention, feed-forward, head); inside a column a step stands below the steps it needs (longest path).
+// Graph: the steps of one plan; equal layers are drawn once. Columns follow the plan's order (embedding, attention,
+// feed-forward, head); inside a column a step is below the steps it depends on (longest path).
 
 const graph = {id: 'graph', title: 'Graph', plan: -1, zoom: 0, panX: 0, panY: 0};
 app.tabs.push(graph);
@@ -98,7 +98,7 @@ function layoutGraph(model, plan, ratio = 1.6) {
     for (const column of columns) {
         const ranks = [];
         for (const node of column.nodes) {
-            // in plan order, so what a node needs has its rank already
+            // in plan order, so inputs already have a rank
             node.rank =
                 !column.group && column.section === 'embedding'
                     ? column.nodes.indexOf(node)
@@ -234,7 +234,7 @@ graph.draw = canvas => {
     const p = graph.picture;
     if (!graph.zoom) {
         const fit = Math.min(1.25, (width - 70) / p.width, (height - 100) / p.height);
-        graph.zoom = graph.fitAll ? fit : Math.max(fit, 0.82); // below that few can read it
+        graph.zoom = graph.fitAll ? fit : Math.max(fit, 0.82); // smaller text is hard to read
         graph.fitAll = false;
         graph.panX = Math.max(36, (width - p.width * graph.zoom) / 2);
         graph.panY = Math.max(62, (height - p.height * graph.zoom) / 2);

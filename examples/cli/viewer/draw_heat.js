@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Heat map: where in the file the bytes are that were read, and when. Rows are file offsets or tensors, columns runs or
-// time; what nobody read stays blank. A worker fills the bins; without workers the page does, in slices of 8 ms.
+// Heat map: which bytes of the file were read, and when. Rows are file offsets or tensors, columns runs or time; unread
+// bytes stay blank. A worker fills the bins; without workers the page does, in slices of 8 ms.
 
 const heat = {
     id: 'heat',
@@ -74,7 +74,7 @@ heat.axisRows = () => {
     });
 };
 
-/** What the columns stand for: times, or indexes of runs. */
+/** The column boundaries: times, or indices of runs. */
 heat.span = () => {
     const {model, state} = app,
         [t0, t1] = state.view && heat.columns === 'time' ? app.view() : [model.begin, model.end];
@@ -300,7 +300,7 @@ heat.draw = canvas => {
                     : 'nothing was read'
             );
     }
-    g.fillStyle = themeColour('bg'); // where layers and runs end, as far as there is room for it
+    g.fillStyle = themeColour('bg'); // boundaries of layers and runs, if there is room
     g.globalAlpha = 0.45;
     let before = null;
     for (const {tensor: t, a} of heat.axisRows()) {
@@ -369,7 +369,7 @@ function drawHeatAxes(g, left, top, w, h) {
             lastLabel = y1;
         }
     }
-    // where single names have no room, layers have
+    // layer names, if there is no room for tensor names
     const bands = new Map();
     for (const {tensor: t, a, b} of rows) {
         const band = bands.get(t.layer + '/' + t.cls) ?? {a, b, layer: t.layer, cls: t.cls, single: false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Layers: one row a layer, one column a part (or a role of weights); a weight that is in the file and was never read is
-// written MISSING. A real table, so it needs no other one.
+// Layers: one row a layer, one column a part (or a role of weights); a weight of the file that was never read is shown
+// as MISSING. It is an HTML table, so it needs no separate table view.
 
 const layers = {id: 'layers', title: 'Layers', columns: 'part', value: 'time', html: true};
 app.tabs.push(layers);
@@ -106,7 +106,7 @@ layers.render = stage => {
     const values = m.rows
         .flatMap(r => m.columns.map(c => m.cell(r, c)).filter(c => c?.count))
         .map(c => [layers.number(c)[0], c.row]);
-    // the few rows outside the layers (embedding, head) would otherwise take the whole scale
+    // rows outside the layers (embedding, head) would dominate the scale
     const most = values.filter(([, row]) => row >= 0 || !inLayers.length).reduce((m, [v]) => Math.max(m, v), 1e-12);
     const total = row =>
         m.columns.reduce(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Roofline: for groups of steps, arithmetic per byte against arithmetic per second, under the roofs of the machine as
-// the file has them measured, or as typed in.
+// Roofline: arithmetic intensity against arithmetic rate for groups of steps, under the machine's roofs as recorded in
+// the file, or as typed in.
 
 const roofline = {id: 'roofline', title: 'Roofline', by: 'weight', roofs: null};
 app.tabs.push(roofline);
@@ -80,7 +80,7 @@ roofline.groups = () => {
         }))
         .sort((a, b) => b.time - a.time);
 };
-/** The nearer roof, and how near: {name, share}. */
+/** The limiting roof and the fraction reached: {name, share}. */
 roofline.bound = g => {
     const {read, macs} = roofline.roofs,
         byBytes = read ? g.gbs / read : 0,

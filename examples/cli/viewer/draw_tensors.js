@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tensors: every tensor of the registry, sortable; only the rows in sight are elements.
+// Tensors: every tensor of the registry, sortable; only visible rows exist as elements.
 
 const tensors = {
     id: 'tensors',
@@ -148,7 +148,7 @@ tensors.list = () => {
     return list;
 };
 
-/** Bytes per run that the steps of a tensor read, for the little curve. */
+/** Bytes read per run by the steps of a tensor, for the sparkline. */
 tensors.spark = t => {
     if (tensors.sparks.has(t.id)) return tensors.sparks.get(t.id);
     const {model, masks, sums} = app,
@@ -328,7 +328,7 @@ tensors.copy = async () => {
     try {
         await navigator.clipboard.writeText(text);
     } catch {
-        // a page from disk may not have the clipboard
+        // pages from disk may have no clipboard access
         const area = el('textarea', {value: text, style: {position: 'fixed', opacity: '0'}});
         document.body.append(area);
         area.select();

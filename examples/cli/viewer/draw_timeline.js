@@ -99,7 +99,7 @@ timeline.load = model => {
     timeline.lanes.push({key: 'rate', label: 'rate', height: 56, count: 0});
 };
 
-/** Colours depend on the filter and on the choice of what they mean; so do the pyramids, which keep the strongest. */
+/** Colours depend on the filter and the colour mode; so do the pyramids, which keep the dominant colour. */
 timeline.recolour = model => {
     const {trace, steps} = model,
         e = trace.events,
@@ -296,7 +296,7 @@ function drawTimeAxis(g, t0, t1, left, w, height) {
     g.textAlign = 'left';
 }
 
-/** Running sums over runs of the time that each colour has in them: the mix of many runs is a difference. */
+/** Prefix sums over runs of the time of each colour: the mix of a range of runs is a difference. */
 function stackRuns(trace, colour, colours) {
     const e = trace.events,
         runs = trace.runs.length;
@@ -445,7 +445,7 @@ function drawRate(g, lane, t0, t1, left, w) {
         values = new Float64Array(w),
         step = (t1 - t0) / w;
     const moved = t => {
-        // bytes moved until a time, an event's bytes spread over it
+        // bytes moved up to a time, with an event's bytes spread evenly
         const i = lowerBound(e.begin, e.count, t) - 1;
         if (i < 0) return 0;
         return sums[i] + e.bytes[i] * Math.min(1, e.duration[i] ? (t - e.begin[i]) / (end[i] - e.begin[i]) : 1);

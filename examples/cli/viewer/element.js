@@ -21,7 +21,7 @@ function el(tag, props = {}, ...children) {
     return node;
 }
 
-/** A list to choose from, items [value, text, is off]; chosen(value) hears of a choice. */
+/** A select element with items [value, text, disabled]; calls chosen(value). */
 function choice(label, items, current, chosen) {
     const option = ([value, text, off]) => el('option', {value, selected: value === current, disabled: off}, text);
     const onchange = event => chosen(event.target.value);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The filter box: words `key:value`, all of which must hold; values are lists (a,b), numbers and spans (3-10), or
-// globs. A word without a key looks for its text in tensors, kernels and ops. A minus before a word turns it round.
+// The filter box: terms `key:value`, all of which must match; values are lists (a,b), numbers and ranges (3-10), or
+// globs. A term without key searches tensors, kernels and ops. A leading minus negates a term.
 
 const FILTER_KEYS = ['layer', 'part', 'op', 'kernel', 'tensor', 'role', 'type', 'phase', 'run', 'plan', 'token'];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The answers most people come for, over the selection: slowest layer, where time goes, hot experts, what is read
-// twice, where threads wait, what nobody read.
+// Common findings over the selection: slowest layer, distribution of time, hot experts, repeated reads, waiting
+// threads, unread weights.
 
 details.findings = () => {
     const {model, sums, tensorSums: s} = app,
@@ -86,7 +86,7 @@ details.findings = () => {
     }
     const p = experts.get();
     if (p?.tokensAll) {
-        // An expert is one of its layer: those of the same number in other layers have nothing to do with it.
+        // Experts are counted per layer: equal indices in different layers are unrelated.
         const list = p.layers
                 .flatMap((layer, l) =>
                     Array.from({length: p.experts}, (_, expert) => ({
@@ -227,7 +227,7 @@ details.twice = card => {
     );
 };
 
-/** Where one step makes up much of a group's time, that is more likely the system's doing than the step's: say so. */
+/** If a single step takes much of a group's time, the cause is probably the system: say so. */
 details.pause = (group, groups) => {
     const {model, sums} = app,
         e = model.trace.events;

@@ -61,7 +61,7 @@ heat.pointer = (kind, event, x, y) => {
         app.render();
     }
 };
-/** Rows brushed on the axis become words of the filter: layers if there are whole ones, else names. */
+/** Rows brushed on the axis become filter terms: whole layers if possible, else names. */
 heat.filterRows = (y0, y1) => {
     const {top, h} = heat.box,
         list = heat

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Many events, few pixels: a pyramid (factor 4) per lane, and the bins of the heat map. Pure functions over typed
-// arrays; those of the heat map also run inside a worker, made from their own text.
+// arrays; those of the heat map also run in a worker, which is created from their source text.
 
 /** Levels above a lane of intervals: begin, end, time in it (cover), and the colour that has most of the time. */
 function buildPyramid(begin, end, colour, count) {
@@ -30,7 +30,7 @@ function buildPyramid(begin, end, colour, count) {
                 if (level.end[at] > high) high = level.end[at];
                 for (let j = 0; j < k; ++j)
                     if (level.colour[first + j] === level.colour[at]) {
-                        time[j] += time[k]; // the first of a colour gathers its time
+                        time[j] += time[k]; // sums the time of a colour in its first entry
                         break;
                     }
             }
@@ -148,7 +148,7 @@ function heatAccumulate(job, from, to) {
             cells[cell] += bytes;
             return;
         }
-        const distance = last[row] < 0 ? 0 : state[0] - bytes - last[row]; // bytes read elsewhere since the last touch
+        const distance = last[row] < 0 ? 0 : state[0] - bytes - last[row]; // other bytes read since the last touch
         if (distance > cells[cell]) cells[cell] = distance;
         last[row] = state[0];
     };
@@ -217,7 +217,7 @@ function heatExtents(model, axis) {
             }
             const low = (t.place - axis.low + offset) * axis.scale,
                 high = (t.place - axis.low + offset + bytes) * axis.scale;
-            // a file may say more than the tensor has: only rows that are there
+            // a damaged file may exceed the tensor: only existing rows
             const from = Math.max(0, Math.floor(low)),
                 to = Math.min(axis.rows, Math.max(Math.floor(low) + 1, Math.ceil(high)));
             for (let y = from; y < to; ++y) {

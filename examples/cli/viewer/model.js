@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the tabs ask of a trace: steps with their tensors, sums over a selection, coverage, findings. Pure functions
-// over typed arrays; nothing here knows a page.
+// Queries on a trace: steps with their tensors, sums over a selection, coverage, findings. Pure functions over typed
+// arrays, independent of the page.
 
 const FLAG = {filtered: 16, midSession: 32};
 const CLASS_NAMES = ['weight', 'K cache', 'V cache', 'state', 'adapter', 'input', 'output', 'constant'];
@@ -18,7 +18,7 @@ function buildModel(trace) {
         if (match) (names[match[1]] ??= [])[match[2]] = trace.session[key];
     }
     const name = (kind, number) => names[kind]?.[number] ?? `${kind} ${number}`;
-    const bases = [0]; // several files of one model stand one behind the other
+    const bases = [0]; // the files of one model are concatenated
     for (const t of trace.tensors)
         if (t.file !== NONE16 && t.offset >= 0)
             bases[t.file + 1] = Math.max(bases[t.file + 1] ?? 0, t.offset + t.bytes);
@@ -109,7 +109,7 @@ function buildModel(trace) {
     indexSteps(model);
     model.coverage = coverage(model);
     model.parts = [...new Set(steps.slice(0, -1).map(s => s.part))].sort((a, b) => a - b);
-    model.partOfRole = new Map(); // where no step reads a role, its name says it: see partOf
+    model.partOfRole = new Map(); // for roles that no step reads, see partOf
     for (const step of steps)
         for (const t of step.weights) {
             const role = trace.tensors[t].roleName;
@@ -364,7 +364,7 @@ function expertPicks(model, masks, sums) {
             o => o.ref < trace.tensors.length && o.kind === DYNAMIC && trace.tensors[o.ref].flags & STACKED
         )
     );
-    const chosen = new Map(); // layer → tensor that stands for it
+    const chosen = new Map(); // layer → its representative tensor
     steps.forEach((step, i) => {
         if (stacked[i] >= 0 && !chosen.has(step.layer)) chosen.set(step.layer, step.operands[stacked[i]].ref);
     });
@@ -374,7 +374,7 @@ function expertPicks(model, masks, sums) {
     for (const [layer] of chosen)
         for (const t of trace.tensors)
             if (t.layer === layer && t.flags & STACKED) {
-                experts = Math.max(experts, Math.min(t.ne[2], 4096)); // more is no model
+                experts = Math.max(experts, Math.min(t.ne[2], 4096)); // no model has more
                 slice += t.slice;
             }
     const layers = [...chosen.keys()].sort((a, b) => a - b),
@@ -382,7 +382,7 @@ function expertPicks(model, masks, sums) {
     const counts = new Float64Array(layers.length * experts),
         tokens = new Float64Array(layers.length),
         all = new Float64Array(layers.length); // picks
-    let each = 0; // of one token
+    let each = 0; // picks per token
     const picks = layers.map(() => []); // per layer: [{run, tokens, experts}]
     for (let i = sums.first; i < sums.last; ++i) {
         const s = e.step[i],
@@ -403,8 +403,8 @@ function expertPicks(model, masks, sums) {
         each = Math.max(each, Math.round(picked / (step.tokens || 1)));
         picks[at].push({run: e.run[i], tokens: step.tokens, experts: list});
     }
-    // Every token picks as many experts, but behind the last attention only tokens with an output go on: the plan's
-    // number of tokens is that of the other layers.
+    // Every token picks the same number of experts, but after the last attention only tokens with an output remain; the
+    // plan's number of tokens is that of the other layers.
     for (let at = 0; at < layers.length; ++at) tokens[at] = all[at] / Math.max(1, each);
     return {experts, layers, counts, tokens, picks, sliceBytes: slice / chosen.size};
 }
@@ -430,7 +430,7 @@ function expertOverlap(picks) {
     return {perLayer, perRun: [...perRun].map(([run, [sum, n]]) => ({run, share: sum / n}))};
 }
 
-/** Share of picks that a least-recently-used cache of n experts per layer would hold, for n from 0 to all of them. */
+/** Hit rate of an LRU cache of n experts per layer, for n from 0 to all of them. */
 function expertCacheCurve(picks) {
     const hits = new Float64Array(picks.experts + 1);
     let total = 0;
@@ -451,7 +451,7 @@ function expertCacheCurve(picks) {
     return total ? Array.from(hits, h => h / total) : [];
 }
 
-/** The part of a layer that a weight serves: as the steps have it, else as its name has it. */
+/** The part of a layer that a weight belongs to: by the steps that read it, else by its name. */
 function partOf(model, tensor) {
     const known = model.partOfRole.get(tensor.roleName);
     if (known !== undefined) return model.name('part', known);

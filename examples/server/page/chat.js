@@ -1,6 +1,5 @@
 "use strict";
-// The conversation: messages, what is asked of the server, and the stream of an answer. No word of it leaves the
-// browser but to the server.
+// The conversation: messages, requests to the server, and streamed answers. Data leaves the browser only to the server.
 const fields = [
   ["temperature", "Temperature", 0, 2, 0.05], ["top_k", "Top k", 0, 200, 1], ["top_p", "Top p", 0, 1, 0.01],
   ["min_p", "Min p", 0, 1, 0.01], ["repeat_penalty", "Repeat penalty", 1, 2, 0.01],
@@ -16,14 +15,14 @@ function load() {
     if (read.settings && typeof read.settings === "object") talk.settings = read.settings;
     talk.system = String(read.system || "");
     talk.seed = String(read.seed || "");
-  } catch { /* what cannot be read begins anew */ }
+  } catch { /* unreadable data: start over */ }
 }
 
 function save() {
   try {
     const { messages, settings, system, seed } = talk;
     localStorage.setItem(kept, JSON.stringify({ messages, settings, system, seed }));
-  } catch { /* a full or forbidden store: the page works without */ }
+  } catch { /* storage full or forbidden: continue without */ }
 }
 
 function headers() {
@@ -41,7 +40,7 @@ function body() {
   };
 }
 
-// Server-sent events of a response: each document as it is complete, over the borders of packets.
+// Parses server-sent events of a response, across packet boundaries.
 async function* documents(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
@@ -55,7 +54,7 @@ async function* documents(response) {
   }
 }
 
-// Asks for an answer to the messages so far; `show` is called whenever there is more of it.
+// Requests an answer to the messages; `show` is called on every update.
 async function ask(show, progress) {
   const answer = { role: "assistant", content: "", reasoning: "" };
   const start = performance.now();
@@ -67,12 +66,12 @@ async function ask(show, progress) {
     if (!response.ok) {
       const text = await response.text();
       let message = text;
-      try { message = JSON.parse(text).error.message; } catch { /* no document */ }
+      try { message = JSON.parse(text).error.message; } catch { /* not JSON */ }
       throw new Error(message || "the server said " + response.status);
     }
     talk.messages.push(answer);
     for await (const document of documents(response)) {
-      signal.throwIfAborted();  // the rest may have come in one packet, before the stop
+      signal.throwIfAborted();  // the rest may have arrived in one packet before the abort
       if (document.error) throw new Error(document.error.message);
       if (document.prompt_progress) progress(document.prompt_progress);
       const choice = document.choices && document.choices[0];

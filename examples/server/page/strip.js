@@ -1,5 +1,5 @@
-// The strip: which layers and which of their experts the model has just read. The server is asked ten times a second,
-// only while the strip is shown and the page is seen.
+// The activity strip: which layers and experts the model is reading. Polls the server ten times a second, only while
+// the strip and the page are visible.
 const strip = { shown: false, asks: 0, before: null, layers: [], rate: null, at: -1, timer: 0 };
 const stripEvery = 100, stripFade = 0.72;
 
@@ -10,11 +10,11 @@ function sizeText(bytes) {
   return bytes.toFixed(unit && bytes < 100 ? 1 : 0) + " " + units[unit];
 }
 
-// What was read between two answers becomes brightness; what was not fades.
+// Cells read between two responses light up, others fade.
 function takeActivity(now) {
   const before = strip.before;
   strip.before = now;
-  if (!before || now.runs < before.runs) return;  // the first answer, or another server
+  if (!before || now.runs < before.runs) return;  // the first response, or the server was restarted
   const rest = name => now.layers.map((layer, i) => layer[name] - ((before.layers[i] || {})[name] || 0));
   const weights = rest("weight_bytes"), cache = rest("cache_bytes");
   const most = list => Math.max(1, ...list);
@@ -113,7 +113,7 @@ function showStrip(shown) {
   strip.shown = shown;
   at("strip").hidden = !shown;
   at("strip-button").setAttribute("aria-expanded", String(shown));
-  try { localStorage.setItem("tinfer strip", shown ? "1" : ""); } catch { /* it is shown all the same */ }
+  try { localStorage.setItem("tinfer strip", shown ? "1" : ""); } catch { /* only the preference is lost */ }
   clearTimeout(strip.timer);
   strip.before = null;
   if (shown) {

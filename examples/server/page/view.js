@@ -1,4 +1,4 @@
-// What is seen: one list item for each message, the form, the panel.
+// The view: one list item per message, the form, the panel.
 const at = id => document.getElementById(id);
 const list = at("talk"), input = at("message");
 
@@ -11,7 +11,7 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
-// Text with ``` blocks and `code` told apart; never as HTML.
+// Renders text with ``` blocks and `code`; never as HTML.
 function fill(element, text) {
   element.replaceChildren();
   text.split(/^```.*$/m).forEach((part, i) => {
@@ -58,7 +58,7 @@ function turnOf(message, index) {
 
 let frame = 0;
 function draw() {
-  cancelAnimationFrame(frame);  // what it would show is shown now
+  cancelAnimationFrame(frame);  // the pending frame is rendered now
   frame = 0;
   list.replaceChildren(...talk.messages.map(turnOf));
   at("empty").hidden = talk.messages.length > 0;
