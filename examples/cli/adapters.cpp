@@ -10,27 +10,6 @@ namespace cli {
 
 namespace {
 
-struct Weighted {
-    std::string path;
-    float weight = 1;
-};
-
-// FILE[=NUMBER]: a name may contain '=', unless a number follows the last one.
-Weighted parse_weighted(const std::string& option, const std::string& text) {
-    const auto equals = text.rfind('=');
-    if (equals == std::string::npos) return {text};
-    const char *begin = text.data() + equals + 1, *const end = text.data() + text.size();
-    if (begin != end && *begin == '+') ++begin;
-    float value = 0;
-    const auto [at, error] = std::from_chars(begin, end, value);
-    if (error == std::errc() && at == end && std::isfinite(value)) return {text.substr(0, equals), value};
-    std::error_code ignored;
-    if (!std::filesystem::exists(text, ignored) && std::filesystem::exists(text.substr(0, equals), ignored))
-        throw UsageError(option + " '" + text + "': '" + text.substr(equals + 1) +
-                         "' is no finite number to multiply the file by");
-    return {text};
-}
-
 tinfer::LayerRange parse_layers(const std::string& text) {
     tinfer::LayerRange range;
     if (text.empty()) return range;
@@ -50,13 +29,24 @@ tinfer::LayerRange parse_layers(const std::string& text) {
 
 }  // namespace
 
-void AdapterArgs::add_to(CLI::App& command) {
+WeightedFile parse_weighted(const std::string& option, const std::string& text) {
+    const auto equals = text.rfind('=');
+    if (equals == std::string::npos) return {text};
+    const char *begin = text.data() + equals + 1, *const end = text.data() + text.size();
+    if (begin != end && *begin == '+') ++begin;
+    float value = 0;
+    const auto [at, error] = std::from_chars(begin, end, value);
+    if (error == std::errc() && at == end && std::isfinite(value)) return {text.substr(0, equals), value};
+    std::error_code ignored;
+    if (!std::filesystem::exists(text, ignored) && std::filesystem::exists(text.substr(0, equals), ignored))
+        throw UsageError(option + " '" + text + "': '" + text.substr(equals + 1) +
+                         "' is no finite number to multiply the file by");
+    return {text};
+}
+
+void ControlArgs::add_to(CLI::App& command) {
     const std::string more = rare("Adapters");
-    command.add_option("--lora", loras, "LoRA adapter, times SCALE; repeatable")
-        ->allow_extra_args(false)
-        ->type_name("FILE[=SCALE]")
-        ->group(more);
-    command.add_option("--control-vector", controls, "control vector, times STRENGTH; repeatable")
+    command.add_option("--control-vector", files, "control vector, times STRENGTH; repeatable")
         ->allow_extra_args(false)
         ->type_name("FILE[=STRENGTH]")
         ->group(more);
@@ -65,19 +55,33 @@ void AdapterArgs::add_to(CLI::App& command) {
         ->group(more);
 }
 
+std::vector<tinfer::WeightedControl> ControlArgs::load(const tinfer::Model& model) const {
+    if (!layers.empty() && files.empty()) throw UsageError("--control-vector-layers goes with --control-vector");
+    std::vector<tinfer::WeightedControl> vectors;
+    for (const std::string& text : files) {
+        const auto [path, strength] = parse_weighted("--control-vector", text);
+        vectors.push_back({tinfer::ControlVector::load(model, path), strength});
+    }
+    return vectors;
+}
+
+tinfer::LayerRange ControlArgs::range() const { return parse_layers(layers); }
+
+void AdapterArgs::add_to(CLI::App& command) {
+    command.add_option("--lora", loras, "LoRA adapter, times SCALE; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("FILE[=SCALE]")
+        ->group(rare("Adapters"));
+    controls.add_to(command);
+}
+
 void AdapterArgs::attach_to(tinfer::Context& context, const ModelArgs& model_args) const {
-    if (!layers.empty() && controls.empty()) throw UsageError("--control-vector-layers goes with --control-vector");
     for (const std::string& text : loras) {
         const auto [path, scale] = parse_weighted("--lora", text);
         tinfer::attach(context, tinfer::Adapter::load(context.model(), path, model_args.log()), scale);
     }
-    std::vector<tinfer::WeightedControl> vectors;
-    for (const std::string& text : controls) {
-        const auto [path, strength] = parse_weighted("--control-vector", text);
-        vectors.push_back({tinfer::ControlVector::load(context.model(), path), strength});
-    }
-    const tinfer::LayerRange range = parse_layers(layers);
-    if (!vectors.empty()) tinfer::set_control_vectors(context, vectors, range);
+    const auto vectors = controls.load(context.model());
+    if (!vectors.empty()) tinfer::set_control_vectors(context, vectors, controls.range());
 }
 
 json describe_adapter(const tinfer::ModelFile& file) {

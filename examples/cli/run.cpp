@@ -399,7 +399,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     args.long_text.check();
     if (args.explain && args.speculate.is_on())
         throw UsageError("--explain and --speculate do not go together: several tokens are drawn in one step");
-    if (!args.receipt.empty() && (!args.adapters.loras.empty() || !args.adapters.controls.empty() ||
+    if (!args.receipt.empty() && (!args.adapters.loras.empty() || !args.adapters.controls.files.empty() ||
                                   args.long_text.shifts || !args.long_text.extend.empty() || args.prompt_cache.given()))
         throw UsageError(
             "--receipt does not go with --lora, --control-vector, --context-shift, --self-extend or --prompt-cache: a "

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../server/serve.hpp"
+#include "adapters.hpp"
 #include "common.hpp"
 
 #include <cstdint>
@@ -17,7 +18,8 @@ struct ServeArgs {
     ContextArgs context;
     SamplerArgs sampler;
     server::ServeOptions options;
-    std::vector<std::string> key_files, loras;
+    AdapterArgs adapters;
+    std::vector<std::string> key_files;
     std::string template_file, pooling = "auto", store_folder, speculate = "off", draft_file;
     std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
     int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;

@@ -4,18 +4,30 @@
 #    include "serve_args.hpp"
 
 #    include <algorithm>
+#    include <filesystem>
 #    include <fstream>
 
 namespace cli {
 
 namespace {
 
-// NAME=FILE: the file name may contain '=', the adapter's name may not.
-tinfer::EngineAdapter load_adapter(const tinfer::Model& model, const std::string& text, const ModelArgs& args) {
+// NAME=FILE, which requests may name, or FILE[=SCALE], for every request. Behind '=' a number is a scale, unless a file
+// has that name.
+void load_adapter(const tinfer::Model& model, const std::string& text, const ModelArgs& args,
+                  tinfer::EngineOptions& made) {
+    std::error_code ignored;
     const auto equals = text.find('=');
-    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-        throw UsageError("--lora '" + text + "': expected NAME=FILE");
-    return {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())};
+    const bool is_file = std::filesystem::exists(text, ignored);
+    const bool names_file = equals != std::string::npos && std::filesystem::exists(text.substr(equals + 1), ignored);
+    const auto [path, scale] = is_file || names_file ? WeightedFile{text} : parse_weighted("--lora", text);
+    if (equals == std::string::npos || is_file || path != text) {
+        made.attached.push_back({tinfer::Adapter::load(model, path, args.log()), scale});
+        return;
+    }
+    if (equals == 0 || equals + 1 == text.size())
+        throw UsageError("--lora '" + text + "': expected NAME=FILE or FILE[=SCALE]");
+    made.adapters.push_back(
+        {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())});
 }
 
 /// Anonymous memory of this process, such as vocabulary and metadata. 0 if unknown.
@@ -40,10 +52,11 @@ tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
 
 void ServeArgs::add_engine_options(CLI::App& command) {
     const std::string group = "Server", more = rare(group);
-    command.add_option("--lora", loras, "LoRA adapter that requests may name; repeatable")
+    command.add_option("--lora", adapters.loras, "LoRA adapter: for requests that name it, or for all; repeatable")
         ->allow_extra_args(false)
-        ->type_name("NAME=FILE")
+        ->type_name("NAME=FILE or FILE[=SCALE]")
         ->group(group);
+    adapters.controls.add_to(command);
     command
         .add_option("--prompt-store", store_folder,
                     "keep beginnings of prompts in this folder, over restarts and for other servers")
@@ -101,7 +114,9 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     made.max_queue = max_queue;
     made.n_kept = n_kept;
     made.share_prefixes = !no_share;
-    for (const auto& text : loras) made.adapters.push_back(load_adapter(loaded, text, model));
+    for (const auto& text : adapters.loras) load_adapter(loaded, text, model, made);
+    made.controls = adapters.controls.load(loaded);
+    made.control_layers = adapters.controls.range();
     if (made.context.pooling != tinfer::Pooling::none && (has_store() || !draft_file.empty() || speculate != "off"))
         throw UsageError("--prompt-store, --speculate and --draft are for texts, and this server gives vectors");
     if (has_store())

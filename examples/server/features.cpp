@@ -67,6 +67,9 @@ void read_features(Fields& fields, const Service& service, Job& job, bool gives_
     if (!job.request.receipt) return;
     if (!service.options.receipts) fields.refuse("receipt", "this server gives no receipts (--receipts allows them)");
     if (!job.request.adapters.empty()) fields.refuse("receipt", "a receipt knows no adapters; 'lora' is given, too");
+    const auto& engine = service.engine.options();
+    if (!engine.attached.empty() || !engine.controls.empty())
+        fields.refuse("receipt", "a receipt knows no adapters, and this server has attached some to every answer");
 }
 
 Traces::Traces(Service& service, const Job& job, std::vector<tinfer::EngineRequest>& requests) {

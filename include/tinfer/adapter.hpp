@@ -87,6 +87,12 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
+/// An adapter times a factor.
+struct WeightedAdapter {
+    Adapter adapter;
+    float scale = 1;
+};
+
 /// A control vector times a factor.
 struct WeightedControl {
     ControlVector vector;

@@ -77,6 +77,10 @@ struct EngineOptions {
     std::vector<std::shared_ptr<Observer>> observers{};  ///< of all that the context computes, on the engine's thread
     /// Requests may name them. Each makes all rounds a little longer, whoever uses it.
     std::vector<EngineAdapter> adapters{};
+    /// In every sequence, whatever a request names; none of `adapters` is among them.
+    std::vector<WeightedAdapter> attached{};
+    std::vector<WeightedControl> controls{};  ///< in every sequence, as set_control_vectors() sets them
+    LayerRange control_layers{};
     /// Beginnings of prompts that no sequence holds any more, in memory and in a folder. What it cannot read or write
     /// is computed, and no request hears of it. Not for contexts that pool.
     std::optional<PrefixStoreOptions> store{};

@@ -44,6 +44,10 @@ ContextOptions context_options(const EngineOptions& options) {
         for (std::size_t k = 0; k < i; ++k)
             if (options.adapters[k].name == name)
                 fail(ErrorCode::bad_parameter, cat("engine: two adapters have the name '", escaped(name), "'"));
+        for (const WeightedAdapter& always : options.attached)
+            if (always.adapter.fingerprint() == options.adapters[i].adapter.fingerprint())
+                fail(ErrorCode::bad_parameter,
+                     cat("engine: adapter '", escaped(name), "' is attached to every sequence, too"));
     }
     o.cancel = nullptr;
     o.logits_all = false;
@@ -72,6 +76,8 @@ Context make_context(const Model& model, EngineOptions& options) {
     if (!pools && context.options().attention != AttentionKind::causal)
         fail(ErrorCode::unsupported_operation,
              "engine: attention sees a whole text at once, and the context does not pool: there is nothing to give");
+    for (const auto& [adapter, scale] : options.attached) attach(context, adapter, scale);
+    if (!options.controls.empty()) set_control_vectors(context, options.controls, options.control_layers);
     std::vector<Adapter> adapters;
     for (const EngineAdapter& named : options.adapters) adapters.push_back(named.adapter);
     if (!adapters.empty()) runtime::attach_for_sequences(context, adapters);
@@ -105,8 +111,8 @@ struct Engine::Impl {
     Impl(Model given, EngineOptions asked)
         : model(std::move(given)), options(std::move(asked)),
           n_running(static_cast<std::size_t>(options.context.n_seq_max)), context(make_context(model, options)),
-          fingerprint(serving::fingerprint(context, options.adapters)),
-          inbox(static_cast<std::size_t>(options.max_queue)), scheduler(context, options, n_running, inbox) {
+          fingerprint(serving::fingerprint(context, options)), inbox(static_cast<std::size_t>(options.max_queue)),
+          scheduler(context, options, n_running, inbox) {
         n_longest = scheduler.n_longest();
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
@@ -168,8 +174,9 @@ void Engine::Impl::check_watched(const EngineRequest& request) const {
     if (request.kind != EngineRequest::Kind::generate)
         fail(ErrorCode::unsupported_operation,
              cat("engine: a receipt of a request to ", to_string(request.kind), "; there are receipts of text alone"));
-    if (!request.adapters.empty())
-        fail(ErrorCode::unsupported_operation, "engine: a receipt of a request with adapters, which it cannot name");
+    if (!request.adapters.empty() || !options.attached.empty() || !options.controls.empty())
+        fail(ErrorCode::unsupported_operation,
+             "engine: a receipt of a request with adapters or control vectors, which it cannot name");
 }
 
 // Sorted by number, without scale 0.

@@ -15,7 +15,7 @@ constexpr int kNumericsVersion = 1;
 
 }  // namespace
 
-std::string fingerprint(const Context& context, std::span<const EngineAdapter> adapters) {
+std::string fingerprint(const Context& context, const EngineOptions& options) {
     Sha256 hash;
     const auto add = [&](std::string_view name, const auto& value) {
         hash.update(cat(name, '=', value, '\n'));  // keys contain no '='; a value ends at the line end
@@ -46,8 +46,13 @@ std::string fingerprint(const Context& context, std::span<const EngineAdapter> a
     add_optional("yarn_orig_ctx", o.yarn_orig_ctx);
     add("pooling", to_string(o.pooling));
     add("attention", to_string(o.attention));
-    for (const EngineAdapter& named : adapters)
+    for (const EngineAdapter& named : options.adapters)
         add(cat("adapter ", named.name.size(), ' ', named.name), to_hex(named.adapter.fingerprint()));
+    for (const auto& [adapter, scale] : options.attached) add(cat("attached ", to_hex(adapter.fingerprint())), scale);
+    for (const auto& [vector, strength] : options.controls)
+        add(cat("control ", to_hex(vector.fingerprint())), strength);
+    if (!options.controls.empty())
+        add("control layers", cat(options.control_layers.first, ' ', options.control_layers.last));
     const auto digest = hash.finish();
     return to_hex(std::span(digest).first(16));
 }

@@ -74,6 +74,24 @@ class Adapters(unittest.TestCase):
                 error = server.post("/v1/completions", {"prompt": "x", "lora": bad}, 400)["error"]
                 self.assertEqual(error["param"], param)
 
+    def test_adapters_of_every_answer(self):
+        path, prompt = made("red.gguf", 3, "lora"), ["-p", "once the", "-n", 12, "--temp", 0, "--logit-bias", "2=-1e9"]
+        calm = made("calm.gguf", 5, "control")
+        with Server("-c", 2048) as server:
+            plain = text_of(server)
+        for given in [("--lora", path), ("--lora", f"{path}=0.5"), ("--control-vector", f"{calm}=2"),
+                      ("--lora", path, "--control-vector", calm, "--control-vector-layers", "1,1")]:
+            alone = subprocess.run([TINFER, "run", MODEL, *map(str, [*prompt, *given]), "--quiet"],
+                                   capture_output=True, check=True).stdout.decode()
+            with Server(*given, "--lora", blue(), "--receipts", "-c", 2048) as server:
+                always = text_of(server)
+                self.assertEqual(always, alone, given)
+                self.assertNotEqual(always, plain)
+                self.assertNotEqual(text_of(server, lora="blue"), always)
+                self.assertEqual(text_of(server), always, "what another request had does not stay")
+                error = server.post("/v1/completions", {"prompt": "x", "receipt": True}, 400)["error"]
+                self.assertEqual(error["param"], "receipt")
+
     def test_lora_of_vectors(self):
         with Server("--lora", red(), "--pooling", "mean", "-c", 512) as server:
             vector = lambda **more: server.post("/v1/embeddings", {"input": "once", **more})["data"][0]["embedding"]
@@ -81,7 +99,10 @@ class Adapters(unittest.TestCase):
             self.assertEqual(vector(), vector(lora=[]))
 
     def test_usage(self):
-        for args, said in [(["--lora", "red"], "NAME=FILE"), (["--speculate", "draft"], "--draft"),
+        for args, said in [(["--lora", "=red"], "NAME=FILE"), (["--lora", "red"], "red: "),
+                           (["--lora", red(), "--lora", made("red.gguf", 3, "lora")], "'red' is attached to every"),
+                           (["--control-vector-layers", "1,1"], "goes with --control-vector"),
+                           (["--control-vector", "none.gguf"], "none.gguf: "), (["--speculate", "draft"], "--draft"),
                            (["--pooling", "mean", "--prompt-store", FOLDER / "x"], "vectors"),
                            (["--lora", f"red={MODEL}"], "adapter")]:
             done = subprocess.run([TINFER, "serve", MODEL, "--check", *args], capture_output=True, text=True)

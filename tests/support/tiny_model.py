@@ -3,9 +3,9 @@
 """Writes a two-layer llama, gpt2 (learned positions) or t5 model with seeded random F32 weights and a small
 SentencePiece vocabulary: enough for programs that need some model file, and the same bytes everywhere.
 
-usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks|lora] [shards]
+usage: tiny_model.py out.gguf [seed] [llama|gpt2|t5|moe|talks|lora|control] [shards]
 moe is a llama with eight experts, two of them for each token; talks is a llama with a chat template; lora is an adapter
-for any of these three.
+for any of these three, control a control vector for them.
 With several shards the others are out.gguf.1, out.gguf.2 and so on, names that do not say so.
 """
 import math
@@ -74,6 +74,12 @@ def write_lora(path, state, rank=4):
                  "adapter.type": (STRING, text("lora")), "adapter.lora.alpha": (F32, struct.pack("<f", 4.0))}, listing)
 
 
+def write_control(path, state):
+    directions = [(f"direction.{layer}", (E,), random_floats(E, 2, state)) for layer in range(1, LAYERS)]
+    write(path, {"general.architecture": (STRING, text("controlvector")),
+                 "controlvector.model_hint": (STRING, text("llama"))}, directions)
+
+
 def gpt2_shapes(n_vocab):
     yield from [("token_embd", (E, n_vocab)), ("position_embd", (E, CONTEXT)), ("output_norm", (E,)),
                 ("output_norm.bias", (E,))]
@@ -116,6 +122,9 @@ def main():
     arch = sys.argv[3] if len(sys.argv) > 3 else "llama"
     if arch == "lora":
         write_lora(sys.argv[1], state)
+        return 0
+    if arch == "control":
+        write_control(sys.argv[1], state)
         return 0
     kind_of_tensors, arch = arch, "llama" if arch in ("moe", "talks") else arch
     vocabulary = list(tokens())
