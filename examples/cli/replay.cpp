@@ -286,7 +286,6 @@ Action add_replay(CLI::App& app) {
     args->context.add_to(*command, "the receipt's");
     args->context.add_threads_to(*command);
     command->footer("\nExamples:\n  tinfer replay story.json -t 1 --isa reference\n"
-                    "  tinfer replay story.json --at 37 --temp 1.2\n"
                     "  tinfer replay story.json -m model-q4_0.gguf --compare --html story.html");
     return [args] { return replay(*args); };
 }

@@ -71,6 +71,7 @@ class Usage(unittest.TestCase):
             short = tinfer(*command, "--help").decode()
             lines = short.splitlines()
             self.assertLess(len(lines), 60, command)
+            self.assertEqual(len(short[short.index("\nExamples:\n"):].strip().splitlines()[1:]), 2, command)
             self.assertLessEqual(max(map(len, lines[:lines.index("Common:")])), 100, command)
             self.assertEqual(lines[lines.index("Common:") + 1].split()[0], "-h,", command)   # others have a title
             self.assertFalse([line for line in lines if re.match(r" \S", line)], command)

@@ -68,7 +68,8 @@ Verb add_view(CLI::App& trace) {
                      "runs that keep theirs then, as in 3-10; default: the first and last ones")
         ->type_name("RUNS")
         ->group(group);
-    command->footer("\nExample:\n  tinfer trace view t.tntrace -o t.html");
+    command->footer(
+        "\nExamples:\n  tinfer trace view t.tntrace -o t.html\n  tinfer trace view t.tntrace --detail 3-10 -o t.html");
     return [args] { return view(*args); };
 }
 
