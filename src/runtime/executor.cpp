@@ -206,7 +206,7 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
         for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
     if (observer_ != nullptr) observer_->begin_slice();
     if (maps_ != nullptr) {
-        GuardedWork work(*maps_, thread_names_);
+        GuardedWork work(*maps_, thread_ids_);
         work_ = &work;
         run_team_on_steps();
         work_ = nullptr;

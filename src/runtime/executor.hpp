@@ -93,7 +93,7 @@ public:
 
     explicit Executor(int max_threads, int n_processors = usable_cpu_count())
         : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)),
-          thread_names_(static_cast<std::size_t>(max_threads)) {}
+          thread_ids_(static_cast<std::size_t>(max_threads)) {}
     /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
@@ -107,7 +107,7 @@ public:
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
     [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
-        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName));
+        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadId));
     }
 
 private:
@@ -143,7 +143,7 @@ private:
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
     std::vector<kernels::Worker> workers_;            ///< per thread
-    std::vector<GuardedWork::ThreadName> thread_names_;
+    std::vector<GuardedWork::ThreadId> thread_ids_;
     GuardedMaps* maps_ = nullptr;
     GuardedWork* work_ = nullptr;  ///< while a team runs
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot
