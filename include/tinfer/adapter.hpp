@@ -14,8 +14,8 @@
 //         tinfer::set_control_vectors(context, calm, {.first = 4, .last = 12});
 //     }
 //
-// Changing what is attached leaves the cache as it is: tokens that were computed before keep the effect they had, and
-// later ones look at them. Clear the sequences that shall not.
+// Changing what is attached leaves the cache as it is: cached tokens keep the effect of the adapters that they were
+// computed with, and later tokens attend to them. Clear a sequence to start without it.
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ class Context;
 /// immutable shared state, usable from any thread and in any number of contexts of the model it was loaded for.
 class TINFER_API Adapter {
 public:
-    /// Reads the file into memory and checks it against the model. `log` hears of tensors that are ignored. Throws the
-    /// codes of the container; not_adapter, arch_mismatch, bad_adapter_tensor, missing_base_tensor,
+    /// Reads the file into memory and checks it against the model. `log` gets a line for each tensor that is ignored.
+    /// Throws the codes of the container; not_adapter, arch_mismatch, bad_adapter_tensor, missing_base_tensor,
     /// unsupported_tensor_type, unsupported_operation (an adapter that is switched on by tokens), bad_key.
     static Adapter load(const Model& model, const std::filesystem::path& path, const LogSink& log = {});
 
@@ -66,8 +66,8 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
-/// Directions that are added to what layers hand on: one of n_embd floats for each of some layers, never for layer 0.
-/// A handle like Adapter.
+/// Directions that are added to the residual stream after a layer: n_embd floats for each of some layers, never for
+/// layer 0. A handle like Adapter.
 class TINFER_API ControlVector {
 public:
     /// Throws the codes of the container; not_adapter (no directions), arch_mismatch, bad_adapter_tensor.
@@ -104,13 +104,14 @@ struct LayerRange {
     int first = 1, last = -1;
 };
 
-/// From the next decode on the adapter takes part in the products of all sequences, or of one: with another scale where
-/// it does already. Scale 0: attached, and not computed. Several add up, in an order of their own: that of attaching
-/// changes no bit. Throws bad_parameter (a scale that is not finite), bad_sequence, model_mismatch (loaded for another
-/// model), bad_adapter_tensor (a weight that the context multiplies nothing with), unsupported_operation,
-/// limit_exceeded (ContextOptions::memory_limit), and busy while a decode is pending or an observer attached: observers
-/// are told once which tensors there are. Nothing has changed then. Allocates: decodes after it do not. A token that
-/// belongs to several sequences needs the same adapters in all of them (invalid_batch).
+/// From the next decode on the adapter takes part in the products of all sequences, or of `seq`; where it is attached
+/// already, its scale changes. Scale 0: attached, but not computed. Several adapters add up, in an order that does not
+/// depend on the order of attaching, and neither does any bit. Throws bad_parameter (a scale that is not finite),
+/// bad_sequence, model_mismatch (loaded for another model), bad_adapter_tensor (a weight that the context multiplies
+/// nothing with), unsupported_operation, limit_exceeded (ContextOptions::memory_limit), and busy while a decode is
+/// pending or an observer attached: observers learn the list of tensors once, when they are attached. An exception
+/// changes nothing. Allocates; decodes after it do not. A token that belongs to several sequences needs the same
+/// adapters in all of them (invalid_batch).
 TINFER_API void attach(Context& context, const Adapter& adapter, float scale = 1);
 TINFER_API void attach(Context& context, const Adapter& adapter, float scale, SeqId seq);
 /// Throws bad_parameter where it is not attached, and busy as attach() does.
@@ -121,10 +122,10 @@ TINFER_API void clear_adapters(Context& context);
 /// The scale of an adapter in a sequence; nullopt where it is not attached.
 [[nodiscard]] TINFER_API std::optional<float> adapter_scale(const Context& context, const Adapter& adapter, SeqId seq);
 
-/// From the next decode on, in place of what was set before, Σ strength · direction is added behind each layer of the
-/// range, in all sequences. An empty list switches them off. Throws bad_parameter (a strength that is not finite, a
-/// range that is not in 1 … n_layer-1), model_mismatch, unsupported_operation (layers that hand on several streams),
-/// and what attach() does.
+/// From the next decode on, in place of what was set before, Σ strength · direction is added to the residual stream
+/// after each layer of the range, in all sequences. An empty list switches them off. Throws bad_parameter (a strength
+/// that is not finite, a range that is not in 1 … n_layer-1), model_mismatch, unsupported_operation (layers with
+/// several residual streams), and what attach() does.
 TINFER_API void set_control_vectors(Context& context, std::span<const WeightedControl> vectors, LayerRange range = {});
 
 }  // namespace tinfer

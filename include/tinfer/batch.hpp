@@ -46,7 +46,7 @@ public:
         add(token, pos, std::span<const SeqId>(seqs.begin(), seqs.size()), output);
     }
     void add(Token token, std::optional<Pos> pos = {}, std::span<const SeqId> seqs = {}, bool output = false);
-    /// Tokens that go on after the last one of the sequence; of the last of them the output is wanted, or of none.
+    /// Tokens that continue the sequence. With `output_last` the last of them is an output.
     void add_sequence(std::span<const Token> tokens, SeqId seq = SeqId{0}, bool output_last = true);
 
     /// A row of ModelInfo::n_embd floats instead of a token; the values are copied.

@@ -58,18 +58,18 @@ struct PromptTokens {
 
 /// Tokenizes a rendered prompt as one text. Control tokens come from the template alone: text of the inputs that spells
 /// one is ordinary text, unless `protect_input` is false. BOS stands in front exactly once where the vocabulary adds
-/// it. Throws limit_exceeded, soon, for a prompt of more than `max_tokens`.
+/// it. Throws limit_exceeded, with little work, for a prompt of more than `max_tokens`.
 [[nodiscard]] TINFER_API PromptTokens encode(const Vocab& vocab, const RenderedPrompt& prompt,
                                              bool protect_input = true,
                                              std::size_t max_tokens = std::numeric_limits<std::size_t>::max());
 
-/// A moment as a calendar shows it.
+/// A date and a time of day.
 struct LocalTime {
     int year = 1970, month = 1, day = 1, hour = 0, minute = 0, second = 0;  ///< month and day from 1
 };
 
 struct RenderOptions {
-    std::optional<LocalTime> now{};        ///< what strftime_now() says; absent: the system's clock, in UTC
+    std::optional<LocalTime> now{};        ///< what strftime_now() formats; absent: the system's clock, in UTC
     std::uint64_t max_steps = 50'000'000;  ///< limit_exceeded beyond
     std::size_t max_bytes = 64u << 20;     ///< of strings and lists at any time; one text has at most 16 MiB
 };

@@ -21,7 +21,7 @@ namespace tinfer {
 
 /// Whether an answer calls tools.
 enum class ToolUse : std::uint8_t {
-    none,       ///< it does not: what could be read as a call is not written
+    none,       ///< no calls: text that could be read as one is excluded
     automatic,  ///< text, or text and then calls
     required,   ///< calls, and nothing else but reasoning before them
 };
@@ -31,17 +31,17 @@ struct ToolGrammarOptions {
     ToolUse use = ToolUse::automatic;
     std::string function{};           ///< the only one that may be called; empty: any
     bool parallel = true;             ///< more than one call in an answer
-    bool reasoning = true;            ///< AnswerOptions::reasoning of whoever reads the answer
+    bool reasoning = true;            ///< AnswerOptions::reasoning of the parser of the answer
     std::string generation_prompt{};  ///< AnswerOptions::generation_prompt
-    SchemaOptions schema{};           ///< how the schemas of arguments are taken
+    SchemaOptions schema{};           ///< for the schemas of arguments
 };
 
 /// The answers of the family that `chat_template` belongs to, as AnswerParser reads them: reasoning, text and calls in
-/// one grammar that binds from the first token on. Every answer it allows is read back as the calls that were written.
-/// Arguments are those that a tool's `parameters` allow, in their order; names that are not declared are given only
-/// where additionalProperties asks for it. `tools` is a JSON array as templates take it. Throws bad_parameter for tools
-/// that are none, for a function that is not among them and for names that the family cannot write; bad_schema naming
-/// the tool; limit_exceeded.
+/// one grammar that constrains the answer from its first token on. Every answer it allows is parsed back into the calls
+/// that were written. Arguments are those that a tool's `parameters` allow, in their order; names that are not declared
+/// are given only where additionalProperties asks for it. `tools` is a JSON array as templates take it. Throws
+/// bad_parameter where `tools` is no list of tools, for a function that is not among them and for names that the family
+/// cannot write; bad_schema naming the tool; limit_exceeded.
 [[nodiscard]] TINFER_API Grammar tool_grammar(const ChatTemplate& chat_template, std::string_view tools,
                                               const ToolGrammarOptions& options = {});
 

@@ -41,7 +41,7 @@ struct ToolCall {
 /// An answer, or what was added to one.
 struct ChatAnswer {
     std::string content;    ///< for the user
-    std::string reasoning;  ///< what a model thought before it answered, without the marks around it
+    std::string reasoning;  ///< what a model thought before it answered, without the tags around it
     std::vector<ToolCall> tool_calls;
     bool operator==(const ChatAnswer&) const = default;
     [[nodiscard]] bool empty() const noexcept { return content.empty() && reasoning.empty() && tool_calls.empty(); }
@@ -50,17 +50,18 @@ struct ChatAnswer {
 struct AnswerOptions {
     /// JSON array of the tools that the model was told of, as the template got them. Empty: no calls are looked for.
     std::string tools{};
-    bool reasoning = true;  ///< false: what a model thinks stays where it is, marks and all
-    /// What the template puts behind the last message: an answer may begin inside of marks that stand there.
+    bool reasoning = true;  ///< false: reasoning stays in the content, with its tags
+    /// What the template writes after the last message; a tag that is open there continues in the answer.
     std::string generation_prompt{};
     std::size_t n_calls_before = 0;  ///< calls without an id are numbered from here
-    /// "deepseek-legacy": what is given as it comes has reasoning in the content, with its marks; whole() has it apart.
+    /// The format "deepseek-legacy": push() and finish() leave reasoning in the content, with its tags; whole()
+    /// separates it.
     bool inline_reasoning = false;
 };
 
-/// Takes answers apart as they come, by the marks that the template's family of models writes. However the text is cut,
-/// the parts add up to the same. Marks that turn out to be none, and calls that end early, are content. A value; one
-/// thread at a time.
+/// Splits an answer into content, reasoning and tool calls while it is streamed, by the tags that the template's family
+/// of models writes. However the text is cut, the parts add up to the same. Text that only began like a tag, and calls
+/// that end early, are content. A value; one thread at a time.
 class TINFER_API AnswerParser {
 public:
     /// Throws bad_parameter for tools that are no JSON array.
@@ -71,17 +72,17 @@ public:
     AnswerParser& operator=(AnswerParser&&) noexcept;
     ~AnswerParser();
 
-    /// What the text adds. Calls come whole.
+    /// What this piece of text adds to the answer. A call comes when it is complete.
     [[nodiscard]] ChatAnswer push(std::string_view text);
-    /// The answer is at its end: what was held back.
+    /// Ends the answer and returns what was held back.
     [[nodiscard]] ChatAnswer finish();
-    /// All that was given so far.
+    /// The answer so far. Valid until the next call.
     [[nodiscard]] const ChatAnswer& whole() const& noexcept;
     const ChatAnswer& whole() const&& = delete;
-    /// Whether the text so far ends among thoughts, and the mark that ends them; empty for models without any.
+    /// Whether the text so far ends inside reasoning, and the tag that closes it; empty for models without reasoning.
     [[nodiscard]] bool is_reasoning() const noexcept;
     [[nodiscard]] std::string_view reasoning_end() const noexcept;
-    /// The control tokens that are part of a mark: a generation has to show them (GenerationOptions::shown).
+    /// The control tokens that are part of a tag: a generation has to show them (GenerationOptions::shown).
     [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
     /// "hermes", "llama3", "generic": how calls are read.
     [[nodiscard]] std::string_view family() const noexcept;
@@ -110,8 +111,8 @@ struct TemplateCapabilities {
 [[nodiscard]] TINFER_API TemplateCapabilities capabilities(const ChatTemplate& chat_template);
 /// The inputs, a JSON object, as the template can take them: parts joined or texts made parts, a system message put in
 /// front of the first one of the user, "developer" renamed, arguments parsed or written as text, tools described in
-/// words, results of tools told by the user. What the template takes as it is stays as it is. Throws bad_parameter for
-/// what is no object with a list of messages.
+/// words, results of tools given as messages of the user. What the template takes as it is stays as it is. Throws
+/// bad_parameter for what is no object with a list of messages.
 [[nodiscard]] TINFER_API std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json);
 
 struct ChatOptions {
@@ -121,24 +122,24 @@ struct ChatOptions {
     std::string variables{};                      ///< JSON object: what else the template reads ("reasoning_effort")
     bool thinking = true;                         ///< enable_thinking of the template
     bool parse_reasoning = true;                  ///< AnswerOptions::reasoning
-    bool inline_reasoning = false;                ///< AnswerOptions::inline_reasoning; answer() has it apart
-    std::int64_t reasoning_budget = -1;           ///< most tokens of thoughts, then their end is written; -1: no limit
-    std::string reasoning_message{};              ///< written in front of that end
-    bool protect_input = true;                    ///< text of messages forms no control tokens
-    std::int64_t n_predict = -1;                  ///< of one answer, reasoning included
-    std::vector<std::string> stop{};              ///< GenerationOptions::stop
+    bool inline_reasoning = false;                ///< AnswerOptions::inline_reasoning; answer() separates it
+    std::int64_t reasoning_budget = -1;  ///< most reasoning tokens; then the closing tag is written; -1: no limit
+    std::string reasoning_message{};     ///< written before that tag
+    bool protect_input = true;           ///< text of messages forms no control tokens
+    std::int64_t n_predict = -1;         ///< of one answer, reasoning included
+    std::vector<std::string> stop{};     ///< GenerationOptions::stop
     SeqId seq = SeqId{0};
     int prompt_piece = 0;              ///< GenerationOptions::prompt_piece
     std::optional<LocalTime> now{};    ///< RenderOptions::now
     SpeculationOptions speculation{};  ///< GenerationOptions::speculation; `before` is filled in
     /// GenerationOptions::shift; and the oldest turns are left out of a prompt that does not fit otherwise.
     std::optional<ContextShift> shift{};
-    std::optional<SelfExtend> extend{};  ///< GenerationOptions::extend: what was said is decoded anew in every turn
+    std::optional<SelfExtend> extend{};  ///< GenerationOptions::extend: earlier turns are decoded anew in every turn
 };
 
 /// A conversation as a value: its messages, and which tokens of it a context holds. Each turn renders all of them, and
-/// decodes from the first token on that the cache does not have, so that prompts are the template's even where it
-/// rewrites what was said. One thread at a time.
+/// decodes from the first token that the cache does not have, so that the prompt is the template's even where it
+/// rewrites earlier turns. One thread at a time.
 class TINFER_API Chat {
 public:
     /// Throws what parsing the file's template throws, bad_parameter for options that are no JSON.
@@ -159,10 +160,9 @@ public:
     /// nullopt once the answer is complete; it is the last message then. Throws what rendering, decode and sample
     /// throw; nothing is lost then, and next() may be called again.
     std::optional<ChatAnswer> next(Context& context, Sampler& sampler);
-    /// Ends the answer from outside: what there is of it becomes the last message. Gives what was held back.
+    /// Ends the answer from outside: what there is of it becomes the last message. Returns what was held back.
     ChatAnswer end(StopReason reason = StopReason::interrupt);
-    /// Takes the last answer back, and with it what was said after it; false where there is none. The next one is drawn
-    /// anew.
+    /// Removes the last answer and every message after it; false where there is none. next() then draws another answer.
     bool take_back();
     /// Forgets all messages but the first system message of the options.
     void reset();
@@ -186,15 +186,15 @@ public:
     [[nodiscard]] Shifts shifts() const noexcept;  ///< of the last answer, as Generation::shifts
     /// Tokens that the context holds of this conversation.
     [[nodiscard]] std::vector<Token> cached() const;
-    /// The context holds these tokens already, from a state: what a prompt shares with them is not decoded again.
-    /// Before the first answer; throws bad_parameter behind one.
+    /// The context holds these tokens already, from a state: what a prompt shares with them is not decoded again. Only
+    /// before the first answer: throws bad_parameter after one.
     void set_cached(std::vector<Token> tokens);
     [[nodiscard]] Timings timings() const noexcept;  ///< of the last answer, as Generation::timings
     [[nodiscard]] const TemplateCapabilities& able() const noexcept;
     [[nodiscard]] bool has_own_template() const noexcept;  ///< of the file or the options, not the fallback
     [[nodiscard]] std::string_view family() const noexcept;
 
-    // Of a conversation that is about to go, views would dangle.
+    // Deleted for temporaries: the views would dangle.
     const ChatAnswer& answer() const&& = delete;
     std::span<const Token> answer_tokens() const&& = delete;
 

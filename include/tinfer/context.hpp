@@ -36,11 +36,12 @@ namespace tinfer {
 
 class Observer;
 
-/// Element type of a cache. q8_0 and q4_0 hold codes with one scale per 32 channels and need heads of a multiple of 32.
+/// Element type of a cache. q8_0 and q4_0 are quantized, with one scale per 32 channels, and need a head size that is a
+/// multiple of 32.
 enum class KvType : std::uint8_t { f32, f16, bf16, q8_0, q4_0 };
 [[nodiscard]] TINFER_API std::string_view to_string(KvType type) noexcept;
-/// Whether heads are rotated by an orthogonal matrix (Hadamard) before a cache of codes takes them, which spreads
-/// outliers over all channels. Caches of floats take them as they are, always.
+/// Whether heads are rotated by an orthogonal Hadamard matrix before a quantized cache stores them, which spreads
+/// outliers over all channels. Float caches are never rotated.
 enum class KvRotation : std::uint8_t { automatic, off, on };
 [[nodiscard]] TINFER_API std::string_view to_string(KvRotation rotation) noexcept;
 /// How rotary positions reach beyond the context that a model was trained with.
@@ -49,19 +50,19 @@ enum class RopeScaling : std::uint8_t { from_model, none, linear, yarn, longrope
 
 /// What a context is made for. Everything that is not given is the model's or a default that Context::options() shows.
 struct ContextOptions {
-    int n_ctx = 512;          ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
-    int n_seq_max = 1;        ///< sequences 0 … n_seq_max-1; 1 … 256
-    int n_batch = 0;          ///< most tokens of one decode call; 0 = n_ctx: a longer batch gets no_room
-    int n_ubatch = 512;       ///< most tokens computed at once; 0 = n_batch. 256 at most without experts
-    int n_outputs = 0;        ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
-    int n_threads = 0;        ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). Of more threads
-                              ///< than the process has processors only so many run
-    int n_threads_batch = 0;  ///< for larger steps; 0 = n_threads
+    int n_ctx = 512;     ///< tokens the cache holds over all sequences; 0 = the model's; rounded up to 64
+    int n_seq_max = 1;   ///< sequences 0 … n_seq_max-1; 1 … 256
+    int n_batch = 0;     ///< most tokens of one decode call; 0 = n_ctx: a longer batch gets no_room
+    int n_ubatch = 512;  ///< most tokens computed at once; 0 = n_batch. Models without experts: at most 256
+    int n_outputs = 0;   ///< most output rows of one call; 0 = n_seq_max (n_batch with logits_all)
+    int n_threads = 0;   ///< for one-token steps; 0 = min(physical cores, affinity, cgroup quota). No more run than
+                         ///< the process has processors
+    int n_threads_batch = 0;   ///< for larger steps; 0 = n_threads
     Isa isa = Isa::automatic;  ///< the table of kernels: the same bits with each
     bool fuse = true;          ///< false: one step per node; same bits
     KvType type_k = KvType::f16;
     KvType type_v = KvType::f16;
-    KvRotation kv_rotation = KvRotation::automatic;  ///< automatic: on where a cache holds codes, q8_0 or q4_0
+    KvRotation kv_rotation = KvRotation::automatic;  ///< automatic: on where a cache is quantized
     std::optional<float> rope_freq_base{};           ///< above 0; nullopt here and in the next: the model's
     std::optional<float> rope_freq_scale{};          ///< above 0: 0.25 reaches four times as far
     RopeScaling rope_scaling = RopeScaling::from_model;
@@ -106,8 +107,8 @@ struct MemoryPlan {
 [[nodiscard]] TINFER_API MemoryPlan plan(const Model& model, const ContextOptions& context_options = {});
 
 /// Expected outcomes of a decode. After anything but `ok` the context is as before the call and has no outputs.
-/// `no_room`: the batch has more tokens than Context::room tells, for want of slots or of learned positions; fewer may
-/// fit, or these after others are removed, or in a larger context.
+/// `no_room`: the batch has more tokens than Context::room(), because slots or learned positions run out. Fewer tokens
+/// may fit, or these after others are removed, or in a larger context.
 enum class [[nodiscard]] DecodeStatus : std::uint8_t{ok, cancelled, no_room};
 [[nodiscard]] TINFER_API std::string_view to_string(DecodeStatus status) noexcept;
 /// The same of a decode in slices of time (Context::step); `pending`: there is more to do.
@@ -148,7 +149,7 @@ public:
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
     /// length up to n_batch: all of it, or nothing. Throws invalid_batch (context unchanged), compute_failed, and
     /// io_error where a part of the mapped model file cannot be read any more (ModelOptions::guard_mapping). Where the
-    /// model has an encoder, tokens look at what encode() has made of their sequence: encoder_missing where that is
+    /// model has an encoder, tokens attend to what encode() has kept for their sequence; encoder_missing where there is
     /// nothing.
     DecodeStatus decode(std::span<const Token> tokens);
     DecodeStatus decode(std::initializer_list<Token> tokens) {
@@ -157,13 +158,12 @@ public:
     /// The same for tokens of any sequences, with positions and outputs of their own.
     DecodeStatus decode(const Batch& batch);
 
-    /// Runs what looks at a whole text at once: the model itself where it is bidirectional (as decode() does; outputs
+    /// Runs what attends to a whole text at once: the model itself where it is bidirectional (as decode() does; outputs
     /// and pooled vectors are those of the call), the encoder where the model has one in front of a decoder
-    /// (ModelInfo::has_encoder; there are no outputs). Throws unsupported_operation where attention is causal.
-    /// Tokens of a text see each other, so a call has at most n_ubatch. The cache stays as it is.
-    /// An encoder's result is kept for the tokens that are decoded in the same sequences, in place of what all
-    /// sequences had before, until the next encode or clear(true). Nothing is encoded after a run that ended in
-    /// anything but `ok`.
+    /// (ModelInfo::has_encoder; there are no outputs). Throws unsupported_operation where attention is causal. Tokens
+    /// of a text see each other, so a call has at most n_ubatch. The cache stays as it is. An encoder's result is kept
+    /// for the tokens that are decoded in the same sequences, in place of what all sequences had before, until the next
+    /// encode or clear(true). Nothing is encoded after a run that ended in anything but `ok`.
     DecodeStatus encode(std::span<const Token> tokens);
     DecodeStatus encode(std::initializer_list<Token> tokens) {
         return encode(std::span<const Token>(tokens.begin(), tokens.size()));
@@ -197,9 +197,9 @@ public:
     [[nodiscard]] std::span<const float> pooled(SeqId seq = SeqId{0}) const&;
     /// Output index of the batch's token i; throws no_output when it was not flagged, index_out_of_range.
     [[nodiscard]] int output_index(int token_index) const;
-    /// A named result of the last decode: "result_output" and "result_norm" of its output rows, or a name of
-    /// ContextOptions::keep: of all its tokens, behind the last layer's attention of its output rows, in their order.
-    /// Raw values: nothing is looked at. Throws no_output, never gives an empty span.
+    /// A named result of the last decode: "result_output" and "result_norm" (a row for each output), or a name of
+    /// ContextOptions::keep (a row for each token of the call; after the attention of the last layer for each output).
+    /// Values are not checked for NaN. Throws no_output, never gives an empty span.
     [[nodiscard]] std::span<const float> result(std::string_view name) const&;
 
     /// Sequence operations act at once. A range is all of the sequence by default: seq_rm(seq), seq_rm(seq, {Pos{3},
@@ -226,16 +226,17 @@ public:
     /// Positions of any range can move: the model knows them by rotation or by biases alone and has no recurrent
     /// layers.
     [[nodiscard]] bool can_shift() const noexcept;
-    /// Empties all sequences and forgets the outputs; with `zero_data` also what an encoder has left, and the bytes.
+    /// Empties all sequences and discards the outputs; with `zero_data` also discards the encoder's result and fills
+    /// the cache with zeros.
     void clear(bool zero_data = false);
     /// nullopt when empty. With windows or recurrent layers: from where on every layer still has everything.
     [[nodiscard]] std::optional<Pos> seq_pos_min(SeqId seq) const;
     [[nodiscard]] std::optional<Pos> seq_pos_max(SeqId seq) const;
     [[nodiscard]] int count(SeqId seq) const;  ///< tokens of a sequence
     [[nodiscard]] int used() const noexcept;   ///< tokens in the cache, or states where there is none
-    /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx less
-    /// used(), whatever lies where (the cache is compacted when need be, in a maintenance run that observers see; no
-    /// bit changes), or fewer where the model has learned positions and comes to the end of their table.
+    /// Tokens that decode() will take of this sequence now, in calls of at most n_batch, and not one more: n_ctx −
+    /// used(), however fragmented the cache is (it is compacted when needed, in a maintenance run that observers see;
+    /// no bit changes), or fewer where the model has a table of learned positions and that ends.
     [[nodiscard]] int room(SeqId seq) const;
 
     /// Observers see every kernel call of this context until the handle is destroyed. Throws busy inside a callback,
@@ -255,7 +256,7 @@ public:
     /// What is polled from the next decode on.
     void set_cancel(CancelFn cancel);
 
-    // Of a context that is about to go, views would dangle.
+    // Deleted for temporaries: the views would dangle.
     std::span<const float> logits(int index = -1) const&& = delete;
     std::span<const float> embedding(int index = -1) const&& = delete;
     std::span<const float> pooled(SeqId seq = SeqId{0}) const&& = delete;

@@ -18,13 +18,13 @@ enum class DType : std::uint32_t {
     q5_k = 13, q6_k = 14, q8_k = 15, iq2_xxs = 16, iq2_xs = 17, iq3_xxs = 18, iq1_s = 19, iq4_nl = 20, iq3_s = 21,
     iq2_s = 22, iq4_xs = 23, i8 = 24, i16 = 25, i32 = 26, i64 = 27, f64 = 28, iq1_m = 29, bf16 = 30, tq1_0 = 34,
     tq2_0 = 35, mxfp4 = 39, nvfp4 = 40, q1_0 = 41, q2_0 = 42,
-    x8_32 = 0x1000,    ///< activations as int8 codes with one float scale per 32 values (partner of 32-value weights)
-    x8_256 = 0x1001,   ///< activations as int8 codes with one float scale per 256 values (partner of 256-value weights)
+    x8_32 = 0x1000,    ///< activations as int8 with one float scale per 32 values (partner of 32-value weights)
+    x8_256 = 0x1001,   ///< activations as int8 with one float scale per 256 values (partner of 256-value weights)
     none = 0xFFFF,
 };
 // clang-format on
 
-/// "q4_k" for DType::q4_k; "type 97" is never returned: unknown ids give "unknown".
+/// "q4_k" for DType::q4_k; "unknown" for ids that are not in the list.
 [[nodiscard]] TINFER_API std::string_view to_string(DType type) noexcept;
 
 }  // namespace tinfer

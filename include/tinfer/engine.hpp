@@ -72,8 +72,8 @@ struct EngineOptions {
     int n_kept = 8;              ///< sequences of ended requests that stay to be shared; with them at most 256 in all
     int n_score_rows = 32;       ///< prompt tokens that are scored in one round: rows of n_vocab floats; at least 1
     bool share_prefixes = true;  ///< false: every prompt is computed whole
-    std::chrono::milliseconds slice{
-        10};  ///< how soon a cancel or a time limit is heard while a round computes; above 0
+    /// How soon a cancel or a time limit takes effect while a round computes; above 0.
+    std::chrono::milliseconds slice{10};
     std::vector<std::shared_ptr<Observer>> observers{};  ///< of all that the context computes, on the engine's thread
     /// Requests may name them. Each makes all rounds a little longer, whoever uses it.
     std::vector<EngineAdapter> adapters{};
@@ -81,8 +81,8 @@ struct EngineOptions {
     std::vector<WeightedAdapter> attached{};
     std::vector<WeightedControl> controls{};  ///< in every sequence, as set_control_vectors() sets them
     LayerRange control_layers{};
-    /// Beginnings of prompts that no sequence holds any more, in memory and in a folder. What it cannot read or write
-    /// is computed, and no request hears of it. Not for contexts that pool.
+    /// Prefixes of prompts that no sequence holds any more, in memory and in a folder. What it cannot read or write is
+    /// computed: no request fails for it (EngineStats::store_errors counts). Not for contexts that pool.
     std::optional<PrefixStoreOptions> store{};
     std::optional<EngineDraft> draft{};
     bool count_bytes = false;  ///< EngineStats::bytes are counted; throws not_available in builds without tracing
@@ -142,7 +142,7 @@ struct RequestCounts {
     std::vector<ExpertLayer> experts{};  ///< which were chosen, of models that have some
 };
 
-/// What there is to tell of a request. Events come in order; exactly one ends it, with `stop` or with `error`.
+/// The progress of a request. Events come in order; exactly one ends it, with `stop` or with `error`.
 struct EngineEvent {
     RequestId request{};
     std::size_t n_prompt = 0;         ///< tokens of the prompt,
@@ -157,7 +157,8 @@ struct EngineEvent {
     std::optional<Error> error;       ///< of this request alone; what came before it stays valid
     bool timed_out = false;           ///< time_limit is why it was interrupted
     std::uint32_t seed = 0;           ///< in use
-    std::size_t n_pushed_back = 0;    ///< how often the cache was needed for older requests, and it began anew
+    std::size_t n_pushed_back =
+        0;  ///< times it was preempted: older requests needed the cache, so it was computed anew
     /// With the end: seconds from submit() until it first ran, and until the first token was drawn (0: never); of
     /// `timings`, prompt_s ends with the first token, prompt_n counts tokens computed in place of shared.
     double queued_s = 0, first_token_s = 0;
@@ -169,8 +170,8 @@ struct EngineEvent {
 };
 
 /// Takes the events of one request, on the engine's thread: all requests wait while it runs, so it must not block. It
-/// may call every member of the engine but drain(), ask() and the destructor. Where it throws, its request is
-/// cancelled and it is not called again. It is destroyed behind the event that ends the request.
+/// may call every member of the engine but drain(), ask() and the destructor. Where it throws, its request is cancelled
+/// and it is not called again. It is destroyed after the event that ends the request.
 using EventSink = std::function<void(const EngineEvent&)>;
 
 /// What an engine has done since it was made, and does now.
@@ -203,17 +204,17 @@ struct SlotInfo {
 [[nodiscard]] TINFER_API std::string_view to_string(SlotInfo::State state) noexcept;
 
 /// Requests in, events out. What a request gives depends on the file, the options of the context and the request with
-/// its seed alone: never on what else runs, on the order, on what was shared, or on being pushed back meanwhile. All
+/// its seed alone: never on what else runs, on the order, on what was shared, or on being preempted. All
 /// members may be called from any thread.
 class TINFER_API Engine {
 public:
     /// Makes the context and starts the thread. Throws what making a context throws, bad_parameter for the engine's own
-    /// options, and unsupported_operation for models with an encoder in front of a decoder and for models that fill
-    /// masked places, unless the context pools.
+    /// options, and unsupported_operation for models with an encoder in front of a decoder and for masked diffusion
+    /// models, unless the context pools.
     explicit Engine(Model model, EngineOptions options = {});
     Engine(const Engine&) = delete;
     Engine& operator=(const Engine&) = delete;
-    /// Cancels what waits and runs; every sink has had its last event behind it.
+    /// Cancels what waits and runs; every sink has had its last event when it returns.
     ~Engine();
 
     /// Takes a request; what it gives goes to the sink, which may be called before this returns. Throws limit_exceeded
@@ -242,7 +243,7 @@ public:
     /// the same one give the same answer to the same request and seed. 32 hexadecimal digits.
     [[nodiscard]] const std::string& fingerprint() const& noexcept;
 
-    // Of an engine that is about to go, views would dangle.
+    // Deleted for temporaries: the views would dangle.
     const Model& model() const&& = delete;
     const EngineOptions& options() const&& = delete;
     const std::string& fingerprint() const&& = delete;

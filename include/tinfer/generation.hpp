@@ -70,12 +70,12 @@ public:
     StopReason run(Context& context, Sampler& sampler, const std::function<bool(std::string_view)>& show = {});
 
     /// For programs that decode several generations in one batch: pending() went through the context, and `token` was
-    /// drawn behind it. Gives text as next() does. Nothing happens once the generation has ended.
+    /// drawn from its last row. Returns text as next() does. Nothing happens once the generation has ended.
     std::string_view accept(Token token);
-    /// Ends it from outside and gives the text that was held back.
+    /// Ends it from outside and returns the text that was held back.
     std::string_view end(StopReason reason = StopReason::interrupt);
-    /// Goes on, ended or not, with more tokens behind pending(): the next turn of a conversation. tokens(), text(), the
-    /// budget and timings() begin anew.
+    /// Continues, ended or not, with more tokens after pending(): the next turn of a conversation. tokens(), text(),
+    /// the budget and timings() start over.
     void prompt(std::span<const Token> tokens);
 
     /// nullopt while it goes on.
@@ -92,7 +92,7 @@ public:
     /// Of the sequence, since the generation was made.
     [[nodiscard]] Shifts shifts() const noexcept;
 
-    // Of a generation that is about to go, views would dangle.
+    // Deleted for temporaries: the views would dangle.
     std::span<const Token> tokens() const&& = delete;
     const std::string& text() const&& = delete;
     std::span<const Token> pending() const&& = delete;

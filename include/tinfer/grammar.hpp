@@ -29,8 +29,7 @@
 
 namespace tinfer {
 
-/// What may follow the tokens so far: the door for constraints of your own, too. A value that clones; one thread at a
-/// time.
+/// Which tokens may follow the tokens so far. Subclass it for a constraint of your own. One thread at a time.
 class TINFER_API TokenConstraint {
 public:
     virtual ~TokenConstraint() = default;
@@ -38,16 +37,16 @@ public:
     [[nodiscard]] virtual bool allows(Token token) = 0;
     /// A bit for each token that may: token t is bit t % 64 of word t / 64. Valid until the next call of any member.
     [[nodiscard]] virtual std::span<const std::uint64_t> mask() = 0;
-    /// Goes on behind a token. Throws grammar_violation for one that is not allowed, and nothing has changed then.
+    /// Advances by one token. Throws grammar_violation for one that is not allowed, and nothing has changed then.
     virtual void accept(Token token) = 0;
     /// Takes the last n accepted tokens back. Throws bad_parameter where fewer are remembered; at least 256 are.
     virtual void rewind(std::size_t n) = 0;
     virtual void reset() = 0;                                                  ///< as after construction
     [[nodiscard]] virtual std::unique_ptr<TokenConstraint> clone() const = 0;  ///< with its state
     /// Tokens that follow where the text has one continuation: the vocabulary's own for its bytes, with the characters
-    /// of strings spelled without escapes. They can go into one decode; who draws each of them gets the text of one by
-    /// one, also from a model that spells the same text by other tokens. Empty where there is a choice at once. Valid
-    /// until the next call of any member.
+    /// of strings spelled without escapes. They can go into one decode: drawing each of them gives the text that token
+    /// after token would, even where the model would spell it by other tokens. Empty where there is a choice at once.
+    /// Valid until the next call of any member.
     [[nodiscard]] virtual std::span<const Token> forced() { return {}; }
 };
 
@@ -63,7 +62,7 @@ struct GrammarTriggers {
     std::vector<Token> tokens{};       ///< the token itself is the first that the grammar reads
     std::vector<std::string> words{};  ///< texts; the grammar reads from the first byte of the word on
     /// Regular expressions over the text so far. The grammar reads from the first group that is not empty on, else from
-    /// the begin of the match; an expression between ^ and $ has to match the whole text.
+    /// the start of the match; an expression between ^ and $ has to match the whole text.
     std::vector<std::string> patterns{};
     [[nodiscard]] bool empty() const noexcept { return tokens.empty() && words.empty() && patterns.empty(); }
 };
@@ -101,7 +100,7 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
-/// How a schema is taken.
+/// How a schema is compiled.
 struct SchemaOptions {
     /// White space between the tokens of JSON: any, none, or one space behind each colon and comma.
     enum class Space : std::uint8_t { flexible, compact, spaced } space = Space::flexible;

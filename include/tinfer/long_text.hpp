@@ -17,14 +17,14 @@
 
 namespace tinfer {
 
-/// When the context is full, tokens behind the first `keep` are dropped and those behind them move up. What is left was
-/// computed with the dropped ones in sight, so this is not the same as a shorter text.
+/// When the context is full, tokens after the first `keep` are dropped, and the later ones move up. The keys and values
+/// that stay were computed while the dropped tokens were visible, so this is not the same as a shorter text.
 struct ContextShift {
     int keep = 0;     ///< first tokens of the sequence that always stay, at least one; −1: the whole first prompt
     int discard = 0;  ///< how many are dropped at once; 0: half of the others
 };
 
-/// Shifts so far: how often, how many tokens of the sequence were kept in front, how many were dropped behind them.
+/// Shifts so far: how often, how many tokens at the front of the sequence were kept, how many were dropped after them.
 struct Shifts {
     std::size_t n = 0, keep = 0, dropped = 0;
 };

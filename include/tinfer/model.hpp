@@ -111,7 +111,7 @@ public:
     /// io_error, truncated.
     [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
 
-    // Of a handle that is about to go, views would dangle.
+    // Deleted for temporaries: the views would dangle.
     std::vector<MetadataEntry> metadata() const&& = delete;
     std::span<const TensorInfo> tensors() const&& = delete;
     const TensorInfo* find(const void* address) const&& = delete;
@@ -126,8 +126,8 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
-/// What attention sees: the tokens before each (a cache goes on from call to call), or all of a call's (nothing is
-/// kept).
+/// What a token attends to: those before it and itself (the cache lasts from call to call), or all tokens of the call
+/// (nothing is kept).
 enum class AttentionKind : std::uint8_t { from_model, causal, bidirectional };
 [[nodiscard]] TINFER_API std::string_view to_string(AttentionKind kind) noexcept;
 /// One vector per sequence from those of its tokens in a call: their mean, the one at position 0, the last one, or what
@@ -156,7 +156,7 @@ struct ModelInfo {
 
 /// A loaded model: weights in place in the mapping, hyper-parameters, vocabulary. A cheap handle to immutable shared
 /// state, usable from any number of threads and contexts at once; a context keeps its model alive. References are valid
-/// as long as any handle to the model, so a handle that is about to go gives none.
+/// as long as any handle to the model; a temporary handle gives none.
 class TINFER_API Model {
 public:
     /// Loads one file (shards of a split set are found beside it). Throws Error (the codes of container, model and
@@ -167,7 +167,7 @@ public:
 
     [[nodiscard]] const Vocab& vocab() const& noexcept;
     [[nodiscard]] const ModelInfo& info() const& noexcept;
-    /// What a decoder behind an encoder (ModelInfo::has_encoder) is given first; nullopt in other models.
+    /// The first token of a decoder with an encoder (ModelInfo::has_encoder); nullopt in other models.
     [[nodiscard]] std::optional<Token> decoder_start() const noexcept;
     [[nodiscard]] const ModelFile& file() const& noexcept;
     [[nodiscard]] double load_seconds() const noexcept;

@@ -16,9 +16,9 @@
 namespace tinfer {
 
 /// While it lives, pages that the calling thread, and threads that it starts, are the first to touch lie on all nodes
-/// in turn: weights that are read or faulted in, caches, scratch. What is in memory already stays where it is. Its end
-/// gives the calling thread its policy back; be on the same thread then. On machines with one node nothing changes. No
-/// bit of any result depends on it.
+/// in turn: weights that are read or faulted in, caches, scratch. What is in memory already stays where it is. The
+/// destructor restores the calling thread's policy; it must run on the same thread. On machines with one node nothing
+/// changes. No bit of any result depends on it.
 class TINFER_API InterleavedMemory {
 public:
     InterleavedMemory();

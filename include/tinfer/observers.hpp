@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Observers that come with the library: one that finds what a trace would miss, one that says how near the roofs a run
-// is.
+// Observers that come with the library: one that checks that traces are complete, one that compares a run with the
+// machine's roofline.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
 //     tinfer::Context context(model, {.n_ctx = 64});
@@ -25,7 +25,7 @@
 namespace tinfer {
 
 /// Compares, at every run end, the accesses of the events with what the graph's nodes mean (two separate pieces of
-/// code). Needs every event: with a filter of another observer it is unaffected, its own request has none.
+/// code). Needs every event: its request has no filter, and filters of other observers do not affect it.
 class TINFER_API CoverageCheck : public Observer {
 public:
     CoverageCheck();

@@ -72,8 +72,8 @@ struct HeatMapOptions {
     std::uint32_t columns = 1024;  ///< bins of runs at most, at least 2: beyond, each holds twice as many runs
 };
 
-/// How many bytes of each part of the model's files were touched when: file position × run. Files of a split model lie
-/// behind one another. Bytes are unique in each event, so a row that is read by two steps of a run counts twice.
+/// How many bytes of each part of the model's files were touched when: file position × run. Files of a split model are
+/// laid end to end. Bytes are unique in each event, so a row that is read by two steps of a run counts twice.
 class TINFER_API HeatMap : public Observer {
 public:
     explicit HeatMap(HeatMapOptions options = {});
@@ -105,8 +105,8 @@ struct ExpertLayer {
     std::uint64_t pairs = 0;            ///< of consecutive tokens of a sequence, each in a run alone
     double overlap = 0;                 ///< mean share of a token's experts that the token before had
     int next_layer = kNoLayer;          ///< the next layer that has experts
-    std::vector<std::uint64_t>
-        together_with_next{};  ///< {experts of the next layer, n_experts}: tokens with both; empty beyond 2^24 in all
+    /// {experts of the next layer, n_experts}: tokens with both; empty beyond 2^24 numbers in all layers.
+    std::vector<std::uint64_t> together_with_next{};
 };
 
 /// Which experts were chosen, from the slices of stacked weights that products read. Counts hold for every run; what is
@@ -133,9 +133,9 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-/// Several observers behind one attach, called in their order. Each sees what it asked for: its filter, and its
-/// delivery, where a single one of them that wants values makes the others' events wait for the end of the run. What
-/// one throws reaches the caller as if it were attached alone; with it the later ones miss that callback.
+/// Several observers behind one attach, called in their order. Each gets the filter and the delivery that it asked for;
+/// where one of them wants values, the events of the others are copied and delivered at the end of the run. What one
+/// throws reaches the caller as if it were attached alone; the observers after it miss that callback.
 class TINFER_API Tee : public Observer {
 public:
     /// Throws bad_parameter for a null observer.

@@ -41,7 +41,7 @@ struct NotFinite {
 };
 
 /// Finds the first step that produces a NaN or an infinity. Results in f32 and quantized activations are looked at;
-/// steps that mask (keep_groups) write infinities by their meaning and are not.
+/// steps that mask (keep_groups) write infinities by design and are not.
 class TINFER_API FiniteCheck : public Observer {
 public:
     /// With `fail_decode` what is found is thrown (compute_failed), so the decode leaves nothing.
@@ -72,8 +72,8 @@ struct SparsityLayer {
     int expert = -1;  ///< -1: the layer has no experts, or this is the shared one
     std::uint64_t tokens = 0;
     std::vector<std::uint64_t> active;  ///< {n_ff}: tokens for which the neuron was active
-    std::vector<std::uint32_t>
-        together{};  ///< {n_ff, n_ff}, symmetric: tokens for which both were active; may be empty
+    /// {n_ff, n_ff}, symmetric: tokens for which both were active; may be empty.
+    std::vector<std::uint32_t> together{};
     /// Of tokens whose sequence had `window` tokens before, in layers without experts; 0 where there were none.
     std::uint64_t windows = 0;
     double overlap = 0;      ///< mean share of a token's active neurons that one of the `window` tokens before had, too

@@ -34,7 +34,7 @@ enum class Op : std::uint16_t {
     softmax,
     sum_rows,                    ///< y = Σ x, per row
     copy,
-    concat,                      ///< rows of b behind rows of a
+    concat,                      ///< rows of a, then rows of b
     rope_table,                  ///< cos and sin of every (position, pair)
     rope,                        ///< rotates pairs of each head by the table
     hadamard,                    ///< y = H·x of every block of a row, H orthogonal and its own inverse (Walsh-Hadamard)
@@ -43,7 +43,7 @@ enum class Op : std::uint16_t {
     select_keys,                 ///< which slots a query attends to: those an indexer ranks best (sparse attention)
     sparse_attention,            ///< attention over the slots of such a choice
     compressed_attention,        ///< attention over the newest tokens, and over one entry for each group of older ones
-    latest_mark,                 ///< the number that the newest marked token among the visible ones bears
+    latest_mark,                 ///< the mark (a number) of the newest visible token that has one
     attention,                   ///< online softmax over the visible slots of each query's sequence
     causal_conv,                 ///< per channel, over a token and those before it: y = Σ_j K[j]·x[t−n+1+j] + b
     compress_keys,               ///< one entry for every group of tokens: their mean, or weighted by a softmax over them

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What beginnings of texts have left in caches, kept for the next text that begins so: in memory, and in a folder that
-// processes share. The bits are those of a prompt that was computed.
+// Keys, values and states of text prefixes, kept for the next text that begins with one: in memory, and in a folder
+// that processes share. The bits are those of a prompt that was computed.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
 //     tinfer::Context context(model, {.n_ctx = 256});
@@ -12,9 +12,9 @@
 //         store.keep(context, tinfer::SeqId{0}, std::span(tokens).first(n + more));
 //     }
 //
-// Tokens are kept in pages of 64. A page is found by its content: the pages before it and its tokens are compared, a
-// hash is only where the search begins. Layers with a window and recurrent layers do not keep every token; of them
-// there are checkpoints, every so many tokens, and a text goes on from the last one that it shares.
+// Tokens are kept in pages of 64. A page is identified by its content: its tokens and the pages before it are compared;
+// a hash only finds the candidate. Layers with a window and recurrent layers do not keep every token; for them there
+// are checkpoints every so many tokens, and a text continues from the last checkpoint that it shares.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,8 @@
 namespace tinfer {
 
 struct PrefixStoreOptions {
-    std::uint64_t memory_limit = std::uint64_t{256}
-                                 << 20;  ///< bytes of pages in memory; beyond, the ends of texts that
-                                         ///< were not used for longest go. 0: the folder alone
+    /// Bytes of pages in memory; beyond, the least recently used ends of texts are dropped. 0: the folder alone.
+    std::uint64_t memory_limit = std::uint64_t{256} << 20;
     std::filesystem::path folder{};  ///< of pages as files; empty: none. Made where it is not there. Nothing is removed
     int checkpoint_every = 512;      ///< tokens, a multiple of 64: for layers that need checkpoints
 };
@@ -48,9 +47,9 @@ struct PrefixStoreStats {
     std::uint64_t dropped_pages = 0;     ///< for the limit of memory
 };
 
-/// For contexts of one model, with whatever options: pages of contexts whose results differ do not meet. One thread at
-/// a time; any number of stores and processes may share a folder. Files are read with suspicion: one that is not whole
-/// and exactly what is looked for is as if it were not there.
+/// For contexts of one model, with whatever options: contexts whose options change results share no pages. One thread
+/// at a time; any number of stores and processes may share a folder. A file that is not complete and exactly the page
+/// wanted counts as missing.
 class TINFER_API PrefixStore {
 public:
     /// Throws bad_parameter, and io_error where the folder cannot be made.
@@ -59,21 +58,21 @@ public:
     PrefixStore& operator=(PrefixStore&&) noexcept;
     ~PrefixStore();
 
-    /// Tokens of the longest beginning that restore() would find for this sequence, whose adapters count; at least one
+    /// Tokens of the longest prefix that restore() would find for this sequence, whose adapters count; at least one
     /// token is left to be computed. Throws bad_parameter for a context of another model, and unsupported_operation as
     /// save_state does.
     [[nodiscard]] std::size_t match(const Context& context, std::span<const Token> tokens, SeqId seq = SeqId{0});
-    /// Replaces what the sequence has by the longest beginning of `tokens`, at positions from 0. Returns how many they
-    /// are; where it is 0, the sequence is empty. Outputs of the context are gone. Throws bad_sequence, no_room (fewer
-    /// tokens may fit; nothing has changed), out_of_memory.
+    /// Replaces what the sequence has by the longest stored prefix of `tokens`, at positions from 0. Returns its
+    /// length; where it is 0, the sequence is empty. Outputs of the context are gone. Throws bad_sequence, no_room
+    /// (fewer tokens may fit; nothing has changed), out_of_memory.
     std::size_t restore(Context& context, SeqId seq, std::span<const Token> tokens);
     /// The sequence holds these tokens at positions from 0, computed from exactly them: neither shifted nor with some
     /// taken away. Takes the pages that are not here yet, and a checkpoint where one is due. What the folder does not
     /// take is not kept there. Throws bad_parameter where the sequence has other positions; the tokens are the caller's
     /// to know.
     void keep(Context& context, SeqId seq, std::span<const Token> tokens);
-    /// How many tokens to decode from token n of a prompt on, so that keep() behind it finds checkpoints: all of them
-    /// where the model needs none, at most n_batch.
+    /// How many tokens to decode from token n of a prompt on, so that a keep() after it can store a checkpoint: all of
+    /// them where the model needs none, at most n_batch.
     [[nodiscard]] std::size_t piece(const Context& context, std::size_t n, std::size_t n_all) const;
 
     [[nodiscard]] PrefixStoreStats stats() const noexcept;

@@ -55,7 +55,7 @@ struct NamedHash {
 /// One generation: what went in, what came out, and hashes of what lay between. A value.
 struct TINFER_API Receipt {
     std::string library;               ///< version that made it
-    std::vector<std::string> files{};  ///< of the model, as the caller named them
+    std::vector<std::string> files{};  ///< paths of the model's shards
     std::array<std::uint8_t, 16> fingerprint{};
     std::string architecture;
     int n_vocab = 0;
@@ -93,15 +93,15 @@ struct TINFER_API Receipt {
     [[nodiscard]] static Receipt parse(std::string_view json, std::string_view name);
 };
 
-/// Notes each token that Sampler::sample(Context&) draws, with the row it is drawn from. Attach it before the prompt
-/// is decoded; the context stays where it is while it is attached. One sequence.
+/// Notes each token that Sampler::sample(Context&) draws, with the row it is drawn from. Attach it before the prompt is
+/// decoded; the Context object must not be moved while it is attached. One sequence.
 class TINFER_API ReceiptRecorder : public Observer {
 public:
     /// `made_with`: the options that the context was made with.
     ReceiptRecorder(const Context& context, ContextOptions made_with);
 
     /// The receipt of what was drawn so far. `prompt` and `encoded`: what the decoder and, where there is one, the
-    /// encoder read. Whoever made files, overrides, n_predict, stops and stop fills them in.
+    /// encoder read. The caller fills in overrides, n_predict, stops, stop and constrained.
     [[nodiscard]] Receipt receipt(std::span<const Token> prompt, const Sampler& sampler,
                                   std::span<const Token> encoded = {}) const;
     /// A token that was drawn elsewhere, for builds without observers.
@@ -116,7 +116,7 @@ private:
     std::vector<Token> tokens_;
     std::vector<std::uint64_t> steps_;
     Sha256 rows_;
-    Sha256 rows_before_;  // the last row
+    Sha256 rows_before_;  // without the last row
     std::uint64_t last_run_ = ~std::uint64_t{0};
     int last_index_ = -1;
 };
@@ -125,7 +125,7 @@ struct ReplayOptions {
     /// Tokens that are put through the context; nullopt: as many as comparing all rows takes. With k, the context then
     /// holds the prompt and the first k tokens, and its last output row is the one that token k was drawn from.
     std::optional<std::size_t> n_tokens{};
-    Sampler* sampler = nullptr;  ///< draws along, and stands behind the last of these tokens then; null: one of its own
+    Sampler* sampler = nullptr;  ///< draws from each row, and has then accepted these tokens; null: a new one
     bool locate = true;          ///< where something differs: finds the first node, and the tensors whose bytes differ
     bool check_weights = true;   ///< compares the hashes of weights also where all results are equal
     std::function<void(std::size_t step, std::span<const float> row)> on_row{};  ///< each row, before it is drawn from
@@ -137,7 +137,7 @@ struct TINFER_API ReplayReport {
     std::optional<std::size_t> first_row{};   ///< the first one that differs: index into Receipt::tokens
     std::optional<std::size_t> first_draw{};  ///< the first token that the sampler drew differently
     Token drawn{-1};                          ///< that draw
-    bool drew = false;                        ///< the sampler was asked
+    bool drew = false;                        ///< a sampler drew from the rows
     bool same_file = false;                   ///< by fingerprint
     bool checked_weights = false;
     std::vector<std::string> weights{};  ///< tensors whose bytes, or whose being there, differ, in directory order

@@ -73,7 +73,7 @@ struct SamplerOptions {
     float dry_base = 1.75f;                             ///< the cost grows by it with each token of the repetition
     int dry_allowed_length = 2;                         ///< tokens that may be repeated for nothing
     int dry_penalty_last_n = -1;  ///< tokens that are looked at; 0 = off, -1 = all, at most 65,536
-    /// Texts behind which a repetition begins anew; absent: a line break, ":", "\"" and "*".
+    /// Texts after which a repetition starts over; absent: a line break, ":", "\"" and "*".
     std::optional<std::vector<std::string>> dry_breakers{};
     float top_n_sigma = -1.0f;          ///< standard deviations below the best; <= 0 = off
     int top_k = 40;                     ///< <= 0: all
@@ -87,11 +87,11 @@ struct SamplerOptions {
     float dynatemp_range = 0.0f;        ///< 0 = off: the temperature lies between temp − range and temp + range
     float dynatemp_exponent = 1.0f;     ///< of the entropy, which says where between
     int mirostat = 0;                   ///< 1, 2: that version instead of all links but logit_bias and temperature
-    float mirostat_tau = 5.0f;          ///< bits of surprise that are aimed at
-    float mirostat_eta = 0.1f;          ///< how fast
+    float mirostat_tau = 5.0f;          ///< mean surprise that is aimed at, bits
+    float mirostat_eta = 0.1f;          ///< learning rate of the threshold
     float adaptive_target = -1.0f;      ///< from 0 to 1: adaptive_p selects in place of dist; below 0 = off
     float adaptive_decay = 0.9f;        ///< of older tokens in its mean; at most 0.99
-    bool adaptive_use_current = false;  ///< its mean is of probabilities behind the other links, not of the raw ones
+    bool adaptive_use_current = false;  ///< its mean is of probabilities after the other links, not of the raw ones
     /// Letters, or names with ';' between them (penalties, dry, top_n_sigma, top_k, typical_p, top_p, min_p, xtc,
     /// temperature, infill, adaptive_p). e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p,
     /// x xtc, t temperature, i infill, a adaptive_p, which comes last wherever it is named, if adaptive_target asks for
@@ -107,7 +107,7 @@ struct SamplerOptions {
 /// no link is about. The order is that of the text. Also: logit_bias(7:-1.5, 9:2), dry(0.8, breakers: "\n" ":"),
 /// mirostat(5, 0.1), mirostat_v2(5, 0.1), adaptive_p(0.5), greedy, dist(42). Throws bad_parameter with the place.
 [[nodiscard]] TINFER_API SamplerOptions parse_samplers(std::string_view text, const SamplerOptions& base = {});
-/// The text of options: parse_samplers gives a chain that does the same. With `seed` behind it, if one is given.
+/// The text of options: parse_samplers gives a chain that does the same. It ends with the seed, if one is given.
 [[nodiscard]] TINFER_API std::string describe(const SamplerOptions& options);
 
 /// ln softmax(logits)[token], in double precision with the largest logit subtracted. Throws index_out_of_range, and
@@ -146,10 +146,11 @@ public:
     /// does, busy, and compute_failed where an observer threw: no token is accepted then, and the next sample draws
     /// with the same random number, so that nothing is lost (a link of your own that changes in apply() has changed).
     Token sample(Context& context, int index = -1);
-    /// A token of the prompt, or one that was chosen elsewhere. A constraint does not read it: tell it yourself.
+    /// A token of the prompt, or one that was chosen elsewhere. A constraint does not see it: call its accept()
+    /// yourself.
     void accept(Token token);
-    /// From here on only tokens that the constraint allows are drawn, and it accepts each; copies have clones of it.
-    /// First one token is drawn as without it; only where that is not allowed the others that are not are left out and
+    /// From here on only tokens that the constraint allows are drawn, and it accepts each; copies have clones of it. A
+    /// token is first drawn as without it; only where that one is not allowed, all tokens that are not are masked and
     /// another is drawn. Where none is left, sample() throws no_candidates. nullptr takes the constraint away.
     void constrain(std::unique_ptr<TokenConstraint> constraint);
     [[nodiscard]] TokenConstraint* constraint() noexcept;  ///< nullptr where there is none

@@ -25,19 +25,19 @@
 namespace tinfer {
 
 /// What a drafter has proposed: n tokens, and how sure it is, from 0 to 7. How often drafts of each degree are right is
-/// learned, so a degree has to mean the same all the time and nothing else.
+/// learned, so a degree must mean the same in every call.
 struct Draft {
     std::size_t n = 0;
     int confidence = 0;
 };
 
-/// Guesses how a text goes on: the door for a drafter of your own. A wrong guess costs time and nothing else. A value
-/// that clones; one thread at a time.
+/// Guesses how a text goes on. Subclass it for a drafter of your own. A wrong guess costs time and nothing else. One
+/// thread at a time.
 class TINFER_API Drafter {
 public:
     virtual ~Drafter() = default;
-    /// Writes at most out.size() tokens that may follow the text. `text` is all of the sequence so far, and may have
-    /// become another one between two calls.
+    /// Writes at most out.size() tokens that may follow the text. `text` is all of the sequence so far; it need not
+    /// continue that of the last call.
     virtual Draft draft(std::span<const Token> text, std::span<Token> out) = 0;
     [[nodiscard]] virtual std::unique_ptr<Drafter> clone() const = 0;
 };
@@ -46,16 +46,16 @@ struct NgramOptions {
     int n_min = 1, n_max = 8;  ///< tokens at the end of the text that have to have occurred before
     int window = 65536;        ///< tokens at the end of the text that are looked at
 };
-/// Proposes what followed the last occurrence of the longest possible end of the text. No memory, no model. Throws
-/// bad_parameter.
+/// Proposes what followed the last occurrence of the longest suffix of the text that occurs earlier. No memory, no
+/// model. Throws bad_parameter.
 [[nodiscard]] TINFER_API std::unique_ptr<Drafter> ngram_drafter(const NgramOptions& options = {});
 
 struct ModelDrafterOptions {
     ContextOptions context{};  ///< of the draft model; the sequences and outputs it needs are added
-    float p_min = 0.75f;       ///< a draft ends in front of the first token that is less probable
+    float p_min = 0.75f;       ///< a draft ends before the first token that is less probable
 };
-/// Proposes what a smaller model finds most probable. It is asked in a context of its own, on the thread that
-/// generates. Throws bad_parameter naming the token where the vocabularies differ, and what making a context throws.
+/// Proposes what a smaller model finds most probable. It runs in a context of its own, on the thread that generates.
+/// Throws bad_parameter naming the token where the vocabularies differ, and what making a context throws.
 [[nodiscard]] TINFER_API std::unique_ptr<Drafter> model_drafter(const Model& target, const Model& draft,
                                                                 const ModelDrafterOptions& options = {});
 

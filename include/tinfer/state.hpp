@@ -28,13 +28,13 @@
 
 namespace tinfer {
 
-/// Bytes of a file begin with it, and then with the version.
+/// Version of the format; it follows the magic at the start of a state.
 inline constexpr std::uint32_t kStateVersion = 1;
 
 /// What is saved.
 struct StateOptions {
     std::optional<SeqId> seq{};            ///< this sequence alone; nullopt: all, with the outputs of the last call
-    std::span<const Token> tokens{};       ///< kept beside it: what the sequence was made from, for who reads the state
+    std::span<const Token> tokens{};       ///< stored with it: what the sequence was made from
     std::span<const std::byte> sampler{};  ///< likewise, in whatever form its owner likes
 };
 

@@ -38,10 +38,10 @@ struct EncodeOptions {
                              ///< begins as a parsed special counts as that one
     bool close_turn = false;  ///< exactly one EOT (EOS where there is no EOT) in front of everything, BOS too: ends an
                               ///< interrupted answer, one whose last token in the cache is not is_eog()
-    std::size_t max_tokens =
-        std::numeric_limits<std::size_t>::max();  ///< limit_exceeded, with little work and memory, for a text of more
-    const LogSink* log =
-        nullptr;  ///< warned of a text that begins with the BOS (ends with the EOS) that is added; for the call
+    /// limit_exceeded, with little work and memory, for a text of more.
+    std::size_t max_tokens = std::numeric_limits<std::size_t>::max();
+    /// Warned of a text that begins with the BOS (ends with the EOS) that is added; for the call.
+    const LogSink* log = nullptr;
 };
 
 /// A stretch of a text that is encoded as one with its neighbours. Text from outside is not trusted: whatever it
@@ -98,9 +98,8 @@ struct TokenAttr {
 };
 
 /// Text ↔ tokens. A cheap handle to immutable shared state; every member may be called from any thread. Views of texts
-/// are valid as long as any handle to the vocabulary (its model is one), so a handle that is about to go gives none.
-/// Members that take a token throw index_out_of_range for one that the vocabulary does not have, is_eog and is_control
-/// say false.
+/// are valid as long as any handle to the vocabulary (its model is one), so a temporary handle gives none. Members that
+/// take a token throw index_out_of_range for one that the vocabulary does not have, is_eog and is_control say false.
 class TINFER_API Vocab {
 public:
     /// Only the text part of a file; tensor data is not touched. Throws the codes of container and text.
@@ -108,7 +107,7 @@ public:
     /// Of an explicit list of shards, in order, whatever their names.
     static Vocab load(std::span<const std::filesystem::path> shards, const ModelOptions& options = {});
 
-    /// The tokens of a text; any bytes are taken. Throws no_tokenizer, missing_special, limit_exceeded.
+    /// The tokens of a text, which may be any bytes. Throws no_tokenizer, missing_special, limit_exceeded.
     [[nodiscard]] std::vector<Token> encode(std::string_view text, EncodeOptions options = {}) const;
     /// The segments as one text. With parse_special a control token is cut out only where all of its bytes are trusted;
     /// apart from that the tokens are those of the joined text.
@@ -128,8 +127,8 @@ public:
     [[nodiscard]] bool is_control(Token token) const noexcept;
     [[nodiscard]] std::vector<Token> eog_tokens() const;                   ///< ascending
     [[nodiscard]] std::optional<Token> find(std::string_view text) const;  ///< the token stored as this text
-    [[nodiscard]] std::optional<Token>
-    special(Special which) const noexcept;  ///< nullopt where the vocabulary has none
+    /// nullopt where the vocabulary has none.
+    [[nodiscard]] std::optional<Token> special(Special which) const noexcept;
     [[nodiscard]] std::optional<Token> bos() const noexcept { return special(Special::bos); }
     [[nodiscard]] std::optional<Token> eos() const noexcept { return special(Special::eos); }
     [[nodiscard]] std::optional<Token> eot() const noexcept { return special(Special::eot); }

@@ -167,8 +167,8 @@ struct KernelEvent {
     std::uint64_t index = 0;  ///< session-wide, gapless over filtered events too
     const RunInfo* run = nullptr;
     const StepView* step = nullptr;
-    std::uint64_t begin = 0,
-                  end = 0;  ///< ns since time zero, never decreasing; a step that slices of time cut spans them
+    /// ns since time zero, never decreasing; a step that was cut into slices of time spans all of them.
+    std::uint64_t begin = 0, end = 0;
     std::span<const Access> accesses;  ///< every operand
     std::span<const ThreadSpan> threads;
     std::uint64_t macs = 0;

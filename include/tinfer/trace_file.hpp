@@ -86,8 +86,8 @@ public:
 };
 
 /// Writes a trace. It belongs to one context: attached to another it throws bad_parameter, attached again to the same
-/// it goes on. Damage of the disk never fails a decode: events are then dropped and counted, and close() says why.
-/// Like every observer it is called on the thread that decodes; close() and dump() want no decode to run meanwhile.
+/// it goes on. An error of the disk never fails a decode: events are then dropped and counted, and close() throws it.
+/// Like every observer it is called on the thread that decodes; no decode may run during close() and dump().
 class TINFER_API TraceFile : public Observer {
 public:
     /// Throws io_error where the file cannot be made, or is there and `overwrite` is not set.

@@ -20,7 +20,7 @@ struct Access {
     [[nodiscard]] static T make(State state) noexcept {
         return T(std::move(state));
     }
-    /// On how many contexts an observer is.
+    /// How many contexts an observer is attached to.
     template <class T>
     [[nodiscard]] static auto& n_attached(T& observer) noexcept {
         return observer.n_attached_;

@@ -25,7 +25,7 @@ AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill
     if (bytes == 0) return;
     data_ = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{alignment_}, std::nothrow));
     if (data_ == nullptr) {
-        // The message must fit without the heap that has just failed us.
+        // The message must not need the heap, which has just failed.
         char digits[20];
         std::size_t first = sizeof digits;
         for (std::size_t rest = bytes; first == sizeof digits || rest != 0; rest /= 10)

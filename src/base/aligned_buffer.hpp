@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One block of memory on a cache-line (or larger) boundary, owned by exactly one object: arenas, caches, weights that
 // are read instead of mapped. Fresh memory comes from the system untouched unless zeros are asked for; from 4 MB on in
-// large pages, where the system has them, since rows of activations and slots lie a page apart and would each need a
-// translation.
+// large pages, where the system has them, because rows of activations and KV slots lie a small page apart, and each
+// would need a TLB entry of its own.
 #pragma once
 
 #include <cstddef>

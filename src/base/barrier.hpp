@@ -15,7 +15,7 @@ class Barrier {
 public:
     /// True where the calling thread has slept.
     bool wait(int n_threads) noexcept;
-    /// More threads than processors will meet here: they sleep at once. To be said while nobody waits.
+    /// More threads than processors will meet here: they sleep at once. Call it while nobody waits.
     void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
 
 private:

@@ -72,8 +72,8 @@ void ByteWriter::patch_bytes(std::uint64_t position, std::span<const std::byte> 
 
 namespace {
 
-// crc_tables[k][b]: what a byte b contributes that is followed by k bytes of zeros (slicing-by-8: M. Kounavis, F.
-// Berry, "Novel Table Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
+// crc_tables[k][b]: what a byte b contributes where k bytes of zeros follow (slicing-by-8: M. Kounavis, F. Berry,
+// "Novel Table Lookup-Based Algorithms for High-Performance CRC Generation", 2008).
 using CrcTables = std::array<std::array<std::uint32_t, 256>, 8>;
 constexpr CrcTables make_crc_tables() {
     constexpr std::uint32_t kPolynomial = 0x82F63B78;  // 0x1EDC6F41, bits reversed

@@ -15,7 +15,7 @@
 
 namespace tinfer {
 
-/// What may lie in a file as it lies in memory. No bool: a byte of a file need not be 0 or 1.
+/// Types whose bytes in a file are those in memory. No bool: a byte of a file need not be 0 or 1.
 template <class T>
 concept ByteNumber = (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) || std::is_enum_v<T>;
 
@@ -82,7 +82,7 @@ class ByteWriter {
 public:
     ByteWriter(std::span<std::byte> bytes, std::string_view name, ErrorCode code = ErrorCode::limit_exceeded) noexcept
         : fixed_(bytes), name_(name), code_(code) {}
-    /// Appends behind what the vector holds; positions count from its first byte.
+    /// Appends to what the vector holds; positions count from its first byte.
     ByteWriter(std::vector<std::byte>& bytes, std::string_view name,
                ErrorCode code = ErrorCode::limit_exceeded) noexcept
         : grows_(&bytes), name_(name), code_(code), at_(bytes.size()) {}
@@ -117,7 +117,7 @@ private:
     std::uint64_t at_ = 0;
 };
 
-/// CRC-32C (Castagnoli: RFC 3720, appendix B.4) of bytes, or of bytes behind others whose value is `before`.
+/// CRC-32C (Castagnoli: RFC 3720, appendix B.4) of bytes; `before` is the value of the bytes that precede them.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace tinfer

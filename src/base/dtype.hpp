@@ -26,11 +26,11 @@ struct DTypeInfo {
 [[nodiscard]] bool is_activation(DType type) noexcept;  ///< x8_32, x8_256
 
 /// A quantized activation row of K values is a structure of arrays, each part 64-byte aligned inside the row:
-/// int8 codes[K]; float d[K/B]; then
-///   x8_32:  float s[K/32] (d · sum of codes), int32 sum[K/32];
-///   x8_256: uint16 max_partial_sum[K/256][2], int16 sum32[K/32], int16 sum16[K/16] (sums of 32 and 16 codes).
+/// int8 q[K]; float d[K/B]; then
+///   x8_32:  float s[K/32] (d · sum of q), int32 sum[K/32];
+///   x8_256: uint16 max_partial_sum[K/256][2], int16 sum32[K/32], int16 sum16[K/16] (sums of 32 and 16 q).
 /// max_partial_sum bounds partial products of a super-block, so that kernels know when sixteen bits hold them: [0] is
-/// the largest sum of positive, or of negated negative, codes of any 32; [1] the largest sum of magnitudes of any 16.
+/// the largest sum of positive, or of negated negative, q of any 32; [1] the largest sum of magnitudes of any 16.
 struct ActivationLayout {
     std::int64_t d_offset, s_offset, sum_offset;  ///< s_offset is -1 for x8_256, where sum_offset is of sum16
     std::int64_t max_partial_sum_offset, sum32_offset, row_bytes;  ///< -1 for x8_32

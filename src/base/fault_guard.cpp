@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kMostWork = 128;  // pieces of work that are guarded at the same time; more are not guarded
 constexpr int kLongestWait = 100000;    // yields of the waiting thread
 
-// Everything that the handler reads. It is zero when the program starts, and it has no destructor.
+// Everything that the handler reads: zero-initialized, and without a destructor.
 struct State {
     std::array<GuardedWork::Place, kMostWork> work;
     std::atomic<int> handlers;  ///< that run now
@@ -45,7 +45,7 @@ public:
     Lock& operator=(const Lock&) = delete;
 };
 
-std::uintptr_t name_of_thread() noexcept { return (std::uintptr_t)::pthread_self(); }  // an integer or a pointer
+std::uintptr_t this_thread_id() noexcept { return (std::uintptr_t)::pthread_self(); }  // an integer or a pointer
 
 sigset_t only_bus_errors() noexcept {
     sigset_t set;
@@ -176,8 +176,8 @@ FaultHandler::~FaultHandler() {
 
 // ---- work -----------------------------------------------------------------------------------------------------------
 
-GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexcept : maps_(maps), threads_(threads) {
-    for (ThreadName& name : threads_) name.store(0, std::memory_order_relaxed);
+GuardedWork::GuardedWork(GuardedMaps& maps, std::span<ThreadId> threads) noexcept : maps_(maps), threads_(threads) {
+    for (ThreadId& id : threads_) id.store(0, std::memory_order_relaxed);
     const ::pid_t own = ::getpid();
     for (Place& place : state.work) {
         GuardedWork* other = place.work.load(std::memory_order_relaxed);
@@ -200,28 +200,28 @@ GuardedWork::~GuardedWork() {
 }
 
 bool GuardedWork::replace_lost(std::uintptr_t address) noexcept {
-    const std::uintptr_t own = name_of_thread();
-    for (const ThreadName& name : threads_)
-        if (name.load(std::memory_order_relaxed) == own) return maps_.replace_lost(address);
+    const std::uintptr_t own = this_thread_id();
+    for (const ThreadId& id : threads_)
+        if (id.load(std::memory_order_relaxed) == own) return maps_.replace_lost(address);
     return false;
 }
 
 GuardedWork::Thread::Thread(GuardedWork* work, int thread) noexcept {
     if (work == nullptr) return;
-    name_ = &work->threads_[static_cast<std::size_t>(thread)];
-    name_->store(name_of_thread(), std::memory_order_relaxed);
+    id_ = &work->threads_[static_cast<std::size_t>(thread)];
+    id_->store(this_thread_id(), std::memory_order_relaxed);
     const sigset_t bus = only_bus_errors();
     sigset_t before;
     was_blocked_ = ::pthread_sigmask(SIG_UNBLOCK, &bus, &before) == 0 && sigismember(&before, SIGBUS) == 1;
 }
 
 GuardedWork::Thread::~Thread() {
-    if (name_ == nullptr) return;
+    if (id_ == nullptr) return;
     if (was_blocked_) {
         const sigset_t bus = only_bus_errors();
         ::pthread_sigmask(SIG_BLOCK, &bus, nullptr);
     }
-    name_->store(0, std::memory_order_relaxed);
+    id_->store(0, std::memory_order_relaxed);
 }
 
 }  // namespace tinfer

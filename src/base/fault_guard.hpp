@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What to do when a mapped file is cut short under our hands: the next touch of a lost page raises SIGBUS, which ends
+// What to do when a mapped file is cut short while it is in use: the next read of a lost page raises SIGBUS, which ends
 // the program, and no library can prevent that beforehand. While threads of ours are at work on mapped files (and for
-// them alone), a handler puts pages of zeros in place of the lost ones and takes note; whoever works there asks
-// afterwards, and reports the loss instead of a result. Jumping out of the handler would leave locks, teams and
-// barriers behind.
+// them alone), a handler replaces the lost pages by zeros and records where; the work checks that afterwards and
+// reports the loss instead of a result. Jumping out of the handler (longjmp) would leave locks held and barriers
+// waiting.
 //
 // A handler knows nothing but what lies at fixed places, so here is the one piece of writable state of the library
 // (fault_guard.cpp): who is at work, and the handler that was there before.
@@ -25,7 +25,7 @@ public:
     /// Before the mapping is touched, while nobody else works on it. `bytes` begins at a page, at the front of its
     /// file.
     void set(std::span<const std::byte> bytes) noexcept;
-    /// Offset in the file of the first touch that failed; from then on there are zeros behind it. kIntact: none has.
+    /// Offset in the file of the first read that failed; the mapping is zeros from its page on. kIntact: none failed.
     [[nodiscard]] std::uint64_t lost_at() const noexcept { return lost_at_.load(std::memory_order_acquire); }
 
 private:
@@ -59,16 +59,16 @@ public:
     FaultHandler& operator=(const FaultHandler&) = delete;
 };
 
-/// Work on mapped files: while it lives, the threads that have entered are guarded. `threads` is room for their names.
+/// Work on mapped files: while it lives, the threads that have entered are guarded. `threads` is room for their ids.
 class GuardedWork {
 public:
-    using ThreadName = std::atomic<std::uintptr_t>;  ///< 0: none
-    GuardedWork(GuardedMaps& maps, std::span<ThreadName> threads) noexcept;
+    using ThreadId = std::atomic<std::uintptr_t>;  ///< 0: none
+    GuardedWork(GuardedMaps& maps, std::span<ThreadId> threads) noexcept;
     ~GuardedWork();
     GuardedWork(const GuardedWork&) = delete;
     GuardedWork& operator=(const GuardedWork&) = delete;
 
-    /// Where the handler finds it.
+    /// An entry of the table in which the handler finds it.
     struct Place {
         std::atomic<GuardedWork*> work;
         std::atomic<::pid_t> process;
@@ -87,13 +87,13 @@ public:
         Thread& operator=(const Thread&) = delete;
 
     private:
-        ThreadName* name_ = nullptr;
+        ThreadId* id_ = nullptr;
         bool was_blocked_ = false;
     };
 
 private:
     GuardedMaps& maps_;
-    std::span<ThreadName> threads_;
+    std::span<ThreadId> threads_;
     Place* place_ = nullptr;
 };
 

@@ -26,8 +26,7 @@ void append_json_string(std::string& out, std::string_view text);
 void append_json_number(std::string& out, double value);
 void append_json_number(std::string& out, float value);
 
-/// Appends one value after another to a text, with the commas and colons between them. What is nested how is the
-/// caller's.
+/// Appends one value after another to a text, with the commas and colons between them. The caller closes what it opens.
 class JsonWriter {
 public:
     explicit JsonWriter(std::string& out) noexcept : out_(&out) {}
@@ -57,7 +56,7 @@ public:
     JsonWriter& member(std::string_view name, const T& item) {
         return key(name).value(item);
     }
-    /// What follows stands on a line of its own, behind so many spaces.
+    /// What follows begins a new line, indented by so many spaces.
     JsonWriter& line(int n_spaces) noexcept {
         n_spaces_ = n_spaces;
         return *this;
@@ -66,7 +65,7 @@ public:
 private:
     JsonWriter& begin(char bracket);
     JsonWriter& end(char bracket);
-    void separate();  // what stands between the value before and the next
+    void separate();  // writes the comma or line break before the next value
 
     std::string* out_;
     bool follows_ = false;  // a value of the same container stands before
@@ -78,7 +77,7 @@ private:
 enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
 [[nodiscard]] std::string_view to_string(JsonKind kind) noexcept;
 
-class JsonTape;  // the values of a document, one behind the other
+class JsonTape;  // the values of a document, in the order of the text
 
 /// A parsed value: a cheap handle, valid as long as its document. Asking for another kind than it has is a bug of ours,
 /// except with the functions that give an optional.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The parser goes through the text once, without recursion, and leaves one node per value in the order of the text: a
-// container's node says where the next value behind it is. Strings are decoded where they lie in the copy of the text,
+// container's node says where the next value after it is. Strings are decoded where they lie in the copy of the text,
 // since no escape is shorter than what it stands for.
 #include <algorithm>
 #include <charconv>
@@ -18,11 +18,11 @@ public:
     struct Node {
         std::uint32_t offset;  ///< of the value's first byte in the text
         std::uint32_t size;    ///< bytes of a number or of a decoded string, elements, members, or the truth
-        std::uint32_t next;    ///< the node behind the value and all in it
+        std::uint32_t next;    ///< the node after the value and all in it
         JsonKind kind;
     };
 
-    std::string text;  ///< strings decoded in place, behind their quotes
+    std::string text;  ///< strings decoded in place, after their opening quotes
     std::vector<Node> nodes;
 
     [[nodiscard]] std::string_view text_of(const Node& node) const noexcept {
@@ -138,7 +138,7 @@ private:
         open_.pop_back();
     }
 
-    // True where the container goes on with another item, behind a comma where it is not the first.
+    // True where the container has another item; reads the comma before all but the first.
     bool goes_on(char bracket) {
         JsonTape::Node& node = tape_.nodes[open_.back()];
         if (accept(bracket)) {
@@ -245,7 +245,7 @@ private:
         add(JsonKind::string, begin, static_cast<std::size_t>(out - decoded));
     }
 
-    // Writes what the escape at the cursor stands for, and goes behind it.
+    // Writes what the escape at the cursor stands for, and moves past it.
     char* escape(char* out) {
         const std::size_t begin = at_++;
         constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
@@ -270,16 +270,15 @@ private:
         return std::ranges::copy(utf8_, out).out;
     }
 
-    // The four digits behind a u, which the cursor is at.
+    // The four digits after a u, which the cursor is at.
     char32_t unit(std::size_t begin) {
-        char32_t value = 0;
+        std::uint32_t value = 0;
         const std::string_view four = text_.substr(std::min(at_ + 1, text_.size()), 4);
-        const auto result = std::from_chars(four.data(), four.data() + four.size(), value_, 16);
+        const auto result = std::from_chars(four.data(), four.data() + four.size(), value, 16);
         if (four.size() < 4 || result.ptr != four.data() + 4 || four[0] == '-')
             refuse(begin, "\\u without four hexadecimal digits");
-        value = static_cast<char32_t>(value_);
         at_ += 5;
-        return value;
+        return static_cast<char32_t>(value);
     }
 
     std::string_view text_, name_;
@@ -289,7 +288,6 @@ private:
     std::vector<std::uint32_t> open_;  // containers around the cursor
     std::vector<std::uint32_t> keys_;  // of the object that is being closed
     std::string utf8_;
-    std::uint32_t value_ = 0;
 };
 
 const JsonTape::Node& checked(const JsonTape& tape, std::uint32_t node, [[maybe_unused]] JsonKind kind) {

@@ -3,8 +3,8 @@
 // loading weights needs, each owned by one object.
 //
 // A file that another process cuts short while it is mapped raises SIGBUS at the next touch of a lost page
-// (base/fault_guard.hpp), and one that is rewritten changes under our hands. No library can prevent that; read instead
-// of mapping where the storage is not trusted.
+// (base/fault_guard.hpp), and one that is rewritten changes what is read. No library can prevent that; read instead of
+// mapping where the storage is not trusted.
 #pragma once
 
 #include <cstddef>
@@ -71,8 +71,8 @@ private:
 /// Asks the system for pages of 2 MB, where it has them; it may refuse. `range` begins at a page.
 void prefer_large_pages(std::span<const std::byte> range) noexcept;
 
-/// Brings the pages of a mapping into memory and into the page table, so that later reads fault no more. Returns 0 or
-/// an errno (a page that can no longer be read); never raises a signal where the system can report instead.
+/// Brings the pages of a mapping into memory and into the page table, so that later reads cause no page faults. Returns
+/// 0 or an errno (a page that can no longer be read); never raises a signal where the system can report instead.
 [[nodiscard]] int populate_pages(std::span<const std::byte> range) noexcept;
 
 /// Pages locked in RAM until this object goes: destroy it before the memory itself.

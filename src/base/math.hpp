@@ -39,7 +39,7 @@ struct SinCos {
 [[nodiscard]] float alibi_slope(float max_bias, int head, int n_head) noexcept;
 
 /// T5 (arXiv:1910.10683 §2.1, as released): of n buckets (half of all where both sides count; keys ahead have the
-/// second half) the first e = n/2 are one distance each, the others grow in proportion and end at max_distance, e <
+/// second half) the first e = n/2 are one distance each, the others grow logarithmically up to max_distance, e <
 /// max_distance. `distance` is p_key − p_query; keys ahead are at 0 where one side counts. Exact at the boundaries, up
 /// to 255 buckets.
 [[nodiscard]] int relative_bucket(int distance, int n_bucket, int max_distance, bool both_sides) noexcept;

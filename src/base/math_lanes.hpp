@@ -12,7 +12,7 @@
 //   where kScales:   F scale(F a, F n) = a · 2^n, rounded once
 //
 // Units compiled for one instruction set instantiate these with a type of their own, so no symbol is shared. They are
-// put in place where they are used: a call would save every register that holds lanes, and load every constant again.
+// always inlined: a call would spill every register that holds lanes, and load every constant again.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ template <class V>
     const F p = V::add(V::set(1.0f), V::fma(V::mul(r, r), q, r));
     if constexpr (V::kScales) {
         return V::scale(p, n);
-        // 2^n in two factors, so that n = 128 and subnormal results need no special case: only the last product rounds
     } else {
+        // 2^n in two factors, so that n = 128 and subnormal results need no special case: only the last product rounds.
         const auto whole = V::sub_i(V::bits(shifted), V::bits(magic));
         const auto half = V::half_i(whole);
         return V::mul(V::mul(p, power_of_two<V>(half)), power_of_two<V>(V::sub_i(whole, half)));

@@ -8,7 +8,7 @@
 
 namespace tinfer {
 
-/// RoPE, spec notation: pair i of `n_rot` dimensions turns by p · freq_scale · freq_base^(-2i/n_rot)
+/// RoPE, spec notation: pair i of `n_rot` dimensions is rotated by p · freq_scale · freq_base^(-2i/n_rot)
 /// (arXiv:2104.09864), with YaRN's mix (arXiv:2309.00071) where ext_factor ≠ 0. `magnitude` multiplies cos and sin and
 /// is final.
 struct RopeParams {
@@ -20,12 +20,12 @@ struct RopeParams {
     float magnitude = 1.0f;
     float beta_fast = 32.0f, beta_slow = 1.0f;
     std::int32_t n_ctx_orig = 0;
-    /// Pairs whose turn follows time, height, width and none of them; all 0: every pair follows the position. Text has
-    /// one position for the first three, and pairs of the fourth stand still.
+    /// Numbers of pairs whose angle follows time, height, width and none of them; all 0: every pair follows the
+    /// position. Text has one position for the first three; pairs of the fourth are not rotated.
     std::int32_t sections[4] = {0, 0, 0, 0};
-    std::int32_t interleaved = 0;  ///< 1: sections take turns pair by pair (Qwen3-VL); 0: they lie one behind another
+    std::int32_t interleaved = 0;  ///< 1: sections take turns pair by pair (Qwen3-VL); 0: one section after another
     std::int32_t offset = 0;       ///< rope_table: added to every position
-    std::int32_t backward = 0;     ///< rope_table: 1: turns by the negative angle
+    std::int32_t backward = 0;     ///< rope_table: 1: rotates by the negative angle
 };
 
 /// Attention and cache rows: head counts, sizes and score transforms.
@@ -47,19 +47,19 @@ struct OpParams {
     std::int32_t block = 1;  ///< select_keys: positions that are chosen together; compress_keys: tokens of a group;
                              ///< hadamard: values of a block; key_shift: the same of stored keys, 1: there is none
     std::int32_t local = 0;  ///< select_keys: newest blocks that come first
-    std::int32_t whole_blocks =
-        0;                       ///< select_keys: a block's score is that of its last token, and without it it has none
-    std::int32_t last_only = 0;  ///< select_keys: the last token of each chosen block alone is listed
-    std::int32_t overlap = 0;    ///< compress_keys: a group looks at the one in front, too
-    std::int32_t dilation = 1;   ///< causal_conv: distance of the tokens that it sees
-    std::int32_t by_turns = 0;   ///< delta_rule: value head h reads key head h mod Hk
-    std::int32_t n_group = 0;    ///< keep_groups
-    std::int32_t normalize = 0;  ///< moe_weights: divide by the sum of the chosen gate values
-    std::int32_t is_v = 0;       ///< kv_write: the rows go into a V cache (row layout), not a K cache
-    std::int32_t first = 0;      ///< key_shift: first element of a head that is rotated; log_temperature: p0;
-                                 ///< ngram_rows: id that ends a text
+    /// select_keys: a block's score is that of its last token; an unfinished block has none.
+    std::int32_t whole_blocks = 0;
+    std::int32_t last_only = 0;     ///< select_keys: the last token of each chosen block alone is listed
+    std::int32_t overlap = 0;       ///< compress_keys: a group also reads the group before it
+    std::int32_t dilation = 1;      ///< causal_conv: distance of the tokens that it sees
+    std::int32_t modulo_heads = 0;  ///< delta_rule: value head h reads key head h mod Hk
+    std::int32_t n_group = 0;       ///< keep_groups
+    std::int32_t normalize = 0;     ///< moe_weights: divide by the sum of the chosen gate values
+    std::int32_t is_v = 0;          ///< kv_write: the rows go into a V cache (row layout), not a K cache
+    std::int32_t first = 0;         ///< key_shift: first element of a head that is rotated; log_temperature: p0;
+                                    ///< ngram_rows: id that ends a text
     std::int32_t max_distance = 0;  ///< relative_bias: positions from which on all share a bucket
-    std::int32_t both_sides = 0;    ///< relative_bias: keys behind the query have buckets of their own
+    std::int32_t both_sides = 0;    ///< relative_bias: keys after the query have buckets of their own
     RopeParams rope;
     AttentionParams attention;
 };

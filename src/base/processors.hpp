@@ -6,7 +6,7 @@
 
 namespace tinfer {
 
-/// Where the system tells about processors and control groups; tests have folders of their own.
+/// Where the system describes processors and control groups; tests pass folders of their own.
 struct SystemFiles {
     std::filesystem::path proc = "/proc", sys = "/sys";
 };
@@ -17,9 +17,8 @@ struct SystemFiles {
 [[nodiscard]] int usable_cpu_count(const SystemFiles& files = {});
 
 [[nodiscard]] long process_id() noexcept;
-/// This process came from fork() without an exec() since. OpenMP may believe that it still has the threads of the
-/// parent, and wait for them for ever: run_new_team() (base/team.hpp) is for such a process. False where the system
-/// does not tell.
+/// This process came from fork() without an exec() since. OpenMP may wait for ever for threads that only the parent
+/// has: run_new_team() (base/team.hpp) is for such a process. False where the system does not tell.
 [[nodiscard]] bool is_forked(const SystemFiles& files = {});
 
 /// Seconds that the calling thread has run so far; all time that passes, where the system does not tell.

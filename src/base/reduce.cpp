@@ -8,7 +8,7 @@
 
 namespace tinfer {
 
-float fold16(const float (&lanes)[kLanes]) noexcept {
+float reduce16(const float (&lanes)[kLanes]) noexcept {
     float sums[8];
     for (int l = 0; l < 8; ++l) sums[l] = lanes[l] + lanes[l + 8];
     for (int l = 0; l < 4; ++l) sums[l] += sums[l + 4];
@@ -19,13 +19,13 @@ float fold16(const float (&lanes)[kLanes]) noexcept {
 float sum16(const float* x, std::int64_t n) noexcept {
     float lanes[kLanes] = {};
     for (std::int64_t i = 0; i < n; ++i) lanes[i % kLanes] += x[i];
-    return fold16(lanes);
+    return reduce16(lanes);
 }
 
 float dot16(const float* a, const float* b, std::int64_t n) noexcept {
     float lanes[kLanes] = {};
     for (std::int64_t i = 0; i < n; ++i) lanes[i % kLanes] = std::fma(a[i], b[i], lanes[i % kLanes]);
-    return fold16(lanes);
+    return reduce16(lanes);
 }
 
 float max_of(std::span<const float> x) noexcept {
@@ -41,7 +41,7 @@ float exp_sum16(std::span<const float> x, float max, float* p_out) noexcept {
         lanes[i % kLanes] += p;
         if (p_out != nullptr) p_out[i] = p;
     }
-    return fold16(lanes);
+    return reduce16(lanes);
 }
 
 }  // namespace tinfer

@@ -10,8 +10,8 @@ namespace tinfer {
 
 inline constexpr std::int64_t kLanes = 16;
 
-/// The tree over 16 partial sums.
-[[nodiscard]] float fold16(const float (&lanes)[kLanes]) noexcept;
+/// Σ of 16 lanes by that tree.
+[[nodiscard]] float reduce16(const float (&lanes)[kLanes]) noexcept;
 /// Σ x[i].
 [[nodiscard]] float sum16(const float* x, std::int64_t n) noexcept;
 /// Σ a[i]·b[i], each product fused into its lane.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A file that is there whole or not at all: written beside its place under another name, brought to the storage, then
+// A file that is there whole or not at all: written beside its place under another name, flushed to storage, then
 // renamed.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The two passes over a row as long as the vocabulary that sampling cannot avoid. They are worth an instruction set of
-// their own, and sampling knows none: it receives these functions from the layer that does. Every set gives the same
+// The two passes over a row as long as the vocabulary that sampling cannot avoid. They are worth vector code, which
+// lives in kernels/; sampling does not depend on that folder and is handed these functions. Every set gives the same
 // bits (numerics rules 3 and 9).
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// XXH64 as its published specification has it (seed 0): a hash as fast as memory, for noticing that bytes are not the
-// same. It proves nothing against an attacker; that is what SHA-256 is for.
+// XXH64 by its published specification (seed 0): a hash as fast as memory, to notice bytes that differ. Against an
+// attacker it proves nothing; that takes SHA-256.
 #pragma once
 
 #include <array>

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
 #include "base/math.hpp"
+#include "generation/ranking.hpp"
 #include "generation/receipt_rows.hpp"
 #include "tinfer/receipt.hpp"
 #include "tinfer/text.hpp"
@@ -35,25 +36,12 @@ double log_sum(std::span<const float> row, std::string_view side, std::size_t st
 ComparedToken::Side side_of(std::span<const float> row, double total, Token recorded, Sampler& sampler, int n_top) {
     ComparedToken::Side side;
     const auto p = [&](std::size_t i) { return math::exp(static_cast<double>(row[i]) - total); };
-    const auto own = static_cast<std::size_t>(recorded);
-    const float value = row[own];
-    std::size_t better = 0;
-    for (std::size_t i = 0; i < row.size(); ++i)
-        if (row[i] > value || (row[i] == value && i < own)) ++better;
-    side.rank = static_cast<int>(better) + 1;
-    side.p = p(own);
+    side.rank = generation::rank_of(row, recorded);
+    side.p = p(static_cast<std::size_t>(recorded));
     side.choice = sampler.sample(row);
     side.p_choice = p(static_cast<std::size_t>(side.choice));
-
-    std::vector<std::int32_t> order(row.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
-    const auto n = std::min(static_cast<std::size_t>(n_top), order.size());
-    const auto before = [&](std::int32_t x, std::int32_t y) {
-        const float a = row[static_cast<std::size_t>(x)], b = row[static_cast<std::size_t>(y)];
-        return a != b ? a > b : x < y;
-    };
-    std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(), before);
-    for (std::size_t i = 0; i < n; ++i) side.top.push_back({Token{order[i]}, p(static_cast<std::size_t>(order[i]))});
+    for (const std::int32_t id : generation::top_ids(row, static_cast<std::size_t>(n_top)))
+        side.top.push_back({Token{id}, p(static_cast<std::size_t>(id))});
     return side;
 }
 

@@ -102,9 +102,10 @@ struct Generation::Impl {
         return static_cast<std::size_t>(std::max<std::int64_t>(limit, 1) - 1);
     }
 
-    /// Decodes the pending token with guesses behind it, draws behind each for as long as the draw before was the
-    /// guess, and keeps those. The sampler sees the rows that it would see without guesses, and no other. False where
-    /// the guesses have no room: then nothing was done.
+    /// Decodes the pending token and the guesses after it in one batch, samples from one row after the other for as
+    /// long as the sampled token is the guess, and keeps the tokens so verified. The sampler sees the rows that it
+    /// would see without guesses, and no other. Returns false where the batch finds no room in the cache: then nothing
+    /// was done.
     bool check(Context& context, Sampler& sampler, std::span<const Token> guessed) {
         Context::Impl& state = detail::impl_of(context);
         const auto add = [&](Token token) { batch.add(token, std::nullopt, std::span(&options.seq, 1), true); };
@@ -126,7 +127,7 @@ struct Generation::Impl {
                 take(token);
                 if (stop || n_kept > guessed.size() || token != guessed[n_kept - 1]) break;
             }
-        } catch (...) {  // behind the tokens so far; what they are stays
+        } catch (...) {  // the tokens sampled before the error stay
             error = std::current_exception();
         }
         keep(context, n_kept, error != nullptr);
@@ -134,7 +135,7 @@ struct Generation::Impl {
         return true;
     }
 
-    /// Ends the transaction with the first n tokens of the batch. `is_decoded`: nothing was drawn behind them.
+    /// Ends the transaction with the first n tokens of the batch. `is_decoded`: no token was sampled after them.
     void keep(Context& context, std::size_t n, bool is_decoded) {
         Context::Impl& state = detail::impl_of(context);
         // If the commit fails, the context has none of the tokens, so all of them are pending.

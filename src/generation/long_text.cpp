@@ -32,7 +32,7 @@ bool ContextShifter::make_room(Context& context, SeqId seq, std::size_t n_needed
     if (room() >= n_needed) return true;
     const int keep = std::clamp(options_.keep, 1, std::max(1, context.options().n_ctx - kLeastRoom));
     const auto others = [&] { return end_of(context, seq) - keep; };
-    // The last token stays: it is the one that the next is computed behind.
+    // The last token stays: the next one is computed from it.
     if (!context.can_shift() || others() < 2 || room() + static_cast<std::size_t>(others() - 1) < n_needed)
         return false;
     while (room() < n_needed) {

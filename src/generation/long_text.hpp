@@ -10,8 +10,8 @@
 
 namespace tinfer::generation {
 
-/// Makes room for n_needed tokens by dropping tokens behind the first ones that stay. False, with nothing changed,
-/// where that cannot be.
+/// Makes room for n_needed tokens by dropping tokens after the first `keep` ones. Returns false and changes nothing
+/// where that is impossible.
 class ContextShifter {
 public:
     /// Throws bad_parameter. `n_prompt`: tokens of the first prompt.

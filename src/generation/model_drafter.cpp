@@ -86,7 +86,8 @@ public:
     }
 
 private:
-    /// The context has the text, or its end where it is too long, and the logits behind it. False where that fails.
+    /// Brings the context up to the text, or to its end where it is too long, and computes the logits after it. False
+    /// where that fails.
     bool follow(std::span<const Token> text, std::size_t n_out) {
         const auto n_ctx = static_cast<std::size_t>(context_.options().n_ctx);
         if (n_ctx < n_out + 2) return false;
@@ -107,7 +108,7 @@ private:
         return true;
     }
 
-    /// Takes back what is behind the first n tokens; false: all of it, from now on in another way.
+    /// Removes all but the first n tokens from the context. False where it had to be cleared instead.
     bool cut(std::size_t n) {
         if (takes_back_ && context_.seq_rm(kText, {Pos{static_cast<std::int32_t>(n)}}) == RemoveStatus::ok) {
             tokens_.resize(n);

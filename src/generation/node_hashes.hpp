@@ -19,9 +19,9 @@ struct NodeHash {
     std::vector<std::string> weights;  ///< that the node reads
 };
 
-/// Runs the tokens (behind `encoded`, where the model has an encoder) through a context of its own: unfused, so that
+/// Runs the tokens (after `encoded`, where the model has an encoder) through a context of its own: unfused, so that
 /// each node is a step, in micro-batches of a fixed size. In the order in which nodes first run. Values of nodes that
-/// only place something in a cache are left out. Empty in builds without tracing.
+/// only write to a cache are left out. Empty in builds without tracing.
 [[nodiscard]] std::vector<NodeHash> hash_nodes(const Model& model, const ContextOptions& options,
                                                std::span<const Token> encoded, std::span<const Token> tokens);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Making receipts: what is noted with each token, and the hashes behind them.
+// Making receipts: what is recorded with each token, and the hashes.
 #include "tinfer/receipt.hpp"
 
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "generation/node_hashes.hpp"
+#include "generation/receipt_rows.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/version.hpp"
 
@@ -17,13 +18,6 @@ constexpr std::string_view kMakingReceipt = "making a receipt: an allocation fai
 
 /// Rows that replay() looks at between two decodes.
 constexpr int kReplayRows = 32;
-
-std::uint64_t prefix_of(Sha256 hash) noexcept {
-    const auto digest = hash.finish();
-    std::uint64_t value = 0;
-    for (int i = 0; i < 8; ++i) value = value << 8 | digest[static_cast<std::size_t>(i)];
-    return value;
-}
 
 }  // namespace
 
@@ -88,7 +82,7 @@ void ReceiptRecorder::add(std::span<const float> row, Token token) {
         rows_before_ = rows_;
         rows_.update(std::as_bytes(row));
         tokens_.push_back(token);
-        steps_.push_back(prefix_of(rows_));
+        steps_.push_back(generation::prefix_of(rows_));
     });
 }
 

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
+#include "tinfer/hash.hpp"
 #include "tinfer/receipt.hpp"
 
 namespace tinfer::generation {
@@ -41,6 +43,14 @@ private:
     std::size_t first_step_ = 0, n_rows_ = 0;
     Batch batch_;
 };
+
+/// The first 8 bytes, big-endian, of the hash of what was added so far; receipts record it for each token.
+[[nodiscard]] inline std::uint64_t prefix_of(Sha256 hash) noexcept {
+    const auto digest = hash.finish();
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < 8; ++i) value = value << 8 | digest[i];
+    return value;
+}
 
 /// Tokens that go through the context where all rows are wanted and nothing more.
 [[nodiscard]] inline std::size_t tokens_for_all_rows(const Receipt& receipt) noexcept {

@@ -29,7 +29,7 @@ public:
         if (step < receipt_.steps.size()) {
             rows_.update(std::as_bytes(row));
             ++report_.n_rows;
-            if (!report_.first_row && prefix() != receipt_.steps[step]) report_.first_row = step;
+            if (!report_.first_row && generation::prefix_of(rows_) != receipt_.steps[step]) report_.first_row = step;
         }
         if (!draw || sampler_ == nullptr || report_.first_draw) return;
         const Token token = sampler_->sample(row);
@@ -37,21 +37,13 @@ public:
         report_.first_draw = step;
         report_.drawn = token;
     }
-    /// Behind the last row: the hash of all of them, where all were seen.
+    /// To be called after the last row: compares the hash of all rows, where all were seen.
     void finish() {
         if (report_.n_rows == receipt_.steps.size() && !report_.first_row && rows_.finish() != receipt_.logits)
             report_.first_row = receipt_.steps.empty() ? 0 : receipt_.steps.size() - 1;
     }
 
 private:
-    [[nodiscard]] std::uint64_t prefix() const noexcept {
-        Sha256 copy = rows_;
-        const auto digest = copy.finish();
-        std::uint64_t value = 0;
-        for (std::size_t i = 0; i < 8; ++i) value = value << 8 | digest[i];
-        return value;
-    }
-
     const Receipt& receipt_;
     const ReplayOptions& options_;
     Sampler* sampler_;
@@ -119,7 +111,7 @@ ReplayReport replay(const Receipt& receipt, Context& context, const ReplayOption
         report.drew = sampler != nullptr;
 
         RowCheck check(receipt, options, sampler, report);
-        // With n_tokens the row behind them is the caller's to draw from.
+        // With n_tokens, the row after the last of them is left for the caller to sample from.
         const std::size_t n_draws = options.n_tokens.value_or(receipt.tokens.size());
         while (rows.next()) {
             rows.decode(context);

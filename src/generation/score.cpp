@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "generation/ranking.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/sampling.hpp"
 
@@ -31,9 +32,9 @@ struct ScoringJob {
     [[nodiscard]] Token token(std::size_t i) const noexcept {
         return i < n_prompt() ? text.prompt[i] : text.text[i - n_prompt()];
     }
-    /// Whether the row behind token i says something of the text.
+    /// Whether the logits after token i predict a token of the text.
     [[nodiscard]] bool is_row(std::size_t i) const noexcept { return i + 1 >= n_prompt(); }
-    /// The token of the text that the row behind token i is about.
+    /// Index, in the text, of the token that the logits after token i predict.
     [[nodiscard]] std::size_t scored(std::size_t i) const noexcept { return i + 1 - n_prompt(); }
 };
 
@@ -155,24 +156,12 @@ private:
     [[nodiscard]] TokenScore score_row(std::span<const float> row, Token token) const {
         TokenScore score;
         score.logprob = log_prob(row, token);
-        const auto own = static_cast<std::size_t>(token);
-        std::size_t better = 0;
-        for (std::size_t i = 0; i < row.size(); ++i)
-            if (row[i] > row[own] || (row[i] == row[own] && i < own)) ++better;
-        score.rank = static_cast<int>(better) + 1;
+        score.rank = generation::rank_of(row, token);
         if (options_.n_top == 0) return score;
-        std::vector<std::int32_t> ids(row.size());
-        for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
-        const auto n = std::min(static_cast<std::size_t>(options_.n_top), ids.size());
-        std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
-                          [&](std::int32_t x, std::int32_t y) {
-                              const float a = row[static_cast<std::size_t>(x)], b = row[static_cast<std::size_t>(y)];
-                              return a != b ? a > b : x < y;
-                          });
         // ln p differs from the logit by the same constant for all tokens.
-        const double shift = score.logprob - static_cast<double>(row[own]);
-        for (std::size_t i = 0; i < n; ++i)
-            score.top.push_back({Token{ids[i]}, static_cast<double>(row[static_cast<std::size_t>(ids[i])]) + shift});
+        const double shift = score.logprob - static_cast<double>(row[static_cast<std::size_t>(token)]);
+        for (const std::int32_t id : generation::top_ids(row, static_cast<std::size_t>(options_.n_top)))
+            score.top.push_back({Token{id}, static_cast<double>(row[static_cast<std::size_t>(id)]) + shift});
         return score;
     }
 

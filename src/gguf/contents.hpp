@@ -43,8 +43,8 @@ namespace tinfer::gguf {
 /// An integer of any type at unaligned bytes; nothing for a u64 above 2^63-1.
 [[nodiscard]] std::optional<std::int64_t> load_integer(ValueType type, const std::byte* bytes) noexcept;
 
-/// One array as parsed. Starts are taken once: the bytes of a mapped file may change later, and no length is read
-/// twice.
+/// One array as parsed. The offsets of its strings are stored, so that no length is read twice: the bytes of a mapped
+/// file may change.
 struct ArrayView::Impl {
     ValueType element;
     std::uint8_t length_prefix = 8;  ///< bytes before each string: 4 in version 1
@@ -117,7 +117,7 @@ struct File::Impl {
     bool data_loaded = false;
     std::uint64_t mapped_bytes = 0;
 
-    /// Maps the file of a shard, unless the system refuses.
+    /// Maps the file of a shard; where the system refuses, a note is logged and the shard is read instead.
     void map(Shard& shard, const ModelOptions& options);
 
     [[nodiscard]] std::string_view tensor_name(std::size_t i) const noexcept { return tensors[i].name; }

@@ -25,7 +25,7 @@ public:
     void advance(std::uint64_t bytes) { reach(done_ + bytes); }
     void reach(std::uint64_t bytes) {
         done_ = bytes;
-        // 1 is said by finish() alone, after the last thing that can fail.
+        // finish() alone reports 1, after the last thing that can fail.
         if (done_ < total_) send(static_cast<double>(done_) / static_cast<double>(total_));
     }
     void finish() { send(1.0); }
@@ -137,10 +137,10 @@ std::vector<const std::byte*> place_all(const File::Impl& impl, AlignedBuffer& w
 }  // namespace
 
 void File::load_data(const ModelOptions& options) {
-    if (!impl_->data_loaded) reading([&] { bring_all(options); });
+    if (!impl_->data_loaded) reading([&] { load_all(options); });
 }
 
-void File::bring_all(const ModelOptions& options) {
+void File::load_all(const ModelOptions& options) {
     const std::string& name = impl_->shards.front().name;
     try {
         const std::uint64_t total = bytes_of(impl_->tensors);

@@ -76,9 +76,10 @@ public:
     /// throws what check_intact() does, whatever fn made of it.
     template <class Fn>
     decltype(auto) reading(Fn&& fn) const;
-    /// Throws io_error, naming file and offset, once a part of a mapped file could not be read: what is there is zeros.
+    /// Throws io_error, naming file and offset, once a part of a mapped file could not be read (and was replaced by
+    /// zeros).
     void check_intact() const;
-    /// What whoever reads tensors guards itself with; null: mappings are not guarded, or there are none.
+    /// For a GuardedWork around code that reads tensors; null where mappings are not guarded, or there are none.
     [[nodiscard]] GuardedMaps* guarded_maps() const noexcept;
 
     // ---- metadata: the caller's overrides first, then shard 0. find_*: nullopt when absent; require_*: missing_key.
@@ -135,7 +136,7 @@ public:
 
 private:
     File();
-    void bring_all(const ModelOptions& options);
+    void load_all(const ModelOptions& options);
     void scan_all() const;
     std::unique_ptr<Impl> impl_;
     friend std::string json(const File& file);
@@ -145,7 +146,7 @@ template <class Fn>
 decltype(auto) File::reading(Fn&& fn) const {
     GuardedMaps* const maps = guarded_maps();
     if (maps == nullptr) return fn();
-    std::array<GuardedWork::ThreadName, 1> threads{};
+    std::array<GuardedWork::ThreadId, 1> threads{};
     GuardedWork work(*maps, threads);
     const GuardedWork::Thread guarded(&work, 0);
     try {

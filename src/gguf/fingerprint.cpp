@@ -31,7 +31,7 @@ void hash_bytes(Sha256& hash, const Shard& shard, std::uint64_t begin, std::uint
     }
 }
 
-/// Bytes [begin, end) of the data sections, one behind the other.
+/// Bytes [begin, end) of the data sections laid end to end.
 void hash_data(Sha256& hash, const std::deque<Shard>& shards, std::uint64_t begin, std::uint64_t end,
                std::span<std::byte> buffer) {
     std::uint64_t before = 0;
@@ -51,7 +51,7 @@ std::array<std::uint8_t, 16> File::fingerprint() const {
     Sha256 hash;
     std::uint64_t length = 0;
     for (const Shard& shard : impl_->shards) {
-        const std::uint64_t metadata = shard.version == 1 ? 16 : 24;  // behind magic, version and the two counts
+        const std::uint64_t metadata = shard.version == 1 ? 16 : 24;  // after magic, version and the two counts
         hash_bytes(hash, shard, metadata, shard.header_end, buffer.bytes());
         length += data_bytes(shard);
     }

@@ -48,14 +48,14 @@ void Locker::add(std::span<const std::byte> range) {
 LoadTeam::LoadTeam(const File::Impl& file, AlignedBuffer& weights, std::span<const std::byte* const> places,
                    const ModelOptions& options, Locker& locker, GuardedMaps* guarded)
     : file_(file), weights_(weights), places_(places), options_(options), locker_(locker), guarded_(guarded) {
-    for (const std::uint32_t id : file_.by_place) cut(id);
+    for (const std::uint32_t id : file_.by_place) split(id);
 }
 
 const Shard& LoadTeam::shard_of(const TensorInfo& tensor) const noexcept {
     return file_.shards[static_cast<std::size_t>(tensor.file_index)];
 }
 
-void LoadTeam::cut(std::uint32_t id) {
+void LoadTeam::split(std::uint32_t id) {
     const TensorInfo& tensor = file_.tensors[id];
     const bool untouched =
         shard_of(tensor).in_place != nullptr && !options_.populate && !options_.mlock && !options_.check_tensors;
@@ -71,9 +71,9 @@ void LoadTeam::run(const Report& report) {
     if (!touches || options_.mlock) n = 1;  // pages are locked in the order of the file, up to the limit
     n = static_cast<unsigned>(std::min<std::size_t>(n, std::max<std::size_t>(pieces_.size(), 1)));
 
-    std::vector<GuardedWork::ThreadName> names(n);
+    std::vector<GuardedWork::ThreadId> ids(n);
     std::optional<GuardedWork> guard;
-    if (guarded_ != nullptr) guard.emplace(*guarded_, names);
+    if (guarded_ != nullptr) guard.emplace(*guarded_, ids);
     GuardedWork* const work_guard = guard ? &*guard : nullptr;
     std::vector<std::thread> others;
     try {
@@ -83,11 +83,11 @@ void LoadTeam::run(const Report& report) {
     } catch (const std::system_error&) {  // fewer threads do the same
     }
     work(work_guard, 0, &report);
-    for (bool is_over = false; !is_over;) {  // what the others still do is told of too
-        tell(report);
+    for (bool is_over = false; !is_over;) {  // what the others still do is reported too
+        report_done(report);
         std::unique_lock lock(wake_mutex_);
-        const auto is_new = [&] { return stop_.load(std::memory_order_relaxed) || n_told_ < n_done_.load(); };
-        is_over = stop_.load(std::memory_order_relaxed) || n_told_ == pieces_.size();
+        const auto is_new = [&] { return stop_.load(std::memory_order_relaxed) || n_reported_ < n_done_.load(); };
+        is_over = stop_.load(std::memory_order_relaxed) || n_reported_ == pieces_.size();
         if (!is_over) wake_.wait(lock, is_new);
     }
     for (std::thread& thread : others) thread.join();
@@ -101,36 +101,36 @@ void LoadTeam::work(GuardedWork* guard, int thread, const Report* report) {
         if (i >= pieces_.size()) return;
         const Piece& piece = pieces_[i];
         try {
-            bring(piece);
+            fetch(piece);
         } catch (...) {
-            note(kCannotRead, i, std::current_exception());
+            record_error(kCannotRead, i, std::current_exception());
             return;
         }
         if (options_.check_tensors) try {
                 check(piece);
             } catch (...) {
-                note(kDamaged, i, std::current_exception());
+                record_error(kDamaged, i, std::current_exception());
             }
         n_done_.fetch_add(1, std::memory_order_release);
         wake();
-        if (report != nullptr) tell(*report);
+        if (report != nullptr) report_done(*report);
     }
 }
 
 void LoadTeam::wake() noexcept {
-    const std::lock_guard lock(wake_mutex_);  // so that none is lost between a look and the wait
+    const std::lock_guard lock(wake_mutex_);  // so that no wake-up is lost between the test and the wait
     wake_.notify_one();
 }
 
 // One report a piece, in the order of pieces, whoever did which: the same reports for every number of threads.
-void LoadTeam::tell(const Report& report) {
-    while (n_told_ < n_done_.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
-        const Piece& piece = pieces_[n_told_++];
-        told_ += options_.check_tensors ? 2 * piece.bytes : piece.bytes;
+void LoadTeam::report_done(const Report& report) {
+    while (n_reported_ < n_done_.load(std::memory_order_acquire) && !stop_.load(std::memory_order_relaxed)) {
+        const Piece& piece = pieces_[n_reported_++];
+        reported_bytes_ += options_.check_tensors ? 2 * piece.bytes : piece.bytes;
         try {
-            report(told_);
+            report(reported_bytes_);
         } catch (...) {
-            note(kCancelled, n_told_ - 1, std::current_exception());
+            record_error(kCancelled, n_reported_ - 1, std::current_exception());
         }
     }
 }
@@ -139,7 +139,7 @@ std::span<const std::byte> LoadTeam::bytes_of(const Piece& piece) const noexcept
     return {places_[piece.tensor] + piece.offset, static_cast<std::size_t>(piece.bytes)};
 }
 
-void LoadTeam::bring(const Piece& piece) {
+void LoadTeam::fetch(const Piece& piece) {
     const TensorInfo& tensor = file_.tensors[piece.tensor];
     const Shard& shard = shard_of(tensor);
     const auto place = bytes_of(piece);
@@ -161,15 +161,15 @@ void LoadTeam::check(const Piece& piece) {
         refuse_block(shard_of(tensor), tensor, piece.offset / block + *bad);
 }
 
-/// Pieces are taken in their order, so whoever fails to read has all earlier ones taken: theirs are the errors that
-/// count. Damage does not stop the others, because something may still turn out unreadable.
-void LoadTeam::note(std::size_t order, std::size_t piece, std::exception_ptr error) {
+/// Pieces are taken in order, so when one cannot be read all earlier ones are taken already: the earliest error counts.
+/// Damage does not stop the others, because something may still turn out unreadable.
+void LoadTeam::record_error(std::size_t order, std::size_t piece, std::exception_ptr error) {
     const std::lock_guard lock(mutex_);
     if (order != kDamaged) {
         stop_.store(true, std::memory_order_relaxed);
         wake();
     }
-    if (order == kDamaged) piece = pieces_[piece].tensor;  // damage is told of in the order of the directory
+    if (order == kDamaged) piece = pieces_[piece].tensor;  // damage is reported in the order of the directory
     if (error_ && std::pair(error_order_, error_piece_) <= std::pair(order, piece)) return;
     error_ = std::move(error);
     error_order_ = order;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Bringing the bytes of tensors: reading, faulting in, locking and checking, in pieces that several threads take in the
-// order of the file. While one waits for the storage another checks what it has, and each checks a piece while it is
-// warm. What comes of it, errors included, is the same for every number of threads.
+// Loads the bytes of tensors: reads or faults in, locks and checks them, in pieces that several threads take in the
+// order of the file. While one thread waits for storage another checks what it has, and a piece is checked while it is
+// in cache. The result, errors included, is the same for every number of threads.
 #pragma once
 
 #include <atomic>
@@ -53,13 +53,13 @@ private:
         std::uint32_t tensor;
         std::uint64_t offset, bytes;
     };
-    void cut(std::uint32_t id);
+    void split(std::uint32_t id);
     void work(GuardedWork* guard, int thread, const Report* report);
-    void bring(const Piece& piece);
+    void fetch(const Piece& piece);
     void check(const Piece& piece);
-    void tell(const Report& report);
+    void report_done(const Report& report);
     void wake() noexcept;
-    void note(std::size_t order, std::size_t piece, std::exception_ptr error);
+    void record_error(std::size_t order, std::size_t piece, std::exception_ptr error);
     [[nodiscard]] std::span<const std::byte> bytes_of(const Piece& piece) const noexcept;
     [[nodiscard]] const Shard& shard_of(const TensorInfo& tensor) const noexcept;
 
@@ -76,9 +76,9 @@ private:
     std::mutex wake_mutex_;
     std::condition_variable wake_;  // a piece is done, or all is to stop: what the calling thread waits for
     std::atomic<bool> stop_{false};
-    std::size_t n_told_ = 0;  // of the calling thread: reports so far,
-    std::uint64_t told_ = 0;  // and the work that they told of
-    std::mutex mutex_;        // of what follows
+    std::size_t n_reported_ = 0;        // of the calling thread: reports so far,
+    std::uint64_t reported_bytes_ = 0;  // and the work that they told of
+    std::mutex mutex_;                  // of what follows
     std::exception_ptr error_;
     std::size_t error_order_ = 0, error_piece_ = 0;
 };

@@ -11,7 +11,7 @@
 
 namespace tinfer::gguf {
 
-/// Thrown and caught inside parse() alone: the header goes on behind the bytes that were given.
+/// Thrown and caught inside parse() alone: the header continues past the bytes that were given.
 struct HeaderContinues {};
 
 namespace {

@@ -3,8 +3,6 @@
 // in docs/gguf.md, V17 (names across shards) and V26 to V31 (placement in the file) are checked here.
 #include <algorithm>
 #include <charconv>
-#include <new>
-#include <stdexcept>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -15,21 +13,10 @@ namespace tinfer::gguf {
 namespace {
 
 constexpr std::uint64_t kMaxMergedTensors = 1048576;
+constexpr std::string_view kInDirectory = "no memory for the directory of a model file";
 
 void log_note(const ModelOptions& options, LogLevel level, const std::string& text) {
     if (options.log) options.log(level, text);
-}
-
-/// Runs the action; exceptions of allocations become out_of_memory.
-template <class Action>
-auto with_memory_errors(const Action& action) {
-    try {
-        return action();
-    } catch (const std::bad_alloc&) {
-        throw Error(ErrorCode::out_of_memory, "no memory for the directory of a model file");
-    } catch (const std::length_error&) {
-        throw Error(ErrorCode::out_of_memory, "no memory for the directory of a model file");
-    }
 }
 
 /// Ordinary reads: the end of the header is known only once it is parsed, so the front that is read grows until it
@@ -51,8 +38,8 @@ void open_shard(File::Impl& impl, Shard& shard, const std::filesystem::path& pat
     shard.file_bytes = shard.file.size();
     if (options.use_mmap && shard.file_bytes != 0) impl.map(shard, options);
     if (shard.map.is_mapped()) {
-        static_cast<void>(
-            parse(shard, shard.map.bytes()));  // the whole file is there: the header cannot go on behind it
+        // The whole file is there, so the header cannot continue past it.
+        static_cast<void>(parse(shard, shard.map.bytes()));
     } else {
         read_and_parse(shard);
     }
@@ -144,7 +131,7 @@ void check_overrides(std::span<const MetadataOverride> overrides) {
     }
 }
 
-void note_bytes_behind(const Shard& shard, std::span<const std::uint32_t> order, const ModelOptions& options) {
+void warn_trailing_bytes(const Shard& shard, std::span<const std::uint32_t> order, const ModelOptions& options) {
     if (order.empty()) return;
     const TensorInfo& last = shard.tensors[order.back()];
     const std::uint64_t end = shard.data_start + last.data_offset + last.bytes;
@@ -191,7 +178,7 @@ static void merge_shards(File::Impl& impl, const ModelOptions& options) {
     for (std::size_t s = 0; s < impl.shards.size(); ++s) {
         Shard& shard = impl.shards[s];
         const std::vector<std::uint32_t> order = check_placement(shard);
-        note_bytes_behind(shard, order, options);
+        warn_trailing_bytes(shard, order, options);
         shard.first_tensor = impl.tensors.size();
         shard.n_tensors = shard.tensors.size();
         if (shard.first_tensor + shard.n_tensors > kMaxMergedTensors)
@@ -242,7 +229,7 @@ static void set_overrides(File::Impl& impl, const ModelOptions& options) {
 }
 
 std::shared_ptr<File> File::open(std::span<const std::filesystem::path> paths, const ModelOptions& options) {
-    return with_memory_errors([&] {
+    return reporting_memory(kInDirectory, [&] {
         std::shared_ptr<File> file(new File);
         set_overrides(*file->impl_, options);
         if (options.use_mmap && options.guard_mapping) file->impl_->fault_handler.emplace();
@@ -257,7 +244,7 @@ std::shared_ptr<File> File::open(std::span<const std::filesystem::path> paths, c
 
 std::shared_ptr<File> File::open_memory(std::span<const std::byte> bytes, std::string name,
                                         const ModelOptions& options) {
-    return with_memory_errors([&] {
+    return reporting_memory(kInDirectory, [&] {
         std::shared_ptr<File> file(new File);
         set_overrides(*file->impl_, options);
         Shard& shard = file->impl_->shards.emplace_back();

@@ -157,7 +157,7 @@ public:
     Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
     /// gamma {H, T}, or {S, H, T} where each key decays for itself. Value heads share key heads; by turns: every Hk-th.
     Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state,
-                      bool by_turns = false);
+                      bool modulo_heads = false);
     Tensor decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state);
     Tensor top_k(Tensor x, int k);
     Tensor moe_weights(Tensor probs, Tensor ids, bool normalize, float scale);

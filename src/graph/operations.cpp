@@ -403,10 +403,10 @@ Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor 
 }
 
 Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor,
-                         const RecurrentState& state, bool by_turns) {
+                         const RecurrentState& state, bool modulo_heads) {
     OpParams params;
     params.scale = factor;
-    params.by_turns = by_turns ? 1 : 0;
+    params.modulo_heads = modulo_heads ? 1 : 0;
     return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);
 }
 

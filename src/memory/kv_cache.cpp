@@ -11,12 +11,8 @@
 namespace tinfer::memory {
 namespace {
 
-constexpr std::int32_t kLastPosition = std::numeric_limits<std::int32_t>::max();
 /// Entries a table may have beyond one per page before seq_cp refuses to interleave more.
 constexpr std::int32_t kInterleavingRoom = 512;
-
-std::int32_t range_begin(Pos p0) noexcept { return std::max(0, static_cast<std::int32_t>(p0)); }
-std::int32_t range_end(Pos p1) noexcept { return p1 < Pos{0} ? kLastPosition : static_cast<std::int32_t>(p1); }
 
 template <class T>
 std::uint64_t bytes_of(const std::vector<T>& values) noexcept {
@@ -202,7 +198,7 @@ void KvCache::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     };
     add(to, 0, begin);
     add(from, begin, end);
-    if (end != kLastPosition) add(to, end, kLastPosition);
+    if (end != kRangeToEnd) add(to, end, kRangeToEnd);
     // Later appends may add an entry per page; where the capacity is n_ctx they find room in any case.
     const auto capacity = limits_.table_capacity();
     const auto limit = index(capacity == limits_.n_ctx ? capacity : capacity - limits_.n_pages());
@@ -217,7 +213,7 @@ std::uint64_t KvCache::in_range(const KvEntry& entry, std::int32_t p0, std::int3
     const auto base = entry.page * kPageSlots;
     const auto inside = [&](std::int32_t offset) {
         const auto pos = position(base + offset);
-        return pos >= p0 && (pos < p1 || p1 == kLastPosition);
+        return pos >= p0 && (pos < p1 || p1 == kRangeToEnd);
     };
     if (inside(first_offset(entry.live)) && inside(last_offset(entry.live))) return entry.live;  // positions ascend
     std::uint64_t bits = 0;

@@ -21,9 +21,11 @@
 //     cache.commit();                                                 // or rollback(): as before begin()
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -34,6 +36,16 @@
 namespace tinfer::memory {
 
 inline constexpr std::int32_t kPageSlots = 64;
+
+/// Ranges [p0, p1) as callers give them: p0 < 0 means 0, p1 < 0 means to the end. Every position is below kRangeToEnd.
+inline constexpr std::int32_t kRangeToEnd = std::numeric_limits<std::int32_t>::max();
+[[nodiscard]] inline std::int32_t range_begin(Pos p0) noexcept { return std::max(0, static_cast<std::int32_t>(p0)); }
+[[nodiscard]] inline std::int32_t range_end(Pos p1) noexcept {
+    return p1 < Pos{0} ? kRangeToEnd : static_cast<std::int32_t>(p1);
+}
+[[nodiscard]] inline bool is_in_range(std::int32_t pos, Pos p0, Pos p1) noexcept {
+    return pos >= range_begin(p0) && pos < range_end(p1);
+}
 
 /// What every array of a cache is sized by, once, at construction.
 struct KvLimits {
@@ -61,6 +73,13 @@ struct KvEntry {
     std::uint64_t live = 0;
     bool operator==(const KvEntry&) const = default;
 };
+/// A row of the input kv_table {4, n} (kernels/ops.hpp): page, first, the lower and the upper half of live.
+inline void write_table_row(const KvEntry& entry, std::int32_t* row) noexcept {
+    row[0] = entry.page;
+    row[1] = entry.first;
+    row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
+    row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
+}
 
 /// The first and the last set bit; the mask of a table's entry is never 0.
 [[nodiscard]] inline std::int32_t first_offset(std::uint64_t live) noexcept { return std::countr_zero(live); }
@@ -71,8 +90,8 @@ struct PageCopy {
     bool operator==(const PageCopy&) const = default;
 };
 
-/// by_pages: a sequence fills pages of its own, and one that parts from others takes a copy of a partly filled page
-/// along. tight: any free slot at the end of a page will do, and nothing is copied.
+/// by_pages: a sequence fills pages of its own, and one that diverges from others gets a copy of the partly filled page
+/// that they share. tight: any free slot at the end of a page will do, and nothing is copied.
 enum class Placing : std::uint8_t { by_pages, tight };
 
 struct Placed {
@@ -149,10 +168,10 @@ public:
 
     // -- compaction, outside transactions
 
-    /// Would n tokens fit after that? Adds to `moves` what it takes; nothing has changed yet. False also where partial
-    /// copies have cut a sequence into more pieces than a table holds.
+    /// Would n tokens fit after compaction? Adds the moves that it takes to `moves`; changes nothing else. False also
+    /// where partial copies have cut a sequence into more pieces than a table holds.
     [[nodiscard]] bool can_compact(std::size_t n_tokens, SlotMoves& moves) noexcept;
-    /// The new place of a live slot, once can_compact() has said yes.
+    /// The new slot of a live slot, once can_compact() has returned true.
     [[nodiscard]] std::int32_t compacted(std::int32_t slot) const noexcept {
         return place_[index(slots_[index(slot)].token)];
     }
@@ -196,7 +215,7 @@ private:
     struct Slot {
         std::int32_t pos;
         std::int32_t token;
-        std::int32_t shift = 0;  ///< positions its keys are behind
+        std::int32_t shift = 0;  ///< positions by which its keys have yet to be rotated
     };
     /// Where a token goes; the quotient of positions, which are not negative, is rounded down.
     struct Move {
@@ -220,8 +239,9 @@ private:
         KvEntry last;
     };
     struct RunToken {
-        std::int32_t slot, pos, sequence,
-            end;  ///< `sequence` counts those of the run, `end` is one past the own ordinal
+        std::int32_t slot, pos;
+        std::int32_t sequence;  ///< index into run_sequences_
+        std::int32_t end;       ///< one past its own ordinal
     };
     enum class Fit : std::uint8_t { placed, no_room, wait };
     enum class Tail : std::uint8_t { none, own, shared };
@@ -249,7 +269,7 @@ private:
     [[nodiscard]] std::int32_t next_offset(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] Fit make_room(std::span<const SeqId> seqs, bool may_wait) noexcept;
     [[nodiscard]] Fit make_room_tightly(std::span<const SeqId> seqs) noexcept;
-    [[nodiscard]] bool go_on_at_the_end(std::span<const SeqId> seqs) const noexcept;
+    [[nodiscard]] bool can_append_in_place(std::span<const SeqId> seqs) const noexcept;
     [[nodiscard]] std::int32_t emptiest_page() const noexcept;
     [[nodiscard]] bool add_entry(std::span<const SeqId> seqs, std::int32_t page) noexcept;
     void find_occupied() noexcept;
@@ -282,17 +302,17 @@ private:
     std::size_t n_saved_ = 0;
     std::int32_t saved_free_pages_ = 0, saved_free_tokens_ = 0;
     bool in_transaction_ = false;
-    bool has_shifts_ = false;  // maybe; no slot has one where it is false
+    bool has_shifts_ = false;  // false: no slot has a shift; true: some may
 
     Placing placing_ = Placing::by_pages;
-    std::vector<std::uint64_t>
-        occupied_;  // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly
+    // {n_pages}: slots that are live in some sequence; kept up to date while placing tightly.
+    std::vector<std::uint64_t> occupied_;
 
     std::vector<std::int32_t> place_;        // {n_ctx}: new slot of the token with this id, or -1
     std::vector<std::int32_t> listed_;       // {64, n_pages}: slots as they will follow each other, or -1
     std::vector<std::int32_t> target_page_;  // {n_pages}: where each 64 of them will lie, or -1
-    std::vector<std::uint64_t>
-        own_;  // {n_pages}: slots of the sequence whose slots are listed; while pages are chosen: not 0 where taken
+    // {n_pages}: slots of the sequence whose slots are listed; while pages are chosen: not 0 where taken.
+    std::vector<std::uint64_t> own_;
     std::vector<SeqId> order_;  // {n_seq_max}
     std::size_t n_listed_ = 0;
 

@@ -69,7 +69,7 @@ KvCache::Fit KvCache::make_room(std::span<const SeqId> seqs, bool may_wait) noex
     return Fit::placed;
 }
 
-/// Each table goes on with this page. False, and nothing has happened, where one has no room for an entry.
+/// Appends this page to each table. False, and nothing has changed, where one has no room for an entry.
 bool KvCache::add_entry(std::span<const SeqId> seqs, std::int32_t page) noexcept {
     for (const SeqId seq : seqs)
         if (tables_[index(seq)].size == limits_.table_capacity()) return false;
@@ -82,8 +82,8 @@ bool KvCache::add_entry(std::span<const SeqId> seqs, std::int32_t page) noexcept
     return true;
 }
 
-/// The sequences end where their common last page does, and that has a free slot.
-bool KvCache::go_on_at_the_end(std::span<const SeqId> seqs) const noexcept {
+/// True where the sequences end at the last used slot of their common last page, and that has a free slot.
+bool KvCache::can_append_in_place(std::span<const SeqId> seqs) const noexcept {
     if (table(seqs[0]).empty()) return false;
     const std::int32_t page = table(seqs[0]).back().page, end = filled(page);
     return end < kPageSlots && std::ranges::all_of(seqs, [&](SeqId seq) {
@@ -92,7 +92,7 @@ bool KvCache::go_on_at_the_end(std::span<const SeqId> seqs) const noexcept {
            });
 }
 
-/// The page with the most slots behind its tokens, or -1 where all are full. Free pages are none.
+/// The page in use with the most free slots after its tokens, or -1 where all are full.
 std::int32_t KvCache::emptiest_page() const noexcept {
     std::int32_t found = -1;
     for (std::int32_t page = 0; page < limits_.n_pages(); ++page)
@@ -100,9 +100,9 @@ std::int32_t KvCache::emptiest_page() const noexcept {
     return found;
 }
 
-/// A page that only they write to, as long as there are free ones; else whatever page has a slot left.
+/// Takes a free page while there are some, else the emptiest page, whose last slots other sequences may share.
 KvCache::Fit KvCache::make_room_tightly(std::span<const SeqId> seqs) noexcept {
-    if (go_on_at_the_end(seqs)) return Fit::placed;
+    if (can_append_in_place(seqs)) return Fit::placed;
     const bool has_free_page = n_free_pages_ > 0;
     const std::int32_t page = has_free_page ? free_pages_[index(n_free_pages_ - 1)] : emptiest_page();
     if (page < 0 || !add_entry(seqs, page)) return Fit::no_room;
@@ -229,13 +229,7 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
         const auto entries = table(run_sequences_[i]);
         out.seqs[2 * i] = static_cast<std::int32_t>(n);
         out.seqs[2 * i + 1] = static_cast<std::int32_t>(entries.size());
-        for (const KvEntry& entry : entries) {
-            std::int32_t* const row = &out.table[4 * n++];
-            row[0] = entry.page;
-            row[1] = entry.first;
-            row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
-            row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
-        }
+        for (const KvEntry& entry : entries) write_table_row(entry, &out.table[4 * n++]);
     }
     for (std::size_t i = 0; i < n_run_tokens_; ++i) {
         const RunToken& token = run_tokens_[i];

@@ -54,8 +54,7 @@ void KvCache::check_move(SeqId seq, std::int32_t begin, std::int32_t end, const 
 void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
     check(seq);
     TINFER_ASSERT(!in_transaction_);
-    const std::int32_t begin = std::max(0, static_cast<std::int32_t>(p0));
-    const std::int32_t end = p1 < Pos{0} ? std::numeric_limits<std::int32_t>::max() : static_cast<std::int32_t>(p1);
+    const std::int32_t begin = range_begin(p0), end = range_end(p1);
     check_move(seq, begin, end, move);
     if (move.delta < 0)
         remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));

@@ -88,10 +88,10 @@ public:
         kv_->give_back_shifts(slots, shifts);
     }
 
-    // -- what comes from a state, outside transactions; for copies of a memory, which are thrown away where it fails
+    // -- loading a state, outside transactions; on a copy of the memory, which is thrown away where it fails
 
-    /// The tokens of empty sequences and the slots they get (KvCache::adopt). Those that are held are in the layers
-    /// with a window, too, as far as a window can still see them. False where there is no room.
+    /// The tokens of empty sequences and the slots they get (KvCache::adopt). `held`: 1 where layers with a window have
+    /// the token too; those that no window can see any more are skipped. False where there is no room.
     [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held,
                              std::span<std::int32_t> slots);
     std::int32_t adopt_state(SeqId seq, std::int32_t pos, std::int32_t count) noexcept {
@@ -103,7 +103,7 @@ public:
         states_->share(from, to);
         states_->move(to, pos - states_->pos(to));
     }
-    /// First position that a window of the sequence's next token, or of the one it has last, can see.
+    /// First position that the window of the sequence's next token can see; at most the position of its last token.
     [[nodiscard]] std::int64_t window_begin(SeqId seq) const;
     [[nodiscard]] bool has_window_pool() const noexcept { return window_.has_value(); }
     /// Tokens can be adopted that layers with a window do not have.
@@ -115,17 +115,17 @@ public:
 
     // -- transactions
 
-    /// How the tokens would fit, if at all; changes nothing. After `compacted` the moves
-    /// that `compaction` lists now are to be made in the caches and compact() is to be called, before begin().
+    /// How the tokens would fit, if at all; changes nothing. After `compacted` the caller makes the moves that
+    /// `compaction` lists now in the caches and calls compact(), before begin().
     enum class Fit : std::uint8_t { no_room, as_it_is, compacted };
     [[nodiscard]] Fit fit(std::span<const KvToken> tokens, const Compaction& compaction);
     void compact(const Compaction& compaction) noexcept;
     void begin() noexcept;
     [[nodiscard]] Placed place(std::span<const KvToken> run);
     void commit() noexcept;
-    /// The transaction can be committed without the tokens of the sequence from `end` on: no state has taken them in,
-    /// and no window would reach back to slots that were released since it began. Else it is rolled back, and what is
-    /// to stay is computed again.
+    /// The transaction can be committed without the tokens of the sequence from `end` on: there is no recurrent state,
+    /// which cannot forget tokens, and no window would reach back to slots that were released since the transaction
+    /// began. Otherwise the caller rolls back and computes the kept tokens again.
     [[nodiscard]] bool can_cut(SeqId seq, Pos end) const noexcept {
         return !states_ && !loses_window(seq, end, Pos{-1});
     }

@@ -65,7 +65,7 @@ std::size_t SlotMoves::write(std::span<std::int32_t> out) noexcept {
             fill(target);
             target = freed;
         }
-    // Rings are left. One slot of each goes through the buffer.
+    // Cycles are left. One slot of each goes through the buffer.
     for (std::int32_t target : targets) {
         if (source_[at(target)] < 0) continue;
         const std::int32_t buffered = target, to = target_[at(target)];

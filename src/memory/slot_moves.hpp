@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Slots of a cache that change places, all at once, as a list of copies that can be made in place one after the other:
-// no slot is written before what it holds has been read. A ring of slots goes through a buffer of one slot.
+// no slot is written before what it holds has been read. A cycle of moves goes through a buffer of one slot.
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,11 @@ public:
     void clear() noexcept;
     /// No slot is added twice, neither as a source nor as a target.
     void add(std::int32_t from, std::int32_t to) noexcept;
-    /// The list, with a row of zeros behind it, as kernels/ops.hpp describes `moves`; uses up what was added. `out` has
-    /// room for 3 · n_rows(n_slots) numbers. Returns the number of rows without the zeros.
+    /// The list, ended by a row of zeros, as kernels/ops.hpp describes `moves`; uses up what was added. `out` has room
+    /// for 3 · n_rows(n_slots) numbers. Returns the number of rows without the zeros.
     std::size_t write(std::span<std::int32_t> out) noexcept;
 
-    /// Rows of the longest list: every slot in a row of its own, every second one in a ring with its neighbour, and the
-    /// end.
+    /// Rows of the longest list: all slots in cycles of two, which take three rows each, and the end.
     [[nodiscard]] static std::size_t n_rows(std::int32_t n_slots) noexcept {
         return static_cast<std::size_t>(n_slots) * 3 / 2 + 1;
     }

@@ -4,7 +4,7 @@
 // sequence shares its row; the first token that goes on alone reads the shared row and writes another, so nothing is
 // ever copied.
 //
-// The same holds for transactions: rows of before the call are never written to. A decode's first token of a sequence
+// The same holds for transactions: rows from before the call are never written to. A decode's first token of a sequence
 // reads the old row and writes a fresh one, later tokens go on in it; commit drops the old rows, rollback the new ones.
 #pragma once
 
@@ -39,19 +39,16 @@ public:
     [[nodiscard]] Covered covered(SeqId seq, Pos p0, Pos p1) const noexcept;
     void drop(SeqId seq) noexcept;
     void share(SeqId from, SeqId to) noexcept;
-    void move(SeqId seq, std::int32_t delta) noexcept {
-        at(seq).pos += delta;
-    }  ///< the state does not know its positions
+    /// Renumbers: the state itself does not depend on positions.
+    void move(SeqId seq, std::int32_t delta) noexcept { at(seq).pos += delta; }
     void clear() noexcept;
     /// Of a state that comes from elsewhere: the row that the caller is to fill.
     std::int32_t adopt(SeqId seq, std::int32_t pos, std::int32_t count) noexcept;
 
-    [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept {
-        return at(seq).pos;
-    }  ///< of the last token; -1 when empty
-    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept {
-        return at(seq).count;
-    }                                                                                 ///< tokens the state has taken in
+    /// Of the last token; -1 when empty.
+    [[nodiscard]] std::int32_t pos(SeqId seq) const noexcept { return at(seq).pos; }
+    /// Tokens that the state has taken in.
+    [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return at(seq).count; }
     [[nodiscard]] std::int32_t row(SeqId seq) const noexcept { return at(seq).row; }  ///< -1 when empty
     [[nodiscard]] std::int32_t used() const noexcept;                                 ///< rows that some sequence has
     [[nodiscard]] const StateLimits& limits() const noexcept { return limits_; }

@@ -7,14 +7,9 @@ namespace tinfer::memory {
 
 namespace {
 
-bool is_inside(std::int32_t pos, Pos p0, Pos p1) noexcept {
-    return pos >= static_cast<std::int32_t>(p0) &&
-           (static_cast<std::int32_t>(p1) < 0 || pos < static_cast<std::int32_t>(p1));
-}
-
 /// fn(position, slot) for each token, in order.
 template <class Fn>
-void each_token(const KvCache& cache, SeqId seq, Fn&& fn) noexcept {
+void for_each_token(const KvCache& cache, SeqId seq, Fn&& fn) noexcept {
     for (const KvEntry& entry : cache.entries(seq))
         for (std::uint64_t live = entry.live; live != 0; live &= live - 1) {
             const std::int32_t slot = entry.page * kPageSlots + std::countr_zero(live);
@@ -50,7 +45,7 @@ std::int64_t WindowGaps::window_begin(std::int64_t last) const noexcept {
 
 std::int32_t WindowGaps::pos_min(const KvCache& cache, SeqId seq) const noexcept {
     std::int32_t first = -1;
-    each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
+    for_each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
         if (lacks(cache, slot)) first = -1;
         else if (first < 0) first = pos;
     });
@@ -60,8 +55,8 @@ std::int32_t WindowGaps::pos_min(const KvCache& cache, SeqId seq) const noexcept
 bool WindowGaps::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
     if (!any_) return false;
     Ends ends;
-    each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
-        if (!is_inside(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
+    for_each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
+        if (!is_in_range(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
     });
     return ends.missing >= 0 && ends.missing >= window_begin(ends.last);
 }
@@ -70,8 +65,8 @@ bool WindowGaps::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1
                                  std::int32_t divisor) const noexcept {
     if (!any_ || divisor < 1) return false;
     Ends ends;
-    each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
-        const std::int64_t to = is_inside(pos, p0, p1) ? (std::int64_t{pos} + delta) / divisor : pos;
+    for_each_token(cache, seq, [&](std::int32_t pos, std::int32_t slot) {
+        const std::int64_t to = is_in_range(pos, p0, p1) ? (std::int64_t{pos} + delta) / divisor : pos;
         if (to >= 0) ends.add(to, lacks(cache, slot));
     });
     return ends.missing >= 0 && ends.missing >= window_begin(ends.last);
@@ -80,11 +75,11 @@ bool WindowGaps::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1
 bool WindowGaps::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     if (!any_) return false;
     Ends ends;
-    each_token(cache, from, [&](std::int32_t pos, std::int32_t slot) {
-        if (is_inside(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
+    for_each_token(cache, from, [&](std::int32_t pos, std::int32_t slot) {
+        if (is_in_range(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
     });
-    each_token(cache, to, [&](std::int32_t pos, std::int32_t slot) {
-        if (!is_inside(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
+    for_each_token(cache, to, [&](std::int32_t pos, std::int32_t slot) {
+        if (!is_in_range(pos, p0, p1)) ends.add(pos, lacks(cache, slot));
     });
     return ends.missing >= 0 && ends.missing >= window_begin(ends.last);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Where layers with a window share the slots of the others, every token's keys and values are there, but for those that
-// a state did not bring: what no window saw when it was made. This knows them, by the id that a token keeps wherever it
-// lies, and says what would make a window reach back to one.
+// Layers with a window that share the slots of the other layers have the keys and values of every token, except for
+// tokens of a loaded state that no window saw when it was saved. This records those tokens by their ids, which they
+// keep when slots move, and tells which operations would let a window reach back to one.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,7 @@ public:
     [[nodiscard]] bool lacks(const KvCache& cache, std::int32_t slot) const noexcept {
         return any_ && missing_[static_cast<std::size_t>(cache.token_id(slot))] != 0;
     }
-    /// First position that windows of the sequence's next token, or of the one it has last, can see.
+    /// First position that the window of position last + 1 can see; at most `last`.
     [[nodiscard]] std::int64_t window_begin(std::int64_t last) const noexcept;
     /// First position of the sequence from which on nothing is missing; -1 when it is empty.
     [[nodiscard]] std::int32_t pos_min(const KvCache& cache, SeqId seq) const noexcept;

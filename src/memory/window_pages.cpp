@@ -9,13 +9,13 @@ namespace tinfer::memory {
 
 namespace {
 
-constexpr std::int32_t kWanted = -2;  // a place in the pool, which one is yet to be seen
+constexpr std::int32_t kWanted = -2;  // needs a page of the pool, not assigned yet
 
 std::size_t at_page(std::int32_t page) noexcept { return static_cast<std::size_t>(page); }
 
 /// Calls fn(slot, position) for the tokens of a sequence, last first, until it returns false.
 template <class Fn>
-void from_the_end(const KvCache& cache, SeqId seq, Fn fn) {
+void for_each_from_end(const KvCache& cache, SeqId seq, Fn fn) {
     const auto entries = cache.entries(seq);
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
         for (std::uint64_t live = entry->live; live != 0;) {
@@ -23,10 +23,6 @@ void from_the_end(const KvCache& cache, SeqId seq, Fn fn) {
             if (!fn(entry->page * kPageSlots + offset, cache.position(entry->page * kPageSlots + offset))) return;
             live &= ~(std::uint64_t{1} << offset);
         }
-}
-
-bool in_window_range(std::int32_t pos, Pos p0, Pos p1) noexcept {
-    return pos >= static_cast<std::int32_t>(p0) && (p1 < Pos{0} || pos < static_cast<std::int32_t>(p1));
 }
 
 }  // namespace
@@ -210,7 +206,7 @@ bool WindowPages::can_compact(const KvCache& cache, SlotMoves& moves) noexcept {
     for (std::int32_t seq = 0; seq < n_seq_max_; ++seq) {
         const std::int64_t first_query = std::int64_t{cache.pos_max(SeqId{seq})} + 1,
                            begin = std::min(window_.begin(first_query), first_query - 1);
-        from_the_end(cache, SeqId{seq}, [&](std::int32_t slot, std::int32_t pos) {
+        for_each_from_end(cache, SeqId{seq}, [&](std::int32_t slot, std::int32_t pos) {
             const std::int32_t to = cache.compacted(slot);
             if (holds(slot)) source_[at_page(to)] = slot;  // a token may have several slots, not all of them held
             if (holds(slot) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
@@ -260,7 +256,7 @@ void WindowPages::compact() noexcept {
 
 std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcept {
     std::int32_t first = -1;
-    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
+    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
         if (!holds(slot)) return false;
         first = pos;
         return true;
@@ -271,8 +267,8 @@ std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcep
 bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
     std::int64_t begin = -1;  // of the window after the removal; known once its last token is
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
-        if (in_window_range(pos, p0, p1)) return true;
+    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
+        if (is_in_range(pos, p0, p1)) return true;
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(std::int64_t{pos} + 1));
         if (pos < begin) return false;
         misses = misses || !holds(slot);
@@ -285,9 +281,9 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
                                   std::int32_t divisor) const noexcept {
     std::int64_t begin = -1;
     bool misses = false;
-    from_the_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {  // the order of tokens does not change
-        const std::int64_t sum = in_window_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
-        const std::int64_t moved = in_window_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
+    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {  // the order of tokens does not change
+        const std::int64_t sum = is_in_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
+        const std::int64_t moved = is_in_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
         if (moved < 0) return true;  // it leaves the sequence
         if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
         if (moved < begin) return false;
@@ -300,11 +296,10 @@ bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p
 bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
     std::int64_t last = -1;
     const auto look = [&](auto fn) {
-        from_the_end(cache, to, [&](std::int32_t slot, std::int32_t pos) {
-            return in_window_range(pos, p0, p1) || fn(slot, pos);
-        });
-        from_the_end(cache, from, [&](std::int32_t slot, std::int32_t pos) {
-            return !in_window_range(pos, p0, p1) || fn(slot, pos);
+        for_each_from_end(
+            cache, to, [&](std::int32_t slot, std::int32_t pos) { return is_in_range(pos, p0, p1) || fn(slot, pos); });
+        for_each_from_end(cache, from, [&](std::int32_t slot, std::int32_t pos) {
+            return !is_in_range(pos, p0, p1) || fn(slot, pos);
         });
     };
     look([&](std::int32_t, std::int32_t pos) {

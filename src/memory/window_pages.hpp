@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Pages of the layers that have a window: a pool that holds what windows can still see, not what sequences remember.
-// Which token lies in which page and slot is the KvCache's to say; this maps its pages to pages of the pool, takes one
-// where a run writes, and takes it back once no window of the state before a call, of the running call or of its future
-// reaches it. A table keeps the entries of such pages, with page -1, so that ordinals, and with them the order of every
-// sum, stay.
+// The KvCache decides which token lies in which page and slot; this maps its pages to pages of the pool, assigns one
+// where a run writes, and releases it once no window of the state before a call (for rollback), of the running call or
+// of later ones reaches it. A table keeps the entries of such pages, with page -1, so that ordinals, and with them the
+// order of every sum, stay.
 #pragma once
 
 #include "memory/kv_cache.hpp"
@@ -44,7 +44,7 @@ public:
     /// Do the windows lie on more pages than they do where tokens follow each other without holes? Then a call might
     /// find none left.
     [[nodiscard]] bool is_scattered(const KvCache& cache) noexcept;
-    /// Once the cache can: adds to `moves` what it takes in the pool. False where it does not go.
+    /// Once the cache can compact: adds the moves inside the pool to `moves`. False where the pool has too few pages.
     [[nodiscard]] bool can_compact(const KvCache& cache, SlotMoves& moves) noexcept;
     void compact() noexcept;  ///< before the cache does
 
@@ -90,16 +90,15 @@ private:
     [[nodiscard]] bool take(std::int32_t page) noexcept;
 
     Window window_;
-    std::vector<std::int32_t> map_;      // {pages of the cache}: page of the pool, or -1
-    std::vector<std::uint64_t> held_;    // {pages of the cache}: slots whose keys and values lie in it
-    std::vector<std::int32_t> mapped_;   // {pages of the pool}: pages of the cache that have one
-    std::vector<std::int32_t> free_;     // a stack
-    std::vector<std::uint64_t> marked_;  // {pages of the cache}: the last marking that needs it
-    std::vector<std::uint64_t> kept_;    // {pages of the cache}: the last transaction whose beginning needs it
-    std::vector<PageCopy> copies_;       // {n_seq_max}
-    std::vector<std::int32_t> first_;    // {n_seq_max}: first position of the run in each sequence, or -1
-    std::vector<std::int32_t>
-        source_;  // {slots of the cache}: what a slot will hold lies in this one now, or is lost: -1
+    std::vector<std::int32_t> map_;       // {pages of the cache}: page of the pool, or -1
+    std::vector<std::uint64_t> held_;     // {pages of the cache}: slots whose keys and values lie in it
+    std::vector<std::int32_t> mapped_;    // {pages of the pool}: pages of the cache that have one
+    std::vector<std::int32_t> free_;      // a stack
+    std::vector<std::uint64_t> marked_;   // {pages of the cache}: the last marking that needs it
+    std::vector<std::uint64_t> kept_;     // {pages of the cache}: the last transaction whose beginning needs it
+    std::vector<PageCopy> copies_;        // {n_seq_max}
+    std::vector<std::int32_t> first_;     // {n_seq_max}: first position of the run in each sequence, or -1
+    std::vector<std::int32_t> source_;    // {slots of the cache}: slot that moves here; -1: none, or it is not held
     std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after the compaction
     std::vector<std::uint8_t> used_;      // {pages of the pool}
     std::int32_t n_seq_max_ = 1;

@@ -83,9 +83,9 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h, bool
 
     // For each key head n_shared numbers b, then as many a: β = sigmoid(b), γ = exp(A·softplus(a + bias)). Or two
     // matrices in the order of the value heads, which then share key heads by turns.
-    const bool by_turns = !w.ba;
+    const bool modulo_heads = !w.ba;
     Tensor beta, a;
-    if (by_turns) {
+    if (modulo_heads) {
         beta = g.name(g.sigmoid(g.name(linear(b, w.beta, h), "delta_b")), "delta_beta");
         a = g.name(linear(b, w.alpha, h), "delta_a");
     } else {
@@ -97,7 +97,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h, bool
     const Tensor gamma = g.name(g.exp(g.mul(rate, vector(g, w.a))), "delta_gamma");
 
     const float scale = 1.0f / std::sqrt(static_cast<float>(hp.ssm.n_state));
-    const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1), by_turns), "delta_rule");
+    const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1), modulo_heads), "delta_rule");
     if (writes_only(b, il)) return o;
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
     const Tensor gate = g.name(plain_gate ? g.sigmoid(p.z) : g.silu(p.z), "delta_gate");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The adapters and control vectors of one context: what is attached, and what graphs, plans and observers need of it.
-// A change makes all of it anew and puts it in place of what was there, or throws and leaves that.
+// The adapters and control vectors of one context: what is attached, and what graphs, plans and observers need of it. A
+// change builds all of it anew and then replaces the old, or throws and leaves the old.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct AttachedAdapters {
     struct Lora {
         std::shared_ptr<const Adapter::Impl> adapter;
         std::vector<std::optional<float>> scales;  ///< {n_seq_max}: nullopt where it is not attached, 0: inactive
-        bool stays = false;  ///< it is part of every graph, whoever uses it: scales may change between two decodes
+        bool stays = false;  ///< part of every graph even where no scale is set: scales may change between two decodes
     };
     std::vector<Lora> loras;  ///< ascending by fingerprint
     struct Control {
@@ -52,7 +52,7 @@ struct AttachedAdapters {
 /// Everything that changes what the tokens of a sequence get, as text: hashes, scales (bits), strengths, range. Equal
 /// texts, equal bits; "" where nothing takes part.
 [[nodiscard]] std::string describe(const AttachedAdapters& attached, SeqId seq);
-/// The same of all sequences.
+/// The same for all sequences.
 [[nodiscard]] std::string describe(const AttachedAdapters& attached);
 
 class ContextAdapters {
@@ -74,9 +74,10 @@ public:
     /// Which rows of the micro-batch each adapter adds to, and with what scale.
     void write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
                       const MicroBatch& micro_batch) noexcept;
-    /// Of an adapter that stays; nothing else changes, and observers need not hear of it.
+    /// For an adapter that stays; nothing else changes, so observers need not be told.
     void set_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept;
-    /// Throws where a weight is multiplied in no graph, or layers do not end once each.
+    /// Throws where a graph reads a base tensor of an adapter but multiplies nothing with it, or a layer does not end
+    /// exactly once.
     void check_use(const Layout& layout);
 
 private:
@@ -98,8 +99,8 @@ private:
 /// Attaches adapters to no sequence yet, so that set_scale() can give each of them to some, also while observers are
 /// attached. Throws what tinfer::attach does.
 void attach_for_sequences(Context& context, std::span<const Adapter> adapters);
-/// From the next decode on; 0: the sequence is without it. Of an adapter that attach_for_sequences() was given, of a
-/// context in which no decode is pending.
+/// Takes effect in the next decode; 0: the sequence does without it. The adapter was given to attach_for_sequences(),
+/// and no decode is pending.
 void set_scale(Context& context, const Adapter& adapter, SeqId seq, float scale) noexcept;
 
 }  // namespace runtime

@@ -232,8 +232,8 @@ void BatchPlan::check_coupling(const memory::Memory& memory) {
 
 // ---- model and outputs ----------------------------------------------------------------------------------------------
 
-/// A sequence that comes to the end of the table is full; a position behind it that does not follow another is a
-/// mistake.
+/// A sequence that comes to the end of the table is full; a position past the end that does not continue a sequence is
+/// an error.
 void BatchPlan::check_table(const memory::Memory& memory) {
     for (std::int32_t seq = 0; seq < limits_.n_seq_max; ++seq)
         per_seq_[static_cast<std::size_t>(seq)] = memory.pos_max(SeqId{seq});
@@ -312,8 +312,8 @@ bool BatchPlan::is_prefill(std::size_t first, std::size_t n) const noexcept {
 MicroBatch BatchPlan::micro_batch(std::size_t first) const noexcept {
     const std::size_t left = size_ - first,
                       most = static_cast<std::size_t>(limits_.causal ? limits_.n_together : limits_.n_ubatch);
-    const std::size_t n_shares =
-        (left + most - 1) / most;  // even ones: a rest of a few tokens reads all weights for little
+    // Even shares: a last micro-batch of few tokens would read all weights for little.
+    const std::size_t n_shares = (left + most - 1) / most;
     return shortened({first, 0, 0, 0}, (left + n_shares - 1) / n_shares);
 }
 

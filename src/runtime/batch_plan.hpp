@@ -27,7 +27,7 @@ struct BatchLimits {
     bool embeddings = false;           ///< the caller wants hidden states: no head is needed
     bool logits_all = false;           ///< all rows are outputs when none is flagged
     bool allow_position_gaps = false;  ///< positions need only increase
-    bool check_finite = false;         ///< look at embedding input
+    bool check_finite = false;         ///< check embedding input
     bool gives_outputs = true;         ///< false: no row is an output, whatever its flag
 };
 
@@ -42,8 +42,8 @@ public:
     explicit BatchPlan(const BatchLimits& limits);
 
     /// Throws invalid_batch with the first rule that is broken; the plan is empty then. The batch must outlive the use
-    /// of the plan, which refers to its sequence ids and embeddings. Nothing is wrong with a batch that needs more
-    /// slots or more positions than there are: then fits() is false, and the rest of the plan says nothing.
+    /// of the plan, which refers to its sequence ids and embeddings. A batch that needs more slots or more positions
+    /// than there are is no error: then fits() is false, and the rest of the plan is unspecified.
     void build(const Batch& batch, const memory::Memory& memory);
     /// The same for tokens that continue sequence 0.
     void build(std::span<const Token> tokens, const memory::Memory& memory);
@@ -70,7 +70,7 @@ public:
     /// As after a batch of n tokens with these output rows, ascending; false where the limits do not allow it.
     bool adopt_outputs(std::uint64_t n_tokens, std::span<const std::int32_t> rows) noexcept;
 
-    /// With pooling: tokens of the batch whose first sequence is this one, and the sequence behind an output.
+    /// With pooling: the number of tokens of the batch whose first sequence is this one, and the sequence of an output.
     [[nodiscard]] std::int32_t count(SeqId seq) const noexcept { return counts_[static_cast<std::size_t>(seq)]; }
     [[nodiscard]] SeqId sequence_of_output(std::size_t output) const noexcept {
         return places_[static_cast<std::size_t>(output_rows_[output])].seqs[0];

@@ -41,8 +41,8 @@ kernels::Operand operand_of(const graph::Graph& graph, std::uint32_t id) {
     out.type = v.type;
     out.ne = v.ne;
     out.nb = v.nb;
-    const graph::Value& root =
-        root_of(graph, id);  // exact bytes, without the arena's padding: what "whole" means in a trace
+    // Exact bytes, without the arena's padding: what "whole" means in a trace.
+    const graph::Value& root = root_of(graph, id);
     out.bytes = static_cast<std::uint64_t>(row_bytes(root.type, root.ne[0]) * root.ne[1] * root.ne[2] * root.ne[3]);
     return out;
 }
@@ -188,7 +188,8 @@ void place_barriers(BoundPlan& bound) {
     }
 }
 
-// Each product learns of the next one. Which experts follow is known only behind a product of the same ones.
+// Tells each product which one is next, so that it can prefetch. A routed product is announced only by one with the
+// same expert ids: nobody else knows its experts.
 void link_products(BoundPlan& bound) {
     const auto ids_of = [&](const graph::Step& step) {
         const auto operands = std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands);

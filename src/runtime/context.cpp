@@ -90,7 +90,7 @@ Context::Impl::~Impl() {
     session->detach_all();
 }
 
-// What memory can take, as far as the model has positions for it; without causality all of it is one micro-batch.
+// What memory can take, and no more than the model has positions for; without causality a call is one micro-batch.
 int Context::Impl::room(SeqId seq) const {
     int most = sequences.room(seq);
     if (const int n = layout.model().hp.n_pos_table; n > 0)

@@ -32,18 +32,19 @@ struct Context::Impl {
 
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
-    /// With kernels of this table instead of the one that `options` names.
+    /// With the kernels of `table` instead of the one that `options` names.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
     ~Impl();
 
     /// A transaction in its parts (runtime::Transaction). The batch is copied, and the context is busy until the
-    /// transaction has ended. Outputs can be read once advance() has said ok, and are those of the whole batch whatever
-    /// is kept of it.
+    /// transaction has ended. Outputs can be read once advance() has returned ok; they are those of the whole batch,
+    /// whatever part commit() keeps.
     void open(const Batch& batch, runtime::Purpose purpose = runtime::Purpose::decode);
     StepStatus advance(Clock::time_point deadline);
     DecodeStatus commit(std::span<const runtime::Keep> keeps = {});
     void rollback();
-    /// What is held while observers hear of a sample: between advance() and commit() the context is busy already.
+    /// The flag that is held while observers are told of a sample: between advance() and commit() the context is busy
+    /// already, so it is another one.
     [[nodiscard]] std::atomic<bool>& sample_flag() noexcept {
         return awaits_commit_.load(std::memory_order_acquire) ? stepping_ : session->busy;
     }
@@ -63,11 +64,11 @@ struct Context::Impl {
     StepStatus step(std::chrono::nanoseconds budget);
 
     [[nodiscard]] int room(SeqId seq) const;
-    /// Gives the keys of moved tokens their rotations now, without a decode behind it: rows that are saved stand at
-    /// their positions. The caller holds the context's flag.
-    void settle_keys() { transaction_.settle_keys(sequences); }
+    /// Applies the pending rotations of the keys of moved tokens now instead of before the next decode, so that rows
+    /// that are saved are rotated to their positions. The caller holds the context's flag.
+    void apply_key_shifts() { transaction_.apply_key_shifts(sequences); }
     void clear(bool zero_data);
-    void check_movable(std::string_view operation) const;  ///< positions are not learned
+    void check_movable(std::string_view operation) const;  ///< throws where cached keys cannot change position
     void set_threads(int n_threads, int n_threads_batch);
     /// What is attached from now on. Throws limit_exceeded, unsupported_operation, busy, out_of_memory; nothing has
     /// changed then.

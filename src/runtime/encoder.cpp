@@ -36,13 +36,7 @@ void Encoder::keep(Inputs& inputs) noexcept {
         const auto entries = slots.entries(seq);
         seqs[2 * s] = static_cast<std::int32_t>(n);
         seqs[2 * s + 1] = static_cast<std::int32_t>(entries.size());
-        for (const memory::KvEntry& entry : entries) {
-            const auto row = table.subspan(4 * n++, 4);
-            row[0] = entry.page;
-            row[1] = entry.first;
-            row[2] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live));
-            row[3] = static_cast<std::int32_t>(static_cast<std::uint32_t>(entry.live >> 32));
-        }
+        for (const memory::KvEntry& entry : entries) memory::write_table_row(entry, &table[4 * n++]);
         n_encoded_[s] = slots.count(seq);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The encoder in front of a decoder: Context::encode runs it over the texts of some sequences and keeps, for the layers
-// of the decoder, keys and values of its result; tokens that are decoded in those sequences look at them. What is kept
-// besides the slots is a table of them, in the inputs of the graph.
+// of the decoder, keys and values of its result; tokens that are decoded in those sequences attend to them. The table
+// of their slots is kept in the inputs of the graph.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class Encoder {
 public:
     explicit Encoder(const EncoderLayout& layout);
 
-    /// Of a batch of the decoder: each token looks at what its sequence was encoded from. Throws invalid_batch for a
-    /// token of several sequences, encoder_missing where nothing is encoded.
+    /// Checks a batch of the decoder, whose tokens attend to what was encoded for their sequence. Throws invalid_batch
+    /// for a token of several sequences, encoder_missing where nothing is encoded.
     void check(const BatchPlan& decoded) const;
     void forget() noexcept;
     /// The run is over: the table of its slots as the decoder will read it, by sequence.

@@ -39,7 +39,7 @@ std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::
     return std::max(static_cast<std::int64_t>(std::min(n, kMost)), std::int64_t{n_threads});
 }
 
-// Prefetches the record of a call, which the weights have evicted from the caches since the last token.
+// Prefetches the KernelCall, which the weights have evicted from the caches since the last token.
 void prefetch_call(const kernels::KernelCall& call) noexcept {
     const auto* bytes = reinterpret_cast<const std::byte*>(&call);
     for (std::size_t line = 0; line < sizeof(call); line += 64) __builtin_prefetch(bytes + line, 0, 3);
@@ -98,8 +98,8 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     }
 }
 
-// Every thread runs this. Threads meet only where the plan says that steps depend on each other; behind every step
-// where time is limited or somebody looks at the step's end. Each thread takes its own time, and reads the clock once
+// Every thread runs this. Threads meet only where the plan says that steps depend on each other, or after every step
+// where time is limited or an observer wants the step's end. Each thread takes its own time, and reads the clock once
 // where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
@@ -206,7 +206,7 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
         for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
     if (observer_ != nullptr) observer_->begin_slice();
     if (maps_ != nullptr) {
-        GuardedWork work(*maps_, thread_names_);
+        GuardedWork work(*maps_, thread_ids_);
         work_ = &work;
         run_team_on_steps();
         work_ = nullptr;

@@ -40,8 +40,8 @@ public:
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
 };
 
-/// Passes everything on until something is thrown, and keeps that: for a run that has to get to its end, because what
-/// it changes cannot be taken back.
+/// Forwards everything until something is thrown, and keeps that exception: for a run that must get to its end, because
+/// its changes cannot be rolled back.
 class DeferringObserver final : public StepObserver {
 public:
     void watch(StepObserver* inner) noexcept { inner_ = inner, error_ = nullptr; }
@@ -78,13 +78,8 @@ private:
     std::exception_ptr error_;
 };
 
-enum class RunStatus : std::uint8_t {
-    ok,
-    cancelled,
-    failed,
-    paused,
-    damaged
-};  ///< damaged: a mapping has lost something
+/// damaged: a page of a mapped file was lost (base/fault_guard.hpp).
+enum class RunStatus : std::uint8_t { ok, cancelled, failed, paused, damaged };
 
 class Executor {
 public:
@@ -93,7 +88,7 @@ public:
 
     explicit Executor(int max_threads, int n_processors = usable_cpu_count())
         : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)),
-          thread_names_(static_cast<std::size_t>(max_threads)) {}
+          thread_ids_(static_cast<std::size_t>(max_threads)) {}
     /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
@@ -107,7 +102,7 @@ public:
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
     [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
-        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadName));
+        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadId));
     }
 
 private:
@@ -118,7 +113,7 @@ private:
     void run_team_on_steps() noexcept;
     void run_step(std::size_t step, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last) noexcept;
-    /// Written only where it is news: the others' copies of the cache line stay good for hundreds of barriers.
+    /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
     void decide(std::size_t turn, Next next) noexcept {
         if (next != Next::go_on) next_[turn] = next;
     }
@@ -135,7 +130,7 @@ private:
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
     TeamRunner team_ = run_team;
-    const long process_ = process_id();  ///< that may have threads of OpenMP
+    const long process_ = process_id();  ///< that made this: a fork has none of its OpenMP threads
     int n_processors_ = 1;
     int n_threads_ = 1;
     int n_sleeps_ = 0;  ///< of the leader in this slice
@@ -143,7 +138,7 @@ private:
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
     std::vector<kernels::Worker> workers_;            ///< per thread
-    std::vector<GuardedWork::ThreadName> thread_names_;
+    std::vector<GuardedWork::ThreadId> thread_ids_;
     GuardedMaps* maps_ = nullptr;
     GuardedWork* work_ = nullptr;  ///< while a team runs
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot

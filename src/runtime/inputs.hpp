@@ -22,7 +22,7 @@ public:
     Inputs(const Inputs&) = delete;
     Inputs& operator=(const Inputs&) = delete;
 
-    /// Where every input lies, by its role; those of adapters stand behind the context's own.
+    /// Where every input lies, by its role; those of adapters follow the context's own.
     [[nodiscard]] std::span<const InputPlace> places() const noexcept { return places_; }
     /// The places of the context's own inputs, then these.
     [[nodiscard]] std::vector<InputPlace> places_with(std::span<const InputPlace> of_adapters) const;
@@ -35,14 +35,14 @@ public:
     }
     [[nodiscard]] std::span<float> floats(Input input, std::size_t n) noexcept { return numbers<float>(input, n); }
 
-    /// For a call that pools means: nothing is summed yet.
+    /// For mean pooling: zeroes the sums and writes the numbers of tokens.
     void begin_pooling(const BatchPlan& batch) noexcept;
-    /// What a micro-batch reads whose tokens have their places in memory. `encodes`: of the encoder in front of a
+    /// Writes the inputs of a micro-batch whose tokens memory has placed. `encodes`: for the encoder in front of a
     /// decoder.
     void write(const BatchPlan& batch, const MicroBatch& micro_batch, const memory::Memory& memory, bool encodes);
-    /// Lists that a compaction of this memory fills.
+    /// The inputs that list the moves of a compaction of this memory.
     [[nodiscard]] memory::Compaction compaction(const memory::Memory& memory) noexcept;
-    /// What a run of page copies reads.
+    /// Writes the inputs of the graph that copies pages.
     void write_page_copies(const memory::Memory& memory) noexcept;
 
 private:

@@ -45,7 +45,7 @@ constexpr std::uint64_t kSharedHeader = 2 * sizeof(void*);  // what std::make_sh
 
 bool gives_logits_at_all(const model::BoundModel& model) noexcept { return static_cast<bool>(model.weights.output); }
 
-// A classifier looks at the first token where that sees all others, else at the last.
+// A classifier reads the first token where that attends to all others, else the last.
 Pooling pooled_rows(const ContextOptions& o) noexcept {
     if (o.pooling != Pooling::rank) return o.pooling;
     return o.attention == AttentionKind::causal ? Pooling::last : Pooling::cls;
@@ -105,7 +105,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     measure_graphs();
 }
 
-// Nothing of the encoder's own outlasts its run, which is one micro-batch; what it leaves lies in as many slots.
+// Nothing of the encoder's own memory outlasts its run, which is one micro-batch; its result takes as many slots.
 void Layout::describe_encoder() {
     EncoderLayout& e = encoder_.emplace();
     const std::int32_t n_slots = (options_.n_ubatch + memory::kPageSlots - 1) / memory::kPageSlots * memory::kPageSlots;

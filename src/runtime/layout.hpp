@@ -38,8 +38,8 @@ struct GraphKind {
 };
 inline constexpr std::size_t kGraphKinds = 5;
 
-/// The encoder in front of a decoder: what its tokens lie in while it runs, and the keys and values it leaves for each
-/// layer of the decoder, in the same slots.
+/// The encoder in front of a decoder: the memory of its own tokens while it runs, and the keys and values it leaves for
+/// each layer of the decoder, in the same slots.
 struct EncoderLayout {
     memory::MemoryLimits memory_limits;
     BatchLimits batch_limits;
@@ -51,7 +51,7 @@ struct EncoderLayout {
 
 class Layout {
 public:
-    /// `tensors`: the file's, then the caches' are appended to `caches`. Kernels are chosen from `table`.
+    /// Kernels are chosen from `table`. Throws as effective_options() does, limit_exceeded, unsupported_tensor_type.
     Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table);
 
     /// Builds the graph of one micro-batch into `graph`.
@@ -82,8 +82,8 @@ public:
         std::uint32_t max_nodes = 0, max_values = 0;
         std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets;
     };
-    /// Graphs from now on have these adapters, whose tensors have the ids behind the caches'. Returns what was before,
-    /// for restore(); throws what the graphs do, with everything as before.
+    /// Graphs from now on have these adapters, whose tensors have the ids after the caches'. Returns the measures
+    /// before, for restore(); throws what the graphs do, with everything as before.
     [[nodiscard]] Measures use_adapters(model::GraphAdapters* adapters, std::uint32_t n_tensors, std::uint64_t bytes);
     void restore(Measures&& before) noexcept { measures_ = std::move(before); }
 
@@ -122,8 +122,8 @@ public:
         return measures_.worst_offsets[kind.index()];
     }
 
-    /// A value that the caller wants kept: of every micro-batch, one behind the other, where each token or each output
-    /// has a part of it, else of the last one. `bytes` are those of the largest batch.
+    /// A value that the caller wants kept: concatenated over the micro-batches where it has a part for each token or
+    /// each output (`grows`), else that of the last micro-batch. `bytes` are those of the largest batch.
     struct Kept {
         std::string name;
         std::string_view role;
@@ -144,6 +144,8 @@ private:
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
                                 std::int64_t width, std::int64_t rows);
     void add_inputs();
+    template <class Fn>
+    void for_each_largest_graph(graph::Graph& graph, Fn&& fn) const;
     void count_nodes();
     void measure_graphs();
     void find_kept(const graph::Graph& graph);

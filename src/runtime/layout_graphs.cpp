@@ -153,7 +153,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
                         ? full
                         : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
     if (memory_limits_.has_window_pool()) windowed.slots = graph.input(graph::Input::kv_slots_window, DType::i32, ne);
-    const bool behind = hp.mla.n_lora_kv > 0;  // latent attention rotates the end of a key
+    const bool rotates_end = hp.mla.n_lora_kv > 0;  // latent attention rotates the last part of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il) continue;
@@ -161,7 +161,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;
         graph.name(graph.key_shift(graph.cache(*layer_memory_[i].k), x.table, x.slots, x.rope, heads,
-                                   behind ? hp.head_k(il) - x.rope.n_rot : 0,
+                                   rotates_end ? hp.head_k(il) - x.rope.n_rot : 0,
                                    rotates_cache(options_.type_k) ? model::rotation_block(hp.head_k(il)) : 1),
                    "cache_k_shift");
         if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
@@ -174,7 +174,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
     }
 }
 
-// "l_out-1" → role "l_out" in layer 1; a name without layer is meant outside the layers.
+// "l_out-1" → role "l_out" in layer 1; a name without a layer is a value outside the layers.
 void Layout::find_kept(const graph::Graph& graph) {
     for (const std::string& name : options_.keep) {
         bool found = false;
@@ -211,41 +211,46 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
     }
 }
 
+// Builds the largest graph of each kind, then those of maintenance, and calls fn with the kind, or null, after each.
+template <class Fn>
+void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
+    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
+                       n_outputs = std::min(options_.n_outputs, n_tokens);
+    for (const GraphKind kind :
+         {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
+        build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
+        fn(&kind);
+    }
+    if (encoder_) {
+        constexpr GraphKind kEncoder{.encodes = true};
+        build_encoder(graph, options_.n_ubatch);
+        fn(&kEncoder);
+    }
+    if (!memory_limits_.has_attention) return;
+    const GraphKind* const none = nullptr;
+    build_page_copies(graph);
+    fn(none);
+    build_compaction(graph);
+    fn(none);
+    if (!rotates_keys()) return;
+    build_key_shift(graph);
+    fn(none);
+}
+
 // The largest graph that is ever built sets the limits: all kinds are built, into a larger graph each time one is full.
 // How many nodes a kind has does not depend on its tokens and outputs.
 void Layout::count_nodes() {
     const std::uint32_t n_tensors = tensors().size() + measures_.n_adapter_tensors;
-    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
-                       n_outputs = std::min(options_.n_outputs, n_tokens);
-    const auto build_all = [&](graph::Graph& graph) {
-        const auto count = [&] {
-            measures_.max_nodes = std::max(measures_.max_nodes, static_cast<std::uint32_t>(graph.nodes().size()));
-            measures_.max_values = std::max(measures_.max_values, static_cast<std::uint32_t>(graph.values().size()));
-        };
-        for (const GraphKind kind :
-             {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
-            build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
-            count();
-        }
-        if (encoder_) {
-            build_encoder(graph, options_.n_ubatch);
-            count();
-        }
-        if (!memory_limits_.has_attention) return;
-        build_page_copies(graph);
-        count();
-        build_compaction(graph);
-        count();
-        if (!rotates_keys()) return;
-        build_key_shift(graph);
-        count();
-    };
     for (std::uint32_t limit = 1024;; limit *= 2) {
         measures_.max_nodes = 0;
         measures_.max_values = n_tensors;
         try {
             graph::Graph graph(limit, 2 * limit + n_tensors);
-            build_all(graph);
+            for_each_largest_graph(graph, [&](const GraphKind*) {
+                measures_.max_nodes = std::max(measures_.max_nodes, static_cast<std::uint32_t>(graph.nodes().size()));
+                measures_.max_values =
+                    std::max(measures_.max_values, static_cast<std::uint32_t>(graph.values().size()));
+            });
             return;
         } catch (const Error& error) {
             if (error.code() != ErrorCode::limit_exceeded || limit >= kMostNodes) throw;
@@ -271,39 +276,21 @@ void Layout::measure_graphs() {
     graph::Planner planner(measures_.max_nodes, measures_.max_values);
     graph::Plan plan;
     std::vector<const kernels::KernelDescriptor*> kernels;
-    const auto measure = [&] {
+    if (!options_.keep.empty() && kept_.empty()) {
+        const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
+                           n_outputs = std::min(options_.n_outputs, n_tokens);
+        build(graph, n_tokens, n_outputs, false);
+        find_kept(graph);
+        measure_kept(graph, n_tokens, n_outputs);
+    }
+    for_each_largest_graph(graph, [&](const GraphKind* kind) {
         planner.make(graph, {.fuse = options_.fuse}, plan);
         choose_kernels(graph, plan, *table_, kernels);
         measures_.arena_bytes = std::max(measures_.arena_bytes, plan.arena_bytes);
         measures_.scratch_bytes =
             std::max(measures_.scratch_bytes, runtime::scratch_bytes(graph, plan, kernels, max_threads()));
-    };
-    const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
-                       n_outputs = std::min(options_.n_outputs, n_tokens);
-    build(graph, n_tokens, n_outputs, false);
-    if (!options_.keep.empty() && kept_.empty()) {
-        find_kept(graph);
-        measure_kept(graph, n_tokens, n_outputs);
-    }
-    for (const GraphKind kind :
-         {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
-        build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
-        measure();
-        measures_.worst_offsets[kind.index()] = plan.offsets;
-    }
-    if (encoder_) {
-        build_encoder(graph, options_.n_ubatch);
-        measure();
-        measures_.worst_offsets[GraphKind{.encodes = true}.index()] = plan.offsets;
-    }
-    if (!memory_limits_.has_attention) return;
-    build_page_copies(graph);
-    measure();
-    build_compaction(graph);
-    measure();
-    if (!rotates_keys()) return;
-    build_key_shift(graph);
-    measure();
+        if (kind != nullptr) measures_.worst_offsets[kind->index()] = plan.offsets;
+    });
 }
 
 }  // namespace tinfer::runtime

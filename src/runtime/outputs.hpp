@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a context's last decode has left: rows of logits and embeddings, vectors of sequences, values that the caller
-// wants kept. All of it is valid from the end of a decode that went well until something else happens.
+// wants kept. All of it is valid from the end of a decode that succeeded until the next decode, encode or clear.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ public:
     /// Takes over what a run has made. Sums of vectors go on in the inputs of the next run.
     void collect(const graph::Graph& graph, const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch,
                  const MicroBatch& micro_batch, Inputs& inputs);
-    /// All runs of the batch are done. `readable` is false for what was computed on the way only.
+    /// All runs of the batch are done. `readable` is false for an encoder's run, which leaves no outputs.
     void complete(const BatchPlan& batch, bool readable) noexcept;
     /// Of the rows of logits and embeddings only the first n remain to be read.
     void keep(int n) noexcept { n_ = n < n_ ? n : n_; }
@@ -51,7 +51,7 @@ public:
 
     [[nodiscard]] std::span<const std::byte> logits_bytes() const noexcept;
     [[nodiscard]] std::span<const std::byte> embedding_bytes() const noexcept;
-    /// So many rows from elsewhere would be what a decode of this context leaves.
+    /// Whether n rows of a saved state have the sizes of outputs of this context.
     [[nodiscard]] bool can_adopt(std::uint64_t n, std::span<const std::byte> logits,
                                  std::span<const std::byte> embeddings) const noexcept;
     void adopt(std::uint64_t n, std::span<const std::byte> logits, std::span<const std::byte> embeddings) noexcept;

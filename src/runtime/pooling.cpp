@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Vectors per sequence: which rows a call takes for them, and their length. The arithmetic is nodes of the graph
-// (model/blocks.cpp, pool); what goes from run to run is in inputs.cpp, where they end up in outputs.cpp.
+// (model/blocks.cpp, pool); the sums between two runs are in inputs.cpp, the results in outputs.cpp.
 #include <algorithm>
 #include <cmath>
 

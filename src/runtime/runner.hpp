@@ -19,17 +19,17 @@ public:
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;
 
-    /// Observers are attached: RunDetails are of use.
+    /// Whether observers are attached, so that RunDetails are needed.
     [[nodiscard]] bool is_watched() const noexcept { return session_->active(); }
-    /// stoppable: an exception of an observer stops the run. whole: it gets to its end first, because what it changes
-    /// cannot be taken back.
+    /// stoppable: an exception of an observer stops the run. whole: the run gets to its end first, because its changes
+    /// cannot be rolled back.
     enum class Kind : std::uint8_t { stoppable, whole };
     /// Sets out to run a plan; resume() does it. `cancel` null: nobody cancels it.
     void start(const RunDetails& run, Kind kind, const CancelFn* cancel);
-    /// Runs until about the deadline (`paused`), or to the end, of which observers hear. What stopped a run (`failed`)
-    /// is kept for take_error(); what observers of a whole one threw leaves here.
+    /// Runs until about the deadline (`paused`), or to the end, which observers are told of. The exception that stopped
+    /// a run (`failed`) is kept for take_error(); what an observer threw in a run of kind `whole` is thrown here.
     RunStatus resume(Executor::Clock::time_point deadline);
-    /// Of a paused run: observers hear that it was cancelled.
+    /// Ends a paused run: observers are told that it was cancelled.
     void stop() { end(RunStatus::cancelled); }
     [[nodiscard]] std::exception_ptr take_error() noexcept { return executor_.take_error(); }
     [[nodiscard]] Executor& executor() noexcept { return executor_; }

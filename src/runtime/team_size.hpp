@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// How many threads of a team are worth having. All threads of a run meet between steps, so where a processor is shared
-// with other work, everybody waits for the thread whose turn it is not, and a smaller team is often faster. Nobody can
-// tell beforehand: what other work there is, and whether it gives way, only shows. So runs are timed, and where the
-// team does not get its processors, a smaller one is tried for a moment and kept if it is faster. The bits do not
-// depend on it.
+// How many threads a team should have. All threads of a run meet at barriers between steps, so where processors are
+// shared with other programs, all wait for the thread that is not scheduled, and a smaller team is often faster. That
+// cannot be known beforehand. So runs are timed, and where the team does not get its processors, a smaller size is
+// tried for a moment and kept if it is faster. The bits do not depend on it.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +14,14 @@ class TeamSize {
 public:
     /// Threads for the next run, at most n; `shape` is the same for runs whose times can be compared.
     [[nodiscard]] int choose(int n, std::size_t shape) noexcept;
-    /// What that run took, in seconds: by the clock, and of a processor's time for the thread that waits for all
+    /// What that run took, in seconds: of wall-clock time, and of processor time of thread 0, which waits for all
     /// others.
     void note(double wall, double on_processor) noexcept;
 
     [[nodiscard]] static int smaller(int n) noexcept { return n - std::max(1, n / 4); }
     [[nodiscard]] static int larger(int n) noexcept { return n + std::max(1, n / 3); }
 
-    /// Runs are judged by the mean of so many seconds: several turns of a processor.
+    /// Runs are judged by their mean over so many seconds: several time slices of the scheduler.
     static constexpr double kWindow = 0.05;
 
 private:

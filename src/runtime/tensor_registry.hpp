@@ -7,16 +7,12 @@
 
 #include "tinfer/tensor.hpp"
 
-namespace tinfer {
-class ModelFile;
-}
-
 namespace tinfer::runtime {
 
 /// A view: what it shows belongs to file, layout and adapters.
 struct TensorRegistry {
     std::span<const TensorInfo> weights;
-    std::span<const TensorInfo> caches;  ///< with those of adapters behind them
+    std::span<const TensorInfo> caches;  ///< then those of adapters
 
     /// Also the id of the next tensor.
     [[nodiscard]] std::uint32_t size() const noexcept {

@@ -144,10 +144,10 @@ std::uint64_t TraceSession::before_step(std::size_t step, const kernels::KernelC
     return event.begin = event.end = now();
 }
 
-// Where threads do not meet behind a step, one may still work on it when the leader has begun the next. That time
-// counts for the next event, because events divide the leader's time: the sums of a run are exact to the nanosecond,
-// but some work may be listed with a neighbouring step. Threads meet before and behind a step that was cut into slices,
-// so its time is its own.
+// Where threads do not meet after a step, one may still work on it when the leader has begun the next. That time counts
+// for the next event, because events divide the leader's time: the sums of a run are exact to the nanosecond, but some
+// work may be listed with a neighbouring step. Threads meet before and after a step that was cut into slices, so its
+// time is its own.
 void TraceSession::add_busy_time(int thread, std::size_t first) {
     const BusyTime* times = busy_times_.data() + static_cast<std::size_t>(thread) * events_.size();
     const auto span_of = [&](std::size_t step) -> ThreadSpan& {
@@ -256,7 +256,7 @@ bool TraceSession::accesses_fit() const noexcept {
     return n_written_ == n_begun_ && written_ranges_ == ranges_.data() && std::ranges::equal(pending_, written_, alike);
 }
 
-// What events of steps that are not of source `plan` say in figures.
+// Writes multiply-accumulates and bytes into the events of steps that are not of source `plan`.
 void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
     for (const std::uint32_t step : steps) {
         KernelEvent& event = events_[step];

@@ -155,7 +155,7 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
     }
 }
 
-// The tensor behind each slot of a step. A plan is bound once, so its results and inputs have one address too.
+// The tensor of each slot of a step. A plan is bound once, so its results and inputs have one address too.
 void TracePlan::add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s) {
     const graph::Step& step = bound.plan.steps[s];
     StepPart& part = parts_.emplace_back();
@@ -232,7 +232,7 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
         if (kernel.resolve == nullptr)
             known_[s] = {MovedBytes(steps_[s].operands), kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0};
         else data_dependent_.push_back(s);
-        // How much attention computes, its slots decide; everywhere else shapes do.
+        // The multiply-accumulates of attention depend on the visible slots; those of all other steps on shapes alone.
         if (steps_[s].op != Op::attention) steps_[s].macs = kernel.macs != nullptr ? kernel.macs(bound.calls[s]) : 0;
         known_weights_.push_back(known_weights_.back() + known_[s].bytes.weights);
     }
@@ -240,19 +240,19 @@ void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std
     find_repeats(bound);
 }
 
-// Most steps read whole weights whatever comes in, so what is expected of them need not be thought out in every run.
+// Most steps read whole weights whatever their inputs are, so their expectation is computed once for all runs.
 void TracePlan::add_expectations() {
     expected_weights_.assign(1, 0);
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
-        bool asked = false;
+        bool needs_data = false;
         const std::uint64_t bytes = expected_of(s, [&](const TensorInfo& ids) -> std::span<const std::byte> {
             static constexpr std::array<std::byte, sizeof(std::int32_t)> kRow{};
             if (ids.bytes == kRow.size()) return kRow;  // one row: all are of one size
-            asked = true;
+            needs_data = true;
             return {};
         });
-        if (asked) expectation_needs_data_.push_back(s);
-        expected_weights_.push_back(expected_weights_.back() + (asked ? 0 : bytes));
+        if (needs_data) expectation_needs_data_.push_back(s);
+        expected_weights_.push_back(expected_weights_.back() + (needs_data ? 0 : bytes));
     }
 }
 

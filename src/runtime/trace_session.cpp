@@ -67,8 +67,8 @@ std::uint64_t TraceSession::now() const noexcept {
 std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observer, int n_threads) {
     if (observer == nullptr) fail(ErrorCode::bad_parameter, "attach: observer is null");
     const bool shareable = observer->thread_safe();
-    auto attached =
-        std::make_shared<Attached>();  // before the observer counts: an allocation that fails leaves no trace
+    // Made before the observer counts as attached, so that a failed allocation changes nothing.
+    auto attached = std::make_shared<Attached>();
     if (detail::Access::n_attached(*observer).fetch_add(1) > 0 && !shareable) {
         detail::Access::n_attached(*observer).fetch_sub(1);
         fail(ErrorCode::bad_parameter,

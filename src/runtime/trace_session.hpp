@@ -60,7 +60,7 @@ public:
     void detach(const std::shared_ptr<Attached>& attached) noexcept;
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
-    /// Of other tensors behind the caches', while nobody is attached.
+    /// Replaces the tensors after the caches, while nobody is attached.
     void replace_registry(TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
 
@@ -170,8 +170,8 @@ private:
     std::vector<BusyTime> busy_times_;  // {steps, threads}: each thread writes its own part, read when all have met
     std::vector<ThreadSpan> spans_;     // {threads, steps}
     std::vector<StepValues::Value> values_;
-    std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>>
-        routing_;  // expert ids by the tensor that holds them
+    // Expert ids, by the tensor that holds them.
+    std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>> routing_;
     std::size_t n_routing_ = 0;
     std::uint64_t step_begin_ = 0;
 };

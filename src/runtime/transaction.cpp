@@ -16,9 +16,9 @@ constexpr Pos kAllTokens{std::numeric_limits<std::int32_t>::max()};  // no posit
 
 }  // namespace
 
-Transaction::Transaction(const Workplace& place)
-    : place_(place), token_views_(static_cast<std::size_t>(place.options.n_ubatch)),
-      keep_ends_(static_cast<std::size_t>(place.options.n_seq_max)) {}
+Transaction::Transaction(const Dependencies& deps)
+    : deps_(deps), token_views_(static_cast<std::size_t>(deps.options.n_ubatch)),
+      keep_ends_(static_cast<std::size_t>(deps.options.n_seq_max)) {}
 
 void Transaction::open(BatchPlan& batch, memory::Memory& memory, Purpose purpose) {
     batch_ = &batch;
@@ -29,8 +29,8 @@ void Transaction::open(BatchPlan& batch, memory::Memory& memory, Purpose purpose
     has_room_ = fit != Fit::no_room;
     if (fit == Fit::as_it_is) memory.begin();
     if (has_room_) ++n_opened_;
-    if (!encodes()) place_.inputs.begin_pooling(batch);
-    generates_ = is_check() || (!encodes() && place_.layout.causal() && !batch.is_prefill(0, batch.size()));
+    if (!encodes()) deps_.inputs.begin_pooling(batch);
+    generates_ = is_check() || (!encodes() && deps_.layout.causal() && !batch.is_prefill(0, batch.size()));
     n_kept_ = batch.size();
     seconds_ = 0;
     n_done_ = 0;
@@ -57,7 +57,7 @@ StepStatus Transaction::advance(Clock::time_point deadline) {
     seconds_ += std::chrono::duration<double>(Clock::now() - begin).count();
     if (status == StepStatus::ok) {
         stage_ = Stage::computed;
-        place_.outputs.complete(*batch_, !encodes());
+        deps_.outputs.complete(*batch_, !encodes());
     } else if (status != StepStatus::pending) {
         end(false);
     }
@@ -74,7 +74,7 @@ StepStatus Transaction::run_batch(Clock::time_point deadline) {
                 memory_->begin();
                 continue;
             }
-        } else if (stage_ == Stage::place && place_.layout.rotates_keys() && memory_->has_shifts()) {
+        } else if (stage_ == Stage::place && deps_.layout.rotates_keys() && memory_->has_shifts()) {
             stage_ = Stage::shift_keys;
             start_key_shift();
         } else if (stage_ == Stage::place) {
@@ -88,13 +88,13 @@ StepStatus Transaction::run_batch(Clock::time_point deadline) {
             copies ? start_page_copies() : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
         }
-        switch (place_.runner.resume(deadline)) {
+        switch (deps_.runner.resume(deadline)) {
             case RunStatus::ok: break;
             case RunStatus::paused: return StepStatus::pending;
             case RunStatus::cancelled: return StepStatus::cancelled;
-            case RunStatus::damaged: place_.layout.model().file->check_intact(); break;
+            case RunStatus::damaged: deps_.layout.model().file->check_intact(); break;
             case RunStatus::failed:
-                std::rethrow_exception(place_.runner.take_error());  // an observer's, or lack of memory
+                std::rethrow_exception(deps_.runner.take_error());  // an observer's, or lack of memory
         }
         finish_stage();
         const bool done = stage_ == Stage::place && n_done_ == batch_->size();
@@ -112,8 +112,8 @@ void Transaction::finish_stage() {
     if (stage_ == Stage::compact) memory_->begin();
     if (stage_ == Stage::compute) {
         if (!repeats_)
-            place_.outputs.collect(place_.plans->graph(), *running_, place_.arena.data(), *batch_, micro_batch_,
-                                   place_.inputs);
+            deps_.outputs.collect(deps_.plans->graph(), *running_, deps_.arena.data(), *batch_, micro_batch_,
+                                  deps_.inputs);
         n_done_ += micro_batch_.n;
         ++number_;
     }
@@ -138,10 +138,10 @@ void Transaction::next_micro_batch() noexcept {
 
 // Commits or rolls back what memory has not ended yet.
 void Transaction::end(bool is_kept) noexcept {
-    if (is_kept && encodes()) place_.encoder->keep(place_.inputs);
-    if (memory_->in_transaction())  // a bidirectional call leaves nothing behind
-        is_kept&& place_.layout.causal() && !encodes() ? memory_->commit() : memory_->rollback();
-    if (!is_kept) place_.outputs.forget();
+    if (is_kept && encodes()) deps_.encoder->keep(deps_.inputs);
+    const bool commits = is_kept && deps_.layout.causal() && !encodes();  // other calls leave nothing in memory
+    if (memory_->in_transaction()) commits ? memory_->commit() : memory_->rollback();
+    if (!is_kept) deps_.outputs.forget();
     stage_ = Stage::none;
 }
 
@@ -153,7 +153,7 @@ StepStatus Transaction::commit(std::span<const Keep> keeps) {
         for (std::size_t seq = 0; seq < keep_ends_.size(); ++seq)
             if (keep_ends_[seq] != kAllTokens)
                 can_cut = can_cut && memory_->can_cut(SeqId{static_cast<std::int32_t>(seq)}, keep_ends_[seq]);
-        if (n_kept_ == 0 || !place_.layout.causal()) memory_->rollback();
+        if (n_kept_ == 0 || !deps_.layout.causal()) memory_->rollback();
         else if (can_cut) memory_->commit_cut(keep_ends_);
         else repeat_kept();
     }
@@ -173,8 +173,8 @@ void Transaction::repeat_kept() noexcept {
 void Transaction::rollback() {
     if (!is_open()) return;
     try {
-        if (stage_ == Stage::shift_keys || stage_ == Stage::compact) place_.runner.resume(Executor::kNoDeadline);
-        place_.runner.stop();
+        if (stage_ == Stage::shift_keys || stage_ == Stage::compact) deps_.runner.resume(Executor::kNoDeadline);
+        deps_.runner.stop();
     } catch (...) {  // an observer's
         end(false);
         throw;

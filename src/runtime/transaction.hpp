@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A decode as a transaction over what a context remembers: open() reserves, advance() computes, commit() keeps all of
-// it or a part, rollback() nothing. It is a small state machine, so that a decode in slices of time and one in a single
-// piece are the same code. Whatever ends it otherwise — cancel, failure, lack of room — leaves everything as before.
+// A decode as a transaction over a context's memory: open() reserves, advance() computes, commit() keeps all tokens or
+// a part of them, rollback() none. It is a small state machine, so that a decode in slices of time and one in a single
+// piece are the same code. A cancelled or failed decode, and one without room, leaves everything as before.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct Keep {
     std::int32_t n_tokens = 0;
 };
 
-/// What a batch is computed for. decode: its tokens follow what is remembered. check: the first token of each sequence
+/// What a batch is computed for. decode: its tokens continue their sequences. check: the first token of each sequence
 /// does, the others are guesses; it counts as generation, and observers see the phase `verify`. encode: the encoder in
-/// front of a decoder reads it; nothing of it is remembered as tokens.
+/// front of a decoder reads it; none of them becomes a token of a sequence.
 enum class Purpose : std::uint8_t { decode, check, encode };
 
-/// What the transactions of a context work with. It belongs to the context and outlasts them; what stands behind
-/// plans, adapters and arena may change between two of them.
-struct Workplace {
+/// What transactions use. The context owns all of it, and it outlives them; the objects that plans, adapters and arena
+/// hold may be replaced between two transactions.
+struct Dependencies {
     const Layout& layout;
     const ContextOptions& options;
     Inputs& inputs;
@@ -47,28 +47,29 @@ class Transaction {
 public:
     using Clock = Executor::Clock;
 
-    explicit Transaction(const Workplace& place);
+    explicit Transaction(const Dependencies& deps);
     Transaction(const Transaction&) = delete;
     Transaction& operator=(const Transaction&) = delete;
 
-    /// Reserves room for the batch; both must stay. Where there is none, advance() says so.
+    /// Reserves room for the batch; batch and memory must outlive the transaction. Where there is no room, advance()
+    /// returns no_room.
     void open(BatchPlan& batch, memory::Memory& memory, Purpose purpose);
-    /// Computes until the deadline: `pending` asks for another call, after ok follows commit() or rollback(), and
-    /// anything else, or an exception, has rolled back.
+    /// Computes until the deadline: `pending` wants another call; after ok call commit() or rollback(); anything else,
+    /// or an exception, has rolled back.
     StepStatus advance(Clock::time_point deadline);
     /// Keeps all tokens of the sequences that `keeps` does not name. What follows has the bits it would have had the
-    /// batch been the kept tokens alone. Where a recurrent state or a window does not let go of the others, the kept
-    /// ones are computed again, without outputs; that may be cancelled or fail, and then nothing is kept.
-    /// Throws bad_parameter for a sequence or a number that the batch does not have, where sequences share a token that
-    /// not all of them keep, and before advance() has said ok; the transaction is open still.
+    /// batch been the kept tokens alone. Where a recurrent state or a window cannot drop the others, the kept ones are
+    /// computed again, without outputs; that may be cancelled or fail, and then nothing is kept. Throws bad_parameter
+    /// for a sequence or a number that the batch does not have, where sequences share a token that not all of them
+    /// keep, and before advance() has returned ok; the transaction is still open then.
     StepStatus commit(std::span<const Keep> keeps = {});
     /// As before open(); nothing where no transaction is open. Outputs are gone. May throw what observers do, and has
     /// rolled back all the same.
     void rollback();
     [[nodiscard]] bool is_open() const noexcept { return stage_ != Stage::none; }
 
-    /// Gives the keys of moved tokens their rotations now, outside transactions.
-    void settle_keys(memory::Memory& memory);
+    /// Applies the pending rotations of the keys of moved tokens now, outside transactions.
+    void apply_key_shifts(memory::Memory& memory);
 
     // -- of the last one that was committed
 
@@ -84,9 +85,8 @@ private:
     enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute, computed };
 
     [[nodiscard]] bool encodes() const noexcept { return purpose_ == Purpose::encode; }
-    [[nodiscard]] memory::Compaction compaction() noexcept { return place_.inputs.compaction(*memory_); }
+    [[nodiscard]] memory::Compaction compaction() noexcept { return deps_.inputs.compaction(*memory_); }
     StepStatus run_batch(Clock::time_point deadline);
-    void place_micro_batch();
     void next_micro_batch() noexcept;
     void finish_stage();
     void end(bool is_kept) noexcept;
@@ -102,16 +102,16 @@ private:
     void start_maintenance(PlanKey::Work work, Runner::Kind kind);
     [[nodiscard]] RunDetails run_of(const PlanKey& key, Phase phase, int n_threads);
 
-    const Workplace place_;
+    const Dependencies deps_;
     std::vector<TokenView> token_views_;  // {n_ubatch}
     std::vector<Pos> keep_ends_;          // {n_seq_max}: first position that a sequence does not keep
-    std::uint64_t n_opened_ = 0;          // what observers count decodes by
+    std::uint64_t n_opened_ = 0;          // numbers decodes for observers
 
     BatchPlan* batch_ = nullptr;
     memory::Memory* memory_ = nullptr;
     Purpose purpose_ = Purpose::decode;
     Stage stage_ = Stage::none;
-    bool has_room_ = true;      // false: it ends so before anything runs
+    bool has_room_ = true;      // false: it ends with no_room before anything runs
     bool generates_ = false;    // the call counts as generation
     bool repeats_ = false;      // the kept tokens are computed again
     std::size_t n_kept_ = 0;    // tokens of the batch that a commit keeps

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // DRY ("don't repeat yourself"): a token that would extend a repetition of what was said costs more the longer the
 // repetition is. Lengths come from the Z function of the reversed window, so a step is linear in the window; on a row
-// of logits only the tokens that it punishes are touched.
+// of logits only the tokens that it penalizes are touched.
 #include <algorithm>
 #include <cmath>
 
@@ -110,7 +110,7 @@ private:
         return !longest_.empty();
     }
 
-    /// Number of tokens behind the last breaker of the window; all of them where it has none.
+    /// Number of tokens after the last breaker of the window; all of them where it has none.
     [[nodiscard]] std::size_t tokens_since_breaker() const {
         for (std::size_t i = 0; i < reversed_.size(); ++i)
             if (const std::size_t length = breakers_->longest_at(reversed_, i); length > 0) return i - (length - 1);
@@ -161,7 +161,7 @@ DryBreakers DryBreakers::of(const Vocab& vocab, std::span<const std::string> tex
     for (const std::string& whole : texts) {
         const std::string_view text = std::string_view(whole).substr(0, kLongestText);
         if (text.empty()) continue;
-        // Tokens of what is left of the text behind a piece that ends with its first n bytes.
+        // By n: the tokens of the text after its first n bytes, where some piece ends with those bytes.
         std::vector<std::vector<std::int32_t>> rests(text.size());
         std::vector<bool> known(text.size());
         const auto rest_of = [&](std::size_t n) -> const std::vector<std::int32_t>& {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Filling in the middle: a text in front of a suffix has to end, so an end of generation wins as soon as it has a fair
+// Filling in the middle: a text before a suffix has to end, so an end of generation wins as soon as it has a fair
 // share, and candidates of which one begins with the other count together.
 #include <algorithm>
 #include <numeric>
@@ -70,7 +70,7 @@ private:
         if (sum <= 0) return;
         for (Candidate& candidate : data) candidate.p = static_cast<float>(static_cast<double>(candidate.p) / sum);
     }
-    /// Probabilities become logits for the links behind.
+    /// Probabilities become logits for the later links.
     static void finish(CandidateArray& candidates) {
         normalize(candidates.data);
         for (Candidate& candidate : candidates.data) candidate.logit = math::log(candidate.p);

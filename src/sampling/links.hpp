@@ -111,7 +111,7 @@ void keep_surprise(CandidateArray& candidates, double mu);
 struct AdaptiveOptions {
     float target = -1.0f;      ///< probability of chosen tokens that is aimed at
     float decay = 0.9f;        ///< of older tokens in the mean; at most 0.99
-    bool use_current = false;  ///< the mean is of p in front of this link, not of the raw row
+    bool use_current = false;  ///< the mean is of p before this link, not of the raw row
 };
 /// Prefers candidates with p near a target and draws. The last link of a chain.
 [[nodiscard]] LinkPtr make_adaptive_p(std::size_t n_vocab, const AdaptiveOptions& options, std::uint32_t seed,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A row of logits before anything has been cut from it. Making a candidate of each of 256k logits costs more than the
-// rest of a chain together, so the links in front work on this instead: changing a few logits, finding the best ones.
-// The caller's row is read where it is and copied only when a logit changes.
-// The maximum of every block of the row is remembered; whatever looks for large logits looks into few blocks only.
+// rest of a chain together, so the first links work on this instead: changing a few logits, finding the best ones. The
+// caller's row is read where it is and copied only when a logit changes. The maximum of every block of the row is
+// remembered; whatever looks for large logits looks into few blocks only.
 #pragma once
 
 #include <cstddef>

@@ -26,7 +26,7 @@ public:
         candidates.sorted = false;
         for (Candidate& candidate : candidates.data)
             if (const auto id = static_cast<std::uint32_t>(candidate.id); id < counts_.size() && counts_[id] > 0)
-                candidate.logit = punished(candidate.logit, counts_[id]);
+                candidate.logit = penalized(candidate.logit, counts_[id]);
     }
 
     [[nodiscard]] bool can_use(const LogitRow& row) const noexcept override {
@@ -34,11 +34,11 @@ public:
     }
     Left apply_to_row(LogitRow& row, std::vector<Candidate>&, CandidateArray&) override {
         if (is_neutral() || n_accepted_ == 0) return Left::row;
-        const auto punish = [&](std::size_t id) { row.set(id, punished(row.logits()[id], counts_[id])); };
+        const auto penalize = [&](std::size_t id) { row.set(id, penalized(row.logits()[id], counts_[id])); };
         const std::size_t n = std::min(counts_.size(), row.size());
         if (window_.empty()) {  // the window is all tokens since the reset: only counts are kept
             for (std::size_t id = 0; id < n; ++id)
-                if (counts_[id] > 0) punish(id);
+                if (counts_[id] > 0) penalize(id);
             return Left::row;
         }
         // The first pass makes the count of a token negative once it is penalized; a second pass restores it.
@@ -46,7 +46,7 @@ public:
         for (const Token token : window) {
             const auto id = static_cast<std::uint32_t>(token);
             if (id >= n || counts_[id] < 0) continue;
-            punish(id);
+            penalize(id);
             counts_[id] = -counts_[id];
         }
         for (const Token token : window)
@@ -79,7 +79,7 @@ private:
         if (const auto id = static_cast<std::uint32_t>(token); id < counts_.size()) counts_[id] += change;
     }
 
-    [[nodiscard]] float punished(float l, std::int32_t occurrences) const noexcept {
+    [[nodiscard]] float penalized(float l, std::int32_t occurrences) const noexcept {
         l = l > 0.0f ? l / options_.repeat : l * options_.repeat;
         return l - (static_cast<float>(occurrences) * options_.frequency + options_.presence);
     }

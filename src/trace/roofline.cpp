@@ -4,14 +4,13 @@
 // longer at.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <functional>
-#include <iterator>
 #include <map>
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "tinfer/observers.hpp"
+#include "trace/fixed_text.hpp"
 #include "trace/own_map.hpp"
 
 namespace tinfer {
@@ -58,10 +57,8 @@ void append_left(std::string& out, std::string_view text, std::size_t width) {
     out.append(text).append(text.size() < width ? width - text.size() : 0, ' ');
 }
 void append_right(std::string& out, double value, int digits, std::size_t width) {
-    char text[64];  // fixed notation, whatever the locale
-    const auto [end, error] = std::to_chars(text, std::end(text), value, std::chars_format::fixed, digits);
-    const std::size_t size = error == std::errc() ? static_cast<std::size_t>(end - text) : 0;
-    out.append(size < width ? width - size : 0, ' ').append(text, size);
+    const std::string text = trace::fixed_text(value, digits);
+    out.append(text.size() < width ? width - text.size() : 0, ' ').append(text);
 }
 
 void append_line(std::string& out, std::string_view name, std::string_view op, const RooflineRow& row,
@@ -109,7 +106,7 @@ struct Roofline::Impl {
 const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanView& plan) {
     const auto known = rows_of_plan.find(plan.hash);
     if (known != rows_of_plan.end() && known->second.size() == plan.steps.size()) return known->second;
-    if (known != rows_of_plan.end()) rows_of_plan.erase(known);  // two plans of one hash: a file that lies
+    if (known != rows_of_plan.end()) rows_of_plan.erase(known);  // two plans of one hash: an inconsistent file
     std::vector<StepRow> steps;
     for (const StepView& step : plan.steps) {
         const auto [place, is_new] = row_of_role.try_emplace({roles_of(step), step.op}, rows.size());

@@ -229,7 +229,7 @@ Recurrence wkv7(std::int64_t size, std::int64_t n_head) {
 }
 
 Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key_head, bool by_key = false,
-                      bool by_turns = false) {
+                      bool modulo_heads = false) {
     OpRandom random(6);
     const float unit = 1.0f / std::sqrt(static_cast<float>(size));
     Recurrence out{
@@ -245,7 +245,7 @@ Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key
             std::vector<double> y(static_cast<std::size_t>(size * n_head));
             for (std::int64_t h = 0; h < n_head; ++h)
                 for (std::int64_t i = 0; i < size; ++i) {
-                    const std::int64_t key_head = by_turns ? h % n_key_head : h / (n_head / n_key_head);
+                    const std::int64_t key_head = modulo_heads ? h % n_key_head : h / (n_head / n_key_head);
                     const std::int64_t shared = key_head * size;
                     double* const row = &state[static_cast<std::size_t>((h * size + i) * size)];
                     double known = 0, sum = 0;
@@ -259,7 +259,7 @@ Recurrence delta_rule(std::int64_t size, std::int64_t n_head, std::int64_t n_key
             return y;
         }};
     out.params.scale = 0.4f;
-    out.params.by_turns = by_turns ? 1 : 0;
+    out.params.modulo_heads = modulo_heads ? 1 : 0;
     return out;
 }
 

@@ -14,7 +14,7 @@ template <class Arch, bool ByKey, int Size>
 void delta_rule_block(const KernelCall& call, std::int64_t head, std::int64_t first, int n) noexcept {
     const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3], &gamma = call[4], &beta = call[5];
     const std::int64_t size = Size > 0 ? Size : v.ne[0], n_key_head = k.ne[1];
-    const std::int64_t key_head = call.params.by_turns != 0 ? head % n_key_head : head / (v.ne[1] / n_key_head);
+    const std::int64_t key_head = call.params.modulo_heads != 0 ? head % n_key_head : head / (v.ne[1] / n_key_head);
     const f32x16<Arch> scale(call.params.scale);
     RowSums<Arch> known, read;
     for (std::int64_t t = 0; t < v.ne[2]; ++t) {

@@ -99,7 +99,7 @@ struct FloatRow {
                 for (int l = 0; l < 16; ++l) lanes[c][l] = std::fma(w[l], x[l], lanes[c][l]);
             }
         }
-        for (int c = 0; c < tile.n; ++c) acc[c] = fold16(lanes[c]);
+        for (int c = 0; c < tile.n; ++c) acc[c] = reduce16(lanes[c]);
     }
 };
 

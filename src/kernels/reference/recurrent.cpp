@@ -150,7 +150,7 @@ void delta_rule(const KernelCall& call, WorkSlice slice) noexcept {
     for (std::int64_t t = 0; t < v.ne[2]; ++t)
         for (std::int64_t row = rows.begin; row < rows.end; ++row) {
             const std::int64_t head = row / size, i = row % size;
-            const std::int64_t key_head = call.params.by_turns != 0 ? head % n_key_head : head / values_per_key;
+            const std::int64_t key_head = call.params.modulo_heads != 0 ? head % n_key_head : head / values_per_key;
             const StateStep state = step_of(call[6], call[7], t, row * size);
             const auto *q_row = q.row<const float>(key_head, t), *k_row = k.row<const float>(key_head, t);
             if (by_key) {

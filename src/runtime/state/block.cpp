@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Little-endian: magic, version, kind, bytes of data, digest of what is in front, 64 tokens, data, CRC-32C of all that.
+// Little-endian: magic, version, kind, bytes of data, digest of the page before, 64 tokens, data, CRC-32C of all that.
 #include "runtime/state/block.hpp"
 
 #include "base/byte_io.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A page of a prefix store as bytes: who it belongs to, its tokens, and the rows of all caches for them, or the
-// checkpoint behind it. docs/states.md describes them.
+// checkpoint at its end. docs/states.md describes them.
 #pragma once
 
 #include <array>
@@ -17,7 +17,8 @@ namespace tinfer::runtime::state {
 inline constexpr std::size_t kPageTokens = 64;
 using Digest = Sha256::Digest;
 
-/// Which page: the digest of the pages before it, or what a model and its options come to, and its tokens.
+/// Which page: the digest of the page before it (of the model and the options that change results, for the first page)
+/// and its tokens.
 struct BlockKey {
     Digest parent{};
     std::array<Token, kPageTokens> tokens{};

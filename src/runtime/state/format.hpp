@@ -92,7 +92,7 @@ struct Parsed {
     std::span<const std::byte> output_rows, logits, embeddings;
     std::uint64_t n_outputs = 0;
 
-    [[nodiscard]] std::uint64_t n_held() const noexcept;
+    [[nodiscard]] std::uint64_t n_held() const noexcept { return count_held(tokens); }
 };
 /// Throws not_state_file, unsupported_version, damaged; messages begin with `name`.
 [[nodiscard]] Parsed parse(std::span<const std::byte> bytes, std::string_view name);
@@ -101,8 +101,8 @@ struct Parsed {
 /// flag.
 void restore(Context::Impl& context, Parsed& parsed, std::optional<SeqId> seq, std::string_view name);
 
-/// The same for what comes from elsewhere and needs no checks but those of room and of the sequence; of `parsed` the
-/// tokens, recurrent states and rows count.
+/// The same for tokens, recurrent states and rows that were not read from a state, with the checks of room and of the
+/// sequence alone.
 void adopt(Context::Impl& context, Parsed& parsed, SeqId seq, std::string_view name);
 
 /// Throws unsupported_operation where a context has no state that could go on.

@@ -11,7 +11,7 @@
 
 namespace tinfer::runtime::state {
 
-std::uint64_t Outline::n_held() const noexcept {
+std::uint64_t count_held(std::span<const OutlineToken> tokens) noexcept {
     return static_cast<std::uint64_t>(
         std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_slot >= 0; }));
 }

@@ -13,10 +13,14 @@ namespace tinfer::runtime::state {
 
 struct OutlineToken {
     std::int32_t pos = 0;
-    std::int32_t slot = -1;         ///< where its keys and values lie
-    std::int32_t window_slot = -1;  ///< a slot of it that layers with a window have; -1: no window sees it any more
+    std::int32_t slot = -1;  ///< where its keys and values lie
+    std::int32_t window_slot =
+        -1;  ///< a slot of it that layers with a window hold; -1: none, no window sees it any more
     std::uint32_t first_seq = 0, n_seqs = 0;  ///< in Outline::seqs
 };
+
+/// How many of the tokens layers with a window hold.
+[[nodiscard]] std::uint64_t count_held(std::span<const OutlineToken> tokens) noexcept;
 
 struct OutlineRecurrent {
     SeqId seq{};
@@ -33,7 +37,7 @@ struct Outline {
     [[nodiscard]] std::span<const SeqId> seqs_of(const OutlineToken& token) const noexcept {
         return std::span(seqs).subspan(token.first_seq, token.n_seqs);
     }
-    [[nodiscard]] std::uint64_t n_held() const noexcept;  ///< tokens that layers with a window have
+    [[nodiscard]] std::uint64_t n_held() const noexcept { return count_held(tokens); }
 };
 
 /// Of all sequences, of one, or of all but one.

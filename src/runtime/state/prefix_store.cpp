@@ -24,7 +24,7 @@ using Bytes = std::shared_ptr<const std::vector<std::byte>>;
 constexpr std::string_view kStore = "prefix store";
 constexpr std::uint64_t kPageOverhead = 512;  // bytes that a page costs beside its data, about
 
-/// What pages of a context look like: which rows go into each, and which into checkpoints.
+/// What a context's pages and checkpoints consist of: which rows go into which.
 struct Form {
     Form(const Context::Impl& context, std::span<const std::uint8_t, 16> model, SeqId seq) {
         check_has_states(context);
@@ -48,7 +48,7 @@ struct Form {
 
     [[nodiscard]] bool needs_checkpoints() const noexcept { return !windowed.empty() || !states.empty(); }
     [[nodiscard]] std::size_t page_bytes() const noexcept { return kPageTokens * row_bytes(paged); }
-    /// The first token that windows see behind n, and the bytes of a checkpoint there.
+    /// The first token that the window of token n sees, and the bytes of a checkpoint after n tokens.
     [[nodiscard]] std::size_t first_seen(std::size_t n) const noexcept {
         if (windowed.empty()) return 0;
         const auto next = static_cast<std::int64_t>(n);
@@ -98,7 +98,7 @@ struct PrefixPages {
     /// The pages that a text begins with, as far as they are here.
     struct Found {
         std::vector<Bytes> rows;  ///< page by page
-        Bytes checkpoint;         ///< behind the last of them
+        Bytes checkpoint;         ///< after the last of them
         [[nodiscard]] std::size_t n_tokens() const noexcept { return rows.size() * kPageTokens; }
     };
 
@@ -122,7 +122,7 @@ struct PrefixPages {
         return found == pages.end() || found->second.key != key ? nullptr : &found->second;
     }
 
-    /// The page gets what is given of it. Nothing where there is no room for it.
+    /// Stores the rows, the checkpoint or both of a page. Does nothing where there is no room for them.
     void remember(const Digest& digest, const BlockKey& key, const Bytes& rows, const Bytes& checkpoint) {
         const auto size = [](const Bytes& part) { return part == nullptr ? 0 : part->size(); };
         Page* page = in_memory(digest, key);
@@ -131,7 +131,7 @@ struct PrefixPages {
                                    (page == nullptr || page->checkpoint == nullptr ? size(checkpoint) : 0);
         if (more > options.memory_limit) return;
         if (page == nullptr) {
-            if (pages.contains(digest)) return;  // another page's: two texts of one digest, of which one stays
+            if (pages.contains(digest)) return;  // another page has the same digest: it stays
             const auto children =
                 std::ranges::count_if(pages, [&](const auto& other) { return other.second.key.parent == digest; });
             page = &pages[digest];
@@ -200,7 +200,7 @@ struct PrefixPages {
 
     void write_file(const Digest& digest, const BlockKey& key, BlockKind kind, std::span<const std::byte> data) {
         const auto path = file_of(digest, kind);
-        std::error_code is_there;  // somebody may have removed the folder
+        std::error_code is_there;  // the folder may have been removed
         std::filesystem::create_directories(options.folder, is_there);
         try {
             ReplacingFile file(path);
@@ -231,7 +231,7 @@ struct PrefixPages {
             const bool had_rows = rows != nullptr, had_checkpoint = checkpoint != nullptr;
             if (rows == nullptr) rows = read_file(digest, key, BlockKind::rows, form.page_bytes());
             if (rows == nullptr) {
-                look_behind(form, tokens, i, digest);
+                check_later_pages(form, tokens, i, digest);
                 break;
             }
             if (form.needs_checkpoints() && checkpoint == nullptr)
@@ -247,9 +247,9 @@ struct PrefixPages {
         return usable;
     }
 
-    /// Pages behind the first that is missing are of no use, but those that are damaged have to be known: keep() writes
-    /// them anew with the others.
-    void look_behind(const Form& form, std::span<const Token> tokens, std::size_t missing, Digest parent) {
+    /// Pages after the first missing one cannot be used, but damaged files among them have to be found, so that keep()
+    /// writes them anew.
+    void check_later_pages(const Form& form, std::span<const Token> tokens, std::size_t missing, Digest parent) {
         if (options.folder.empty()) return;
         const std::size_t n_pages = (tokens.size() - 1) / kPageTokens;
         for (std::size_t i = missing + 1; i < n_pages; ++i) {
@@ -275,7 +275,7 @@ struct PrefixPages {
                                          .n_seqs = 1});
                 parsed.seqs.push_back(seq);
             }
-        std::vector<std::vector<std::byte>> joined;  // the rows of each cache, page behind page
+        std::vector<std::vector<std::byte>> joined;  // the rows of each cache, page after page
         std::size_t at = 0;
         for (const CacheRows& rows : form.paged) {
             const auto bytes = kPageTokens * static_cast<std::size_t>(rows.row_bytes);
@@ -335,7 +335,7 @@ struct PrefixPages {
         const Form form = form_of(context, seq);
         const std::size_t n_pages = tokens.size() / kPageTokens;
         if (n_pages == 0) return;
-        context.settle_keys();
+        context.apply_key_shifts();
         const Outline outline = outline_of(context.sequences, Scope::one, seq);
         check_positions(context, outline, seq, tokens.size());
         const bool at_end = tokens.size() % kPageTokens == 0 &&
@@ -438,8 +438,8 @@ std::size_t PrefixStore::piece(const Context& context, std::size_t n, std::size_
     const bool drops = hp.has_windowed_layers() && !hp.keeps_all_slots && !impl.options.swa_full;
     if ((!drops && !impl.layout.memory_limits().has_states) || most == 0) return most;
     const auto every = static_cast<std::size_t>(impl_->options.checkpoint_every);
-    const std::size_t last =
-        (n_all - 1) / runtime::state::kPageTokens * runtime::state::kPageTokens;  // of which the same text can make use
+    // The last page end that the same text could continue from.
+    const std::size_t last = (n_all - 1) / runtime::state::kPageTokens * runtime::state::kPageTokens;
     std::size_t end = (n / every + 1) * every;
     if (n < last) end = std::min(end, last);
     return std::min(most, end - n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reads a state: foreign bytes until every length, checksum and table has been looked at.
+// Reads a state: no byte of it is trusted until every length, checksum and table has been checked.
 #include <algorithm>
 #include <limits>
 
@@ -221,11 +221,6 @@ private:
 };
 
 }  // namespace
-
-std::uint64_t Parsed::n_held() const noexcept {
-    return static_cast<std::uint64_t>(
-        std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_slot >= 0; }));
-}
 
 Parsed parse(std::span<const std::byte> bytes, std::string_view name) { return StateParser(bytes, name).parse(); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Takes a verified state over. All that can fail happens on a copy of the tables; rows are then written into slots that
-// nobody has, and the copy takes the place of the tables. Where the pages that are free do not suffice although the
-// tokens would, everything is placed anew.
+// Loads a verified state into a context. All that can fail happens on a copy of the tables; rows are then written into
+// free slots, and the copy replaces the tables. Where n_ctx suffices but the free pages do not, all sequences are
+// placed anew.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +48,7 @@ void check_tensor(const TensorInfo& cache, const Parsed::Rows& rows, std::string
                                        "' of the context ", cache.row_bytes, " in ", to_string(cache.type)));
 }
 
-/// Types first: a rotation that the one has and the other has not may only follow from them.
+/// Types are checked before parameters: a differing kv_rotation may only be a consequence of them.
 void check_types(const Context::Impl& context, const Parsed& parsed, std::string_view name) {
     const auto rows = cache_rows(context);
     for (std::size_t i = 0; i < std::min(rows.size(), parsed.rows.size()); ++i)
@@ -139,10 +139,10 @@ private:
             fail(ErrorCode::unsupported_operation, cat(name_, ": the sequence cannot be removed"));
     }
 
-    /// The other sequences leave their slots, with copies of their rows, and all begin anew.
+    /// Copies the rows of the other sequences out of the cache, and places the tokens of all sequences anew.
     void place_anew() {
         if (parsed_.info.whole_context) refuse_room();
-        context_.settle_keys();
+        context_.apply_key_shifts();
         next_ = context_.sequences;
         make_place();
         const Outline others = outline_of(next_, Scope::all_but_one, seq_.value_or(SeqId{0}));

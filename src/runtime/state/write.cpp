@@ -10,8 +10,7 @@ namespace tinfer::runtime::state {
 namespace {
 
 constexpr std::string_view kStateName = "state";
-constexpr std::uint64_t kRowsAtOnce = std::uint64_t{1}
-                                      << 16;  // bytes of rows that are gathered before they are written
+constexpr std::uint64_t kRowsAtOnce = 1u << 16;  // bytes of rows that are gathered before they are written
 
 struct StatePayload {
     std::vector<std::byte> bytes;
@@ -53,7 +52,7 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     if (options.seq && (*options.seq < SeqId{0} || *options.seq >= SeqId{n_seq}))
         fail(ErrorCode::bad_sequence,
              cat("sequence id ", static_cast<std::int32_t>(*options.seq), " outside 0..", n_seq - 1));
-    context.settle_keys();
+    context.apply_key_shifts();
     outline_ = outline_of(context.sequences, whole_context_ ? Scope::all : Scope::one, options.seq.value_or(SeqId{0}));
 
     StatePayload model;

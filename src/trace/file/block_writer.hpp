@@ -14,7 +14,7 @@
 
 namespace tinfer::trace {
 
-/// Appends a record as it lies in memory, which is as it lies in the file.
+/// Appends the bytes of a record: the layout in the file is that in memory.
 template <class Record>
 void put(std::vector<std::byte>& out, const Record& record) {
     const std::size_t at = out.size();
@@ -57,8 +57,7 @@ private:
 /// The header with its checksum.
 [[nodiscard]] trace_format::Header sealed(trace_format::Header header);
 
-/// Texts by number, from 1 on; 0 is the empty text. New ones wait until flush() writes them in front of their first
-/// use.
+/// Texts by number, from 1 on; 0 is the empty text. New ones wait until flush() writes them before their first use.
 class StringTable {
 public:
     std::uint32_t id(std::string_view text);

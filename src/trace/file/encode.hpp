@@ -46,7 +46,7 @@ public:
     [[nodiscard]] std::uint64_t earliest() const noexcept { return events_.empty() ? 0 : events_.front().begin; }
     [[nodiscard]] std::uint64_t latest() const noexcept { return latest_; }
     [[nodiscard]] std::size_t bytes() const noexcept;
-    /// Whether the event may stand behind the others: of the same run and number of threads, with room for its ranges.
+    /// Whether the event may join the batch: of the same run and number of threads, with room for its ranges.
     [[nodiscard]] bool takes(const KernelEvent& event) const noexcept;
     void add(const KernelEvent& event, bool dynamic);
     /// The payload, into a buffer that is cleared before.

@@ -66,8 +66,8 @@ private:
         }
     }
     [[nodiscard]] bool is_kept(std::uint64_t event) const {
-        const auto behind = kept_events_.upper_bound(event);
-        return behind != kept_events_.begin() && event <= std::prev(behind)->second;
+        const auto next = kept_events_.upper_bound(event);
+        return next != kept_events_.begin() && event <= std::prev(next)->second;
     }
 
     [[nodiscard]] bool is_whole(const RecordedPlan& plan) const {

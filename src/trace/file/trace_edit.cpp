@@ -37,7 +37,7 @@ std::uint64_t events_in(const RecordedRun& run) {
     return n;
 }
 
-/// The file in `writer`, with its final header in front.
+/// The file in `writer`, with its final header at the start.
 std::vector<std::byte> finished(trace::BlockWriter& writer) {
     const trace_format::Header header = writer.finish();
     std::ranges::copy(raw(header), writer.pending.begin());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reading a trace: block by block by their lengths; behind a block that is damaged, from the next header whose checksum
-// is right. The index at the end is not needed for that.
+// Reading a trace: block by block by their lengths; after a damaged block, on from the next header whose checksum is
+// right. The index at the end is not needed for that.
 #include <algorithm>
 #include <cerrno>
 #include <fstream>

@@ -3,7 +3,6 @@
 // and how much of a token's set the tokens before it had already.
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "tinfer/observers_values.hpp"
+#include "trace/fixed_text.hpp"
 #include "trace/observers/value_rows.hpp"
 #include "trace/own_map.hpp"
 
@@ -159,21 +159,16 @@ std::vector<SparsityLayer> ActivationSparsity::layers() const {
 const std::vector<ActiveSet>& ActivationSparsity::active_sets() const& noexcept { return impl_->sets; }
 
 std::string ActivationSparsity::report() const {
-    const auto percent = [](double share) {
-        char text[32];
-        const auto [end, error] = std::to_chars(text, text + sizeof text, 100 * share, std::chars_format::fixed, 1);
-        return error == std::errc() ? std::string(text, end) + " %" : std::string();
-    };
     std::string out = cat("layer  expert  tokens  active  never active  overlap with the ", impl_->options.window,
                           " before  working set\n");
     for (const SparsityLayer& layer : layers()) {
         const auto never = static_cast<double>(std::ranges::count(layer.active, std::uint64_t{0}));
         const bool windows = layer.windows > 0;
         out += cat(layer.layer, "  ", layer.expert < 0 ? std::string("-") : std::to_string(layer.expert), "  ",
-                   layer.tokens, "  ", percent(layer.mean_active()), "  ",
-                   percent(never / static_cast<double>(layer.active.size())), "  ",
-                   windows ? percent(layer.overlap) : std::string("-"), "  ",
-                   windows ? percent(layer.working_set) : std::string("-"), '\n');
+                   layer.tokens, "  ", trace::percent_text(layer.mean_active()), "  ",
+                   trace::percent_text(never / static_cast<double>(layer.active.size())), "  ",
+                   windows ? trace::percent_text(layer.overlap) : std::string("-"), "  ",
+                   windows ? trace::percent_text(layer.working_set) : std::string("-"), '\n');
     }
     return out;
 }

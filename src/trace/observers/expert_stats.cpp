@@ -2,29 +2,23 @@
 // ExpertStats: the slices of stacked weights that the first routed product of each layer reads say which experts its
 // tokens chose; the other products of the layer read the same.
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
 #include "base/error.hpp"
 #include "tinfer/observers_stats.hpp"
+#include "trace/fixed_text.hpp"
 #include "trace/own_map.hpp"
 
 namespace tinfer {
 
 namespace {
 
-// Bounds for files that lie: experts of a layer, and pairs of experts that layers() counts in all.
+// Bounds for inconsistent files: experts of a layer, and pairs of experts that layers() counts in all.
 constexpr std::uint64_t kMaxExperts = 8192, kMaxPairs = std::uint64_t{1} << 24;
 
 /// Experts of one token, ascending.
 using ExpertPicks = std::vector<std::uint32_t>;
-
-std::string percent_text(double share) {
-    char text[32];
-    const auto [end, error] = std::to_chars(text, text + sizeof text, 100 * share, std::chars_format::fixed, 1);
-    return error == std::errc() ? std::string(text, end) + " %" : std::string();
-}
 
 std::uint64_t in_common(const ExpertPicks& a, const ExpertPicks& b) {
     return static_cast<std::uint64_t>(
@@ -193,8 +187,8 @@ std::string ExpertStats::report() const {
         const auto hottest = std::ranges::max_element(layer.tokens);
         const double share = picks > 0 ? static_cast<double>(*hottest) / static_cast<double>(picks) : 0;
         out += cat(layer.layer, "  ", layer.n_experts, "  ", touched, "  ", picks, "  ", hottest - layer.tokens.begin(),
-                   "  ", percent_text(share), "  ", layer.pairs > 0 ? percent_text(layer.overlap) : std::string("-"),
-                   '\n');
+                   "  ", trace::percent_text(share), "  ",
+                   layer.pairs > 0 ? trace::percent_text(layer.overlap) : std::string("-"), '\n');
     }
     return out;
 }

@@ -12,7 +12,7 @@ struct HeatMap::Impl {
     std::uint32_t rows = 0, max_columns = 0, columns = 0;
     std::uint64_t bytes_per_row = 1, runs_per_column = 1, runs = 0, total = 0;
     std::vector<std::uint64_t> cells;        ///< {rows, max_columns}
-    std::vector<std::uint64_t> file_begins;  ///< of each file, behind one another
+    std::vector<std::uint64_t> file_begins;  ///< offset of each file, as if they were laid end to end
 
     void add(std::uint64_t begin, const AccessRange& range);
     void add(const Access& access);
@@ -66,7 +66,7 @@ std::uint64_t bytes_below(const AccessRange& range, std::uint64_t position) noex
 // What falls into each row is what lies below its end less what lies below its begin, however many pieces there are.
 void HeatMap::Impl::add(std::uint64_t begin, const AccessRange& range) {
     const std::uint64_t pieces = std::max<std::uint32_t>(range.count, 1) - std::uint64_t{1};
-    constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;  // of a file that lies: nothing is that long
+    constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;  // beyond it the file is inconsistent
     if (begin > kFarthest || range.length > kFarthest || (pieces > 0 && range.stride > kFarthest / pieces)) return;
     const std::uint64_t end = begin + pieces * range.stride + range.length;
     std::uint64_t* column = cells.data() + std::size_t{columns - 1} * rows;

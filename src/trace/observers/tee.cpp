@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tee: what a context does for several attached observers, behind one attach: filters, deliveries, errors of each
-// alone.
+// Tee: several observers attached as one; each keeps its own filters, deliveries and errors.
 #include <algorithm>
 #include <functional>
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -13,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "tinfer/observers_stats.hpp"
+#include "trace/fixed_text.hpp"
 
 namespace tinfer {
 
@@ -98,12 +98,6 @@ void append_cell(std::string& out, std::string_view text, std::size_t width, boo
     if (left) out.append(text).append(pad, ' ');
     else out.append(pad, ' ').append(text);
 }
-std::string fixed_text(double value, int digits) {
-    std::array<char, 64> text;
-    const auto [end, error] =
-        std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits);
-    return error == std::errc() ? std::string(text.data(), end) : std::string();
-}
 /// A field by RFC 4180.
 void append_csv(std::string& out, std::string_view text) {
     if (text.find_first_of(",\"\r\n") == std::string_view::npos) {
@@ -159,7 +153,7 @@ struct TraceStats::Impl {
 // as long as one call of on_events, and by name beyond.
 TraceStats::Impl::PlanGroups& TraceStats::Impl::plan_groups(const PlanView& plan) {
     auto known = plans.find(plan.hash);
-    if (known != plans.end() && known->second.steps.size() != plan.steps.size()) {  // a file that lies
+    if (known != plans.end() && known->second.steps.size() != plan.steps.size()) {  // an inconsistent file
         plans.erase(known);
         known = plans.end();
     }
@@ -255,16 +249,16 @@ std::string TraceStats::report(StatsBy by) const {
     for (const StatsRow& row : list) {
         append_cell(out, row.name, width, true);
         append_cell(out, std::to_string(row.calls), 10, false);
-        append_cell(out, fixed_text(1e-6 * static_cast<double>(row.time), 3), 10, false);
+        append_cell(out, trace::fixed_text(1e-6 * static_cast<double>(row.time), 3), 10, false);
         const double all = static_cast<double>(std::max<std::uint64_t>(impl_->run_time, 1));
-        append_cell(out, fixed_text(100 * static_cast<double>(row.time) / all, 1), 7, false);
+        append_cell(out, trace::fixed_text(100 * static_cast<double>(row.time) / all, 1), 7, false);
         out += " %";
-        append_cell(out, fixed_text(1e-3 * static_cast<double>(row.median), 2), 12, false);
-        append_cell(out, fixed_text(1e-6 * static_cast<double>(row.bytes_read), 3), 12, false);
-        append_cell(out, fixed_text(1e-6 * static_cast<double>(row.bytes_written), 3), 12, false);
+        append_cell(out, trace::fixed_text(1e-3 * static_cast<double>(row.median), 2), 12, false);
+        append_cell(out, trace::fixed_text(1e-6 * static_cast<double>(row.bytes_read), 3), 12, false);
+        append_cell(out, trace::fixed_text(1e-6 * static_cast<double>(row.bytes_written), 3), 12, false);
         const double ns = static_cast<double>(std::max<std::uint64_t>(row.time, 1));
-        append_cell(out, fixed_text(static_cast<double>(row.bytes_streamed) / ns, 2), 9, false);
-        append_cell(out, fixed_text(100 * row.imbalance, 1), 10, false);
+        append_cell(out, trace::fixed_text(static_cast<double>(row.bytes_streamed) / ns, 2), 9, false);
+        append_cell(out, trace::fixed_text(100 * row.imbalance, 1), 10, false);
         out += " %\n";
     }
     return out;
@@ -279,7 +273,7 @@ std::string TraceStats::csv(StatsBy by) const {
         for (const std::uint64_t number : {row.calls, row.time, row.min, row.median, row.max, row.bytes_read,
                                            row.bytes_written, row.bytes_streamed, row.macs})
             out.append(",").append(std::to_string(number));
-        out.append(",").append(fixed_text(row.imbalance, 6)) += '\n';
+        out.append(",").append(trace::fixed_text(row.imbalance, 6)) += '\n';
     }
     return out;
 }
