@@ -178,6 +178,13 @@ def closure(paths):
     return writer.done
 
 
+def opaque(text):
+    """The declarations of arrays of constants as weak ones. Where GCC sees an array's initializer, it copies all of it
+    for every pointer into it: 20 minutes for the codebooks. It does not look into weak definitions."""
+    return re.sub(r"^(extern const std::u?int\d+_t k\w+\[)", r'[[gnu::weak, gnu::visibility("hidden")]] \1', text,
+                  flags=re.M)
+
+
 def table_text(common):
     """What the tables are made of, to be compiled once for each: the text, and what it includes of the system. `common`
     is there already, compiled for any processor."""
@@ -273,7 +280,7 @@ def single_header():
     return "".join([
         "// SPDX-License-Identifier: MIT\n", HEAD.replace("@VERSION@", version).replace("@TABLES@", names),
         "#ifndef TINFER_TABLE_REGION\n\n#ifndef TINFER_HPP_INCLUDED\n#define TINFER_HPP_INCLUDED\n\n", public,
-        "\n#endif  // TINFER_HPP_INCLUDED\n", choice(), writer.text(), SELF, system_includes(tables_include),
+        "\n#endif  // TINFER_HPP_INCLUDED\n", choice(), opaque(writer.text()), SELF, system_includes(tables_include),
         *map(region, TABLES), TAIL,
         "\n#else  // TINFER_TABLE_REGION: the kernels of one table\n", QUIET,
         common_names(tables, writer.text()), tables, LOUD,
