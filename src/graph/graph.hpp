@@ -39,7 +39,7 @@ struct Value {
     std::uint32_t node = kNone;                  ///< producer
     std::uint32_t tensor = kNone;                ///< weights and caches: TensorInfo::id in the session's registry
     std::uint32_t root = kNone;                  ///< views: the value that owns the memory (itself otherwise)
-    std::int64_t offset = 0;                     ///< bytes from the root's first
+    std::int64_t offset = 0;                     ///< bytes from the beginning of the root
     std::string_view role;  ///< stable name; "role-layer" in exports. Weights and caches: their full name.
                             ///< Static, or owned by the model
     std::int32_t layer = kNoLayer;
@@ -74,7 +74,8 @@ class Graph {
 public:
     /// A graph above these limits is an error (limit_exceeded), not an overrun.
     Graph(std::uint32_t max_nodes, std::uint32_t max_values);
-    /// What a graph of these limits allocates, all of it when it is made, as long as tensor ids stay below max_values.
+    /// Bytes that a graph of these limits allocates when it is made. Nothing follows later if tensor ids stay below
+    /// max_values.
     [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept;
     void reset() noexcept;
 
@@ -84,7 +85,7 @@ public:
     Tensor input(std::string_view role, DType type, std::array<std::int64_t, 4> ne);
     Tensor input(Input which, DType type, std::array<std::int64_t, 4> ne) { return input(to_string(which), type, ne); }
 
-    // ---- where the nodes that follow belong
+    // ---- layer and part of the nodes that follow
     void set_layer(int layer) noexcept { layer_ = layer; }
     [[nodiscard]] int layer() const noexcept { return layer_; }
     void set_part(Part part) noexcept { part_ = part; }
@@ -98,7 +99,7 @@ public:
     Tensor rms_norm(Tensor x, Tensor weight, float eps);  ///< over ne[0] of every row (heads included)
     Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps);
     Tensor l2_norm(Tensor x, float eps, bool eps_is_floor = false);
-    Tensor mul_mat(Tensor w, Tensor x);                 ///< quantizes x as w's type asks; siblings share the result
+    Tensor mul_mat(Tensor w, Tensor x);  ///< quantizes x as w's type needs; products of the same x share the result
     Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);  ///< x {K,T} (same for every expert) or {K,k,T}
     Tensor mul_mat_heads(Tensor w, Tensor x);           ///< w {K,N,H}, x {K,H,T}
     Tensor add(Tensor a, Tensor b);
@@ -125,7 +126,7 @@ public:
     Tensor rope_table(Tensor positions, const RopeParams& params, Tensor factors = {});
     Tensor rope(Tensor x, Tensor table, const RopeParams& params);
     Tensor hadamard(Tensor x, int block);  ///< block: a power of two from 16 on that divides rows
-    /// table {n_head, buckets} spread out over the distances −max_distance … max_distance (arXiv:1910.10683 §2.1).
+    /// A bias for each distance −max_distance … max_distance from the table {n_head, buckets} (arXiv:1910.10683 §2.1).
     Tensor relative_bias(Tensor table, int max_distance, bool both_sides);
     /// Writes rows {head_dim, n_head_kv, T} (or {head_dim·n_head_kv, T}) into slots of a cache; the result is the cache
     /// as attention may read it.
@@ -155,7 +156,8 @@ public:
     Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
     Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);
     Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
-    /// gamma {H, T}, or {S, H, T} where each key decays for itself. Value heads share key heads; by turns: every Hk-th.
+    /// gamma {H, T}, or {S, H, T} with a decay for each key. Consecutive value heads share a key head; by turns: value
+    /// head h uses key head h mod Hk.
     Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state,
                       bool modulo_heads = false);
     Tensor decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state);
@@ -166,9 +168,10 @@ public:
     Tensor divide_ids(Tensor ids, int n);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor log_temperature(Tensor positions, float factor, int n, int first);
-    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);  ///< segment of each row of x; what the sums begin with
-    /// Rotates, in the keys of the slots, the n_rot elements of each head that begin at `first`; keys that went
-    /// through hadamard, in blocks, go through it before and behind.
+    Tensor segment_sum(Tensor x, Tensor segments,
+                       Tensor sums);  ///< `segments`: of each row of x; `sums`: initial values
+    /// Rotates elements [first, first + n_rot) of each head, in the keys of these slots. Keys stored after a Hadamard
+    /// transform of blocks are transformed back before the rotation and again after it.
     Tensor key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope, const AttentionParams& params,
                      int first, int block = 1);
     Tensor kv_copy_page(Tensor cache, Tensor pairs);

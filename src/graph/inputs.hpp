@@ -13,7 +13,7 @@ enum class Input : std::uint8_t {
     tokens,           ///< i32 {T}: ids
     embeddings,       ///< f32 {n_embd, T}: rows in place of ids
     positions,        ///< i32 {T}; of a key shift: by how many positions
-    marks,            ///< f32 {1, 1, T}: which adapter a token switches to
+    marks,            ///< f32 {1, 1, T}: number of the adapter that a token switches to
     ngram_ids,        ///< i32 {T}
     ngram_constants,  ///< i32 {2, n}: 64 bits each
     kv_slots,         ///< i32 {T}: where K and V of each token go
@@ -25,11 +25,11 @@ enum class Input : std::uint8_t {
     kv_table_window,
     kv_pairs_window,
     kv_positions,  ///< i32 {slots}: of the token in each slot
-    cross_table,   ///< of what an encoder has left: table, sequences, and what each token sees
+    cross_table,   ///< cross-attention: table and sequences of the encoder's K and V, and what each token sees
     cross_seqs,
     cross_spans,
     kv_pairs,         ///< i32 {2, n_seq_max}: pages that are copied
-    kv_moves,         ///< i32 {3, n}: slots that change places
+    kv_moves,         ///< i32 {3, n}: slots that are moved
     kv_moves_window,  ///< the same in the pool of windows
     state_rows,       ///< i32 {2, T}: rows of recurrent states
     out_rows,         ///< i32 {n_outputs}: rows of the micro-batch that are outputs

@@ -14,7 +14,7 @@
 
 namespace tinfer::graph {
 
-/// How a node accesses an input: recurrent states are read and left in the next state, everything else is read.
+/// How a node accesses an input: recurrent states are read and written, everything else is read.
 [[nodiscard]] constexpr AccessMode input_mode(const Value& value) noexcept {
     return value.tensor_class == TensorClass::recurrent ? AccessMode::read_write : AccessMode::read;
 }
@@ -45,9 +45,8 @@ struct Plan {
     std::vector<std::uint32_t> step_nodes;
     std::vector<StepOperand> operands;
     std::vector<std::uint32_t> dead;
-    std::vector<std::uint64_t>
-        offsets;                    ///< per value: byte offset in the arena, or kNotInArena (weights, caches, inputs,
-                                    ///< views (their root's), elided values)
+    /// Per value: byte offset in the arena, or kNotInArena: weights, caches, inputs, elided values, views.
+    std::vector<std::uint64_t> offsets;
     std::uint64_t arena_bytes = 0;  ///< the planner's figure for peak activation memory
     std::uint64_t signature = 0;    ///< of the graph it was made from
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);

@@ -20,8 +20,7 @@ void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_select_keys(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept;
 void declare_attention(const StepShape& shape, AccessSink& sink) noexcept;
-void declare_in_cache(const StepShape& shape,
-                      AccessSink& sink) noexcept;  ///< a cache written and read, by lists of rows
+void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept;  ///< writes and reads listed rows of a cache
 
 /// Recurrent ops: the state's slot, state_rows in the next one.
 template <int StateSlot>
@@ -30,18 +29,18 @@ template <int StateSlot>
 void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept;  ///< rows; weight = tokens
 
 void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept;  ///< rows; tag = id, weight = how often
-void resolve_mul_mat_id(const KernelCall& call,
-                        AccessSink& sink) noexcept;                      ///< slices; tag = expert, weight = rows routed
+/// Slices; tag = expert, weight = rows routed.
+void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept;  ///< biases; tag = expert, weight = rows routed
 void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept;       ///< runs of visible KV slots
 void resolve_sparse_attention(const KernelCall& call, AccessSink& sink) noexcept;  ///< the KV slots chosen
-void resolve_compressed_attention(const KernelCall& call,
-                                  AccessSink& sink) noexcept;                 ///< visible tokens; entries chosen
+/// Visible tokens; entries chosen.
+void resolve_compressed_attention(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_latest_mark(const KernelCall& call, AccessSink& sink) noexcept;  ///< marks of visible tokens
 void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept;     ///< logical rows of the KV slots
-void resolve_attention(const KernelCall& call,
-                       AccessSink& sink) noexcept;  ///< runs of visible KV slots; weight = most queries
-/// The same for kernels that load K by groups of interleaved positions: what comes along unseen is padding.
+/// Runs of visible KV slots; weight = the most queries that see one of them.
+void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept;
+/// The same for kernels that load K by groups of interleaved positions: slots that no query sees are padding.
 void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept;
 void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept;  ///< logical rows of the KV slots
 void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept;
@@ -61,11 +60,11 @@ std::uint64_t macs_recurrent(const KernelCall& call) noexcept;  // in access.cpp
 
 /// One row of floats per thread, as long as the output's rows.
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
-/// Two vectors of head_dim_v floats per thread, the chunk's and the whole, and a query as codes.
+/// Per thread two vectors of head_dim_v floats, one of the chunk and one of all chunks, and a quantized query.
 std::uint64_t scratch_attention(const StepShape& shape) noexcept;
-/// Per thread a score, a KV slot and a place in the order of all tokens that a sequence may have in its table.
+/// Per thread a score, a KV slot and a place in the order for every token that the table of a sequence may hold.
 std::uint64_t scratch_select_keys(const StepShape& shape) noexcept;
-/// A head per thread, where the cache's KV slots are codes.
+/// One head per thread, where KV slots are quantized.
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept;
 
 template <int StateSlot>

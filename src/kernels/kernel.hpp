@@ -49,7 +49,7 @@ struct Operand {
 /// What kernels do differently from processor to processor. It changes no bit of a result.
 struct Processor {
     bool prefetch_to_l1 = false;  ///< what will be read soon is prefetched into L1, not L2
-    bool single_512_fma = false;  ///< of instructions with 512 bits one multiplication is issued in a cycle, not two
+    bool single_512_fma = false;  ///< issues one 512-bit multiplication per cycle, not two
 };
 
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
@@ -66,9 +66,9 @@ struct StepShape {
 struct KernelCall : StepShape {
     std::int64_t scratch_stride = 0;  ///< bytes between the threads' parts; 0: they lie without gaps
     Processor processor;
-    std::int64_t next_product = 0;  ///< calls from here to the next product in the same array, if it is one of whole
-                                    ///< matrices or of the same experts; else 0. A product prefetches the first rows
-                                    ///< of the next before it ends
+    /// Distance, in the array of calls, to the next product, if it takes whole matrices or the same experts; else 0. A
+    /// product prefetches the first rows of the next one before it ends.
+    std::int64_t next_product = 0;
     /// This thread's part of the scratch operand.
     [[nodiscard]] std::byte* scratch(int thread) const noexcept {
         const Operand& all = operands[kScratchSlot];
@@ -82,9 +82,9 @@ struct KernelCall : StepShape {
 struct alignas(64) Worker {
     using Clock = std::chrono::steady_clock;
     std::uint32_t n_chunks = 0;
-    // Kept where time is limited only.
+    // Kept only while there is a deadline.
     bool has_worked = false;  ///< since the slice of time began
-    bool in_chunk = false;    ///< claimed_at is the begin of its last chunk
+    bool in_chunk = false;    ///< its last chunk began at claimed_at
     Clock::time_point claimed_at{};
     Clock::duration chunk_time{};  ///< of the last chunk that has ended; 0: none of this step has
     void begin_step() noexcept { n_chunks = 0, in_chunk = false, chunk_time = {}; }
@@ -112,13 +112,13 @@ public:
     /// Index of the next chunk below `n_chunks`, or kNoChunk. `worker` is the calling thread's; without one the
     /// deadline is not looked at.
     [[nodiscard]] std::int64_t claim(int thread, std::int64_t n_chunks, Worker* worker = nullptr) noexcept;
-    /// The step's kernel claims chunks.
+    /// Whether a thread has tried to claim a chunk of this step.
     [[nodiscard]] bool in_use() const noexcept { return next_.load(std::memory_order_relaxed) > 0 || left_of() > 0; }
-    /// Chunks are left because time was over. To be asked when no thread claims.
+    /// Whether the deadline left chunks undone. Call it when no thread claims.
     [[nodiscard]] bool unfinished() const noexcept { return next_.load(std::memory_order_relaxed) < left_of(); }
-    /// Counts what is done of the n chunks of a group. True for whoever does the last one: it sees what the others
-    /// wrote.
     static constexpr std::int64_t kGroups = 64;
+    /// Counts one of the n chunks of a group as done. True for the thread that did the last one: it sees what the
+    /// others wrote.
     [[nodiscard]] bool finish(std::int64_t group, std::int64_t n) noexcept;
 
 private:
@@ -141,15 +141,15 @@ struct Range {
 };
 
 /// One thread's share of a step. Cuts outputs only (numerics rule 10), so the cut never changes a bit. A kernel either
-/// takes an even share, or claims chunks until there are none; what it does before its first claim must bear
-/// repetition, and what a chunk is may depend on n_threads but on no more of the team.
+/// takes an even share, or claims chunks until there are none. What it does before its first claim must be idempotent,
+/// because a deadline may run it again. The size of chunks may depend on n_threads, not on how many threads came.
 struct WorkSlice {
     int thread = 0;
-    int n_threads = 1;           ///< asked for; the team may be smaller
+    int n_threads = 1;           ///< as requested; the team may be smaller
     WorkQueue* queue = nullptr;  ///< of this step; shared by its threads
     Worker* worker = nullptr;
-    std::int64_t part = thread, n_parts = n_threads;  ///< of even shares: more than threads where time is limited
-    bool short_chunks = false;  ///< time is limited: chunks are to take half a millisecond at most if they can
+    std::int64_t part = thread, n_parts = n_threads;  ///< for share(): with a deadline, more parts than threads
+    bool short_chunks = false;  ///< with a deadline: chunks should take at most half a millisecond
     /// Even contiguous share of n items.
     [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * part / n_parts, n * (part + 1) / n_parts}; }
     [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept {

@@ -11,10 +11,10 @@ namespace tinfer::kernels {
 
 class KeySelection {
 public:
-    /// `group`: of the lists, where heads have their own. Works in the thread's scratch (scratch_select_keys).
+    /// `group`: which list, where heads have their own. Works in the thread's scratch (scratch_select_keys).
     KeySelection(const KernelCall& call, WorkSlice slice, std::int64_t token, std::int64_t group) noexcept;
 
-    // Put in place wherever they are used: files compiled for one instruction set must share no function.
+    // Always inlined: files compiled for different instruction sets must share no function.
     /// KV slots whose keys have to be scored: none where all tokens are chosen anyway, or where there are no keys.
     [[nodiscard, gnu::always_inline]] std::int64_t n_scored() const noexcept { return n_scored_; }
     [[nodiscard, gnu::always_inline]] const std::int32_t* scored() const noexcept { return scored_; }

@@ -15,11 +15,9 @@ namespace tinfer::kernels {
 
 inline constexpr std::int64_t kRowsTogether = 16;        ///< rows of the shortest run
 inline constexpr std::int64_t kLongestRun = 512 * 1024;  ///< bytes of a chunk: about 30 µs of reading
-inline constexpr std::int64_t kShortestRun =
-    64 * 1024;  ///< bytes below which such a chunk does not shrink but in small matrices
-
-inline constexpr std::int64_t kMostMacsOfShort =
-    1 << 26;  ///< of several panels together where time is limited: half a millisecond
+inline constexpr std::int64_t kShortestRun = 64 * 1024;  ///< bytes: the least that it shrinks to, but in small matrices
+/// Multiply-adds of a chunk of several panels, at most, with a deadline: half a millisecond.
+inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;
 
 /// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run.
 /// Up to `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be
@@ -96,7 +94,7 @@ public:
         return chunks;
     }
     [[nodiscard]] std::int64_t count() const noexcept { return count_; }
-    /// Rows of a chunk. Chunks are requested in ascending order, those that come later of a copy.
+    /// Rows of a chunk. Chunks are requested in ascending order; to look further ahead, ask a copy.
     [[nodiscard]] RowRun run(std::int64_t chunk) noexcept {
         if (most_ == 1) begin_ = chunk_ = chunk;
         for (; chunk_ < chunk; ++chunk_) begin_ += units_of_chunk(begin_);
@@ -121,7 +119,7 @@ private:
 
     std::int64_t n_rows_, unit_, n_units_;
     std::int64_t end_;            ///< units of all matrices
-    std::int64_t shares_, most_;  ///< a chunk is one share of what is left, but at most, and at least
+    std::int64_t shares_, most_;  ///< a chunk is one share of what is left, between least_ and most_
     std::int64_t least_ = 1, count_ = 0;
     std::int64_t chunk_ = 0, begin_ = 0;  ///< the chunk requested last and its first unit
 };

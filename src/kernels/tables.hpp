@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The kernel tables of this build. Ask kernels::find_table, which knows what the machine can run.
+// The kernel tables of this build. Use kernels::find_table, which knows what the machine can run.
 #pragma once
 
 #include "kernels/kernel.hpp"

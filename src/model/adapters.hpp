@@ -53,7 +53,7 @@ struct GraphAdapters {
 [[nodiscard]] graph::Tensor adapt_heads(const BuildContext& b, const TensorInfo& w, graph::Tensor x, graph::Tensor y);
 /// y, the rows `ids` of the embedding matrix.
 [[nodiscard]] graph::Tensor adapt_rows(const BuildContext& b, const TensorInfo& w, graph::Tensor ids, graph::Tensor y);
-/// What the layer hands on, plus its direction.
+/// The output of the layer, plus its direction.
 [[nodiscard]] graph::Tensor add_direction(const BuildContext& b, graph::Tensor x);
 
 }  // namespace tinfer::model

@@ -24,12 +24,12 @@ struct BatchShape {
     Pooling pooling = Pooling::none;  ///< other than none: one vector per sequence
     bool window_pool = false;         ///< layers with a window have slots of their own
     std::int64_t n_pooled = 0;        ///< sequences that may get one
-    bool whole_layers = false;        ///< without outputs too, the last layer computes what lies before its output rows
-    bool encodes = false;             ///< the encoder in front of a decoder: every row goes on, none is an output
+    bool whole_layers = false;        ///< the last layer computes all of its rows even in a run without outputs
+    bool encodes = false;             ///< an encoder in front of a decoder: every row is kept, none is an output
     std::int64_t n_cross_entries = 1, n_cross_seqs = 1;  ///< capacities of cross_table and cross_seqs
 };
 
-/// The tensors that a layer remembers its tokens in; null where it has none.
+/// KV cache and recurrent states of a layer; null where it has none.
 struct LayerMemory {
     const TensorInfo *k = nullptr, *v = nullptr;         ///< of attention
     const TensorInfo* index = nullptr;                   ///< keys of an indexer, one head
@@ -44,11 +44,11 @@ struct BuildContext {
     const HParams& hp;
     const Weights& w;
     BatchShape shape;
-    RopeParams rope;                           ///< effective in this context
-    RopeParams rope_window;                    ///< the same for windowed layers
-    const TensorInfo* rope_factors = nullptr;  ///< chosen once per context
-    std::span<const LayerMemory> memory;       ///< one per layer
-    std::span<const LayerMemory> cross{};      ///< of each decoder layer: what it looks at of the encoder's result
+    RopeParams rope;                                            ///< effective in this context
+    RopeParams rope_window;                                     ///< the same for windowed layers
+    const TensorInfo* rope_factors = nullptr;                   ///< chosen once per context
+    std::span<const LayerMemory> memory;                        ///< one per layer
+    std::span<const LayerMemory> cross{};                       ///< per decoder layer: K and V of cross-attention
     bool hadamard_on_keys = false, hadamard_on_values = false;  ///< model/kv_rotation.hpp
     GraphAdapters* adapters = nullptr;                          ///< what is attached to the context; null: nothing
 };
@@ -58,7 +58,7 @@ struct Architecture {
     HParams (*read)(KeyReader&);
     Weights (*bind)(WeightBinder&, const HParams&);
     void (*build)(const BuildContext&);
-    /// The same of an encoder in the same file whose result these layers look at; null where there is none.
+    /// The same for an encoder in the same file, to which these layers attend; null where there is none.
     HParams (*read_encoder)(KeyReader&) = nullptr;
     Weights (*bind_encoder)(WeightBinder&, const HParams&) = nullptr;
     void (*build_encoder)(const BuildContext&) = nullptr;

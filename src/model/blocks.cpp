@@ -14,9 +14,9 @@ namespace tinfer::model {
 
 namespace {
 
-constexpr int kFarthestBucket = 128;  // of T5 (arXiv:1910.10683 §2.1): what is farther has the bias of this distance
+constexpr int kFarthestBucket = 128;  // T5 (arXiv:1910.10683 §2.1): all farther distances share a bias
 
-// Positions, as far as they are looked up or rotated by, and the tables of the cache.
+// Positions (learned embedding, RoPE table) and the tables of the cache.
 void add_attention_inputs(const BuildContext& b, Inputs& in) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
@@ -68,7 +68,7 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(adapt_rows(b, *b.w.token_embd, in.tokens, rows), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    if (b.w.token_types != nullptr) {  // row 0 as a rule: nothing in a batch tells the second text of a pair
+    if (b.w.token_types != nullptr) {  // always row 0: a batch does not mark the second text of a pair
         const Tensor types = g.input(graph::Input::types, DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
@@ -163,7 +163,7 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     rotate(b, in, il, x);
-    if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
+    if (b.hp.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
     if (b.hp.head_norms_behind_rope) {
         const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
         x.q = norm_of_kind(b, b.hp.head_norm, w.attn_q_norm, x.q, "q_norm");
@@ -172,7 +172,7 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     return attention_out(b, in, il, x, writes_only(b, il) ? Tensor{} : attention_gate(b, il, h));
 }
 
-Tensor heat(const BuildContext& b, const Inputs& in, Tensor q) {
+Tensor scale_by_temperature(const BuildContext& b, const Inputs& in, Tensor q) {
     Graph& g = b.g;
     const std::array<std::int64_t, 4> ne = g.value(q).ne;
     const Tensor factor =
@@ -239,9 +239,9 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
     return x;
 }
 
-// Which layer these weights are of.
+// The number of the layer that these weights belong to; that of layers, which has no limits, for any others.
 std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
-    const LayerWeights* const first = b.w.layers.data();  // of no layer: as one behind the last, which has no limits
+    const LayerWeights* const first = b.w.layers.data();
     const bool inside = !std::less<>()(&w, first) && std::less<>()(&w, first + b.w.layers.size());
     return inside ? static_cast<std::size_t>(&w - first) : b.w.layers.size();
 }
@@ -258,7 +258,7 @@ Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids
     if (b.hp.expert_gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
     if (b.hp.expert_gating == GatingFunc::sqrt_softplus)
         probs = g.name(g.signed_sqrt(g.name(g.softplus(logits), "ffn_moe_softplus")), "ffn_moe_probs");
-    Tensor scores = probs;  // what is chosen by, not what is weighed with
+    Tensor scores = probs;  // rank the experts; probs weigh them
     if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
     if (b.hp.n_expert_group > 1)
         scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
@@ -384,7 +384,7 @@ Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return ungated_ffn(b, w.ffn_up, w.ffn_down, h, w.ffn_act_scales, limit);
 }
 
-// ---- the way through the layers -------------------------------------------------------------------------------------
+// ---- layers and head ------------------------------------------------------------------------------------------------
 
 Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
     if (!x) return x;

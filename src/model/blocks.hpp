@@ -15,7 +15,7 @@ using graph::Tensor;
 
 /// Inputs of the layers that share a view of the past: those that see all of it, or those with a window.
 struct AttentionInputs {
-    Tensor slots;        ///< {T}: where K and V of each token go
+    Tensor slots;        ///< {T}: KV slots that K and V of each token are written to
     graph::KvInputs kv;  ///< what each token sees
     RopeParams rope;
     Tensor rope_table;  ///< {n_rot, T}; absent without RoPE
@@ -40,8 +40,8 @@ struct Inputs {
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
-/// {1, H} spread out to {n, H}: one number for all n elements of a row
-[[nodiscard]] Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n);
+/// {1, H} → {n, H}: the one number of each row, n times
+[[nodiscard]] Tensor expand_rows(Graph& g, Tensor rows, std::int64_t n);
 /// y = W x (+ b), W x times a scale where the map has one
 [[nodiscard]] Tensor linear(const BuildContext& b, const Linear& map, Tensor x);
 /// The same of the experts `ids` of each token, one matrix per expert: x {n_in, T} or {n_in, k, T} → {n_out, k, T}.
@@ -62,19 +62,18 @@ struct Qkv {
 /// Projections, fused or split, clamped, split into heads, with norms of q and k (full width or per head) as far as
 /// there are any. Not rotated.
 [[nodiscard]] Qkv qkv(const BuildContext& b, int il, Tensor h);
-/// attend(q, k, v), {head_dim_v · n_head, T}; k and v go into the cache first, and nothing follows where writes_only().
-/// `chosen`: the slots that are attended to (Graph::select_keys); absent: all that are visible.
+/// attend(q, k, v), {head_dim_v · n_head, T}; writes k and v into the cache first; only that where writes_only().
+/// `chosen`: the slots to attend to (Graph::select_keys); absent: all that are visible.
 [[nodiscard]] Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x,
                                       Tensor chosen = {});
-/// The last layer of a run without outputs: its K and V, or its states, are all that is asked for, unless values of it
-/// are kept.
+/// Whether a layer only has to write its K and V, or its states: the last one of a run without outputs, unless values
+/// of it are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
-/// q of each token times HParams::temperature_scale's factor; q contiguous.
-[[nodiscard]] Tensor heat(const BuildContext& b, const Inputs& in, Tensor q);
-/// Wo · cached_attention(q, k, v), with a norm before Wo where the layer has one
-/// `gate`, of attention_gate, multiplies what Wo does.
+/// q of each token times the factor of HParams::temperature_scale, which grows with the position; q contiguous.
+[[nodiscard]] Tensor scale_by_temperature(const BuildContext& b, const Inputs& in, Tensor q);
+/// Wo · (cached_attention(q, k, v) ⊙ gate), with a norm before Wo where the layer has one. `gate`: of attention_gate.
 [[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});
 /// σ(W_gate·h) or softplus, {n_head, T} or {head_dim_v · n_head, T}; absent where the layer has none.
 [[nodiscard]] Tensor attention_gate(const BuildContext& b, int il, Tensor h);
@@ -87,11 +86,12 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 
 // ---- feed-forward
 
-/// act(gate) ⊙ up
+/// Names of the two results of gated().
 struct GatedNames {
     std::string_view activation, product;
 };
-/// limit > 0: the gate at most that, behind its activation (or before: HParams::gate_limits), up within ± it
+/// act(gate) ⊙ up. With limit > 0, up is clamped to ±limit and the gate to at most limit, after its activation (before
+/// it where HParams::gate_limits says so).
 [[nodiscard]] Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit = 0);
 /// Wdown · (act(Wgate·h) ⊙ (Wup·h)), with a norm before Wdown where there is one
 [[nodiscard]] Tensor gated_ffn(const BuildContext& b, const Linear& gate, const Linear& up, const Linear& down,
@@ -100,39 +100,39 @@ struct GatedNames {
 struct Routing {
     Tensor ids, weights;
 };
-/// `ids`: chosen otherwise.
+/// `ids`: the experts, where something else than the router chooses them.
 [[nodiscard]] Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids = {});
 /// Σ_e w_e · FFN_e(x), in the router's order
 [[nodiscard]] Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing);
 /// FFN_e(x) of the experts e of each token, {n_embd, k, T}.
 [[nodiscard]] Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids);
-/// FFN_sh(h), gated or plain, times the sigmoid of one number per token where there is a gate.
+/// FFN_sh(h), gated or plain; times σ(one logit per token) where the shared expert has a gate (ffn_gate_inp_shexp).
 [[nodiscard]] Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h);
 /// Σ_e w_e · FFN_e(h) over the chosen experts, in the router's order (architectures §2.9), plus shared experts.
 [[nodiscard]] Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids = {});
 /// Experts, gated, fused gated or plain Wdown · act(Wup·h): whatever the layer has weights for.
 [[nodiscard]] Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h);
 
-// ---- the way through the layers
+// ---- layers and head
 
-/// Rows of x that are outputs; call it once the last layer has written its K and V. Of nothing: nothing.
+/// Rows of x that are outputs; call it once the last layer has written its K and V. Absent for an absent x.
 [[nodiscard]] Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x);
-/// The same of several streams, in the last layer only: no other layer, and no encoder in front of a decoder, leaves
-/// rows out. False where no row is left, with which the model ends.
+/// The same of several streams, in the last layer only; earlier layers, and an encoder in front of a decoder, keep all
+/// rows. False where no row is left: then the graph ends here.
 [[nodiscard]] bool keep_output_rows(const BuildContext& b, const Inputs& in, int il,
                                     std::initializer_list<Tensor*> streams);
-/// x + residual_scale · y; x itself without a y, of a layer that lacks the part
+/// x + residual_scale · y; x itself where y is absent (a layer without that part)
 [[nodiscard]] Tensor add_residual(const BuildContext& b, Tensor x, Tensor y, std::string_view name = {});
-/// What a layer hands to the next, "l_out": every stack ends each layer here. A layer without parts hands on what it
-/// got, under the name it had.
+/// The output of a layer, "l_out": every stack ends each layer here. A layer without parts returns its input, under
+/// the name it had.
 [[nodiscard]] Tensor end_layer(const BuildContext& b, Tensor x);
 /// Final norm, output projection, its scale and cap, or a vector per sequence; marks "result_norm", "result_output" and
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
-/// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2); norms before and
-/// behind a sub-layer as far as the layer has them. attention(in, il, h), ffn(w, h); an absent result adds nothing.
-/// Absent where nothing is asked for.
+/// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2), with the norms
+/// before and after a sub-layer that the layer has. attention(in, il, h), ffn(w, h); an absent result adds nothing.
+/// Returns absent where the run has no outputs.
 template <class Attention, class Ffn>
 Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& attention, Ffn&& ffn) {
     Graph& g = b.g;

@@ -39,9 +39,9 @@ struct StateShape {
 };
 inline constexpr std::size_t kMaxStates = 4;
 
-/// Which of its layers remember tokens in slots of a KV cache, and which in a state. `may_lack_parts`: what has
-/// attention has it in slots, but layers may be without it, without feed-forward, or without both. `grouped`:
-/// recurrent, and the family reads how many heads of keys and values there are.
+/// Which layers have a KV cache and which a recurrent state. `may_lack_parts`: attention with a KV cache, but a layer
+/// may lack attention, the feed-forward, or both. `grouped`: recurrent; the family reads the
+/// number of KV heads.
 enum class LayerKinds : std::uint8_t { attention, may_lack_parts, hybrid, recurrent, grouped };
 /// feed_forward_length: required of every layer, 0 in layers without a feed-forward of their own, or left out where
 /// experts have a key for their width.
@@ -160,7 +160,7 @@ struct HParams {
     float max_alibi_bias = 0;     ///< 0 = no ALiBi
     int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
-    /// Attention asks for the position of the token in each slot.
+    /// Whether attention needs the position of the token in each slot.
     [[nodiscard]] bool reads_positions() const noexcept {
         return biases_by_position() || indexer.block > 1 || indexer.local > 0;
     }
@@ -217,11 +217,11 @@ struct HParams {
     // what queries see (architectures §2.6)
     bool causal = true;
     bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
-    bool diffusion = false;        ///< text comes of masked places, filled over several passes: never causal
+    bool diffusion = false;        ///< a masked diffusion model: fills masked places in several passes; never causal
     Pooling pooling = Pooling::none;
     Window window;                 ///< of windowed layers; kind none: there are none
     std::vector<bool> windowed;    ///< per layer; empty: none
-    bool keeps_all_slots = false;  ///< windowed layers too: something older lies in them
+    bool keeps_all_slots = false;  ///< in windowed layers too: slots behind the window still hold what is read
     [[nodiscard]] bool is_windowed(int il) const noexcept {
         return !windowed.empty() && windowed[static_cast<std::size_t>(il)];
     }
@@ -316,7 +316,7 @@ struct CommonKeys {
     FeedForwardKey ff = FeedForwardKey::required;
     bool two_head_sizes = false;           ///< windowed layers may have heads of another size
     bool shared_kv = false;                ///< the last layers may look at keys and values of others
-    bool ignores_heads = false;            ///< of a recurrent model, whatever attention.head_count says
+    bool ignores_heads = false;            ///< attention.head_count has no effect (recurrent models)
     std::string_view rms_eps_otherwise{};  ///< the key that stands in for attention.layer_norm_rms_epsilon
 };
 [[nodiscard]] HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common);

@@ -83,7 +83,7 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
     };
     const Tensor z = g.name(g.add(mapped(w.f_a, w.f_b, "delta_f"), vector(g, w.dt_bias)), "delta_rate");
     const Tensor one = g.reshape(vector(g, w.a), {1, n_head, 1, 1});
-    const Tensor rates = g.reshape(for_each_element(g, one, size), {n, 1, 1, 1});
+    const Tensor rates = g.reshape(expand_rows(g, one, size), {n, 1, 1, 1});
     Tensor log;
     if (decay == Decay::open) {
         log = g.mul(g.softplus(z), rates);

@@ -26,8 +26,8 @@ struct BuildContext;
 /// The same of values {head_dim_v, …}.
 [[nodiscard]] graph::Tensor hadamard_values(const BuildContext& b, graph::Tensor x, const AttentionParams& p,
                                             std::string_view name);
-/// What attention makes of such values, {head_dim_v · n_head, T}, as it would be of values that nothing was done to:
-/// that is `name`; where it is not what attention gave, the latter is `name_in_cache`.
+/// Undoes hadamard_values in the result of attention, {head_dim_v · n_head, T}. The returned tensor is called `name`;
+/// the result of attention is called `name_in_cache` where the two differ.
 [[nodiscard]] graph::Tensor undo_hadamard(const BuildContext& b, graph::Tensor x, const AttentionParams& p,
                                           std::string_view name, std::string_view name_in_cache);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The one door of every product with a weight: what changes all of them, as an adapter does, is changed here.
+// Every product with a weight is built here, so that what applies to all of them, as adapters do, is added in one
+// place.
 #include <algorithm>
 
 #include "model/adapters.hpp"
@@ -13,9 +14,9 @@ Tensor vector(Graph& g, const TensorInfo* weight) {
     return weight->type == DType::f32 ? w : g.name(g.copy(w), weight->role);
 }
 
-Tensor for_each_element(Graph& g, Tensor rows, std::int64_t n) {
+Tensor expand_rows(Graph& g, Tensor rows, std::int64_t n) {
     Tensor out = rows;
-    for (std::int64_t have = 1; have < n;) {  // twice as many each time
+    for (std::int64_t have = 1; have < n;) {  // doubled each time: log2(n) copies, not n
         const std::int64_t more = std::min(have, n - have);
         out = g.concat(out, more == have ? out : g.view(out, 0, more));
         have += more;

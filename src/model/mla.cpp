@@ -184,7 +184,7 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
         x.k = g.name(g.concat(g.view(kv, 0, n_nope), k_r), "k_joined");
         x.v = g.view(kv, n_nope, m.head_dim_v);
     }
-    if (b.hp.temperature_scale != 0.0f) x.q = heat(b, in, x.q);
+    if (b.hp.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
     if (chosen != nullptr && w.indexer.k) *chosen = choose_slots(b, in, il, h, from);
     Tensor a = cached_attention(b, in, il, x, chosen == nullptr ? Tensor{} : *chosen);
     if (writes_only(b, il)) return a;

@@ -32,7 +32,7 @@ struct BoundModel {
 /// Throws bad_tensor_data where a table of ids has one that is out of range. The data must be there.
 void check_id_tables(const BoundModel& model);
 
-/// Fills in what the options leave to the model, so that they say all of it.
+/// Fills in the RoPE options that are left to the model.
 void resolve_rope(const HParams& hp, ContextOptions& options) noexcept;
 /// RoPE as one context runs it: the model's values under the context's options (runtime §1), magnitude final.
 [[nodiscard]] RopeParams effective_rope(const HParams& hp, ContextOptions options);

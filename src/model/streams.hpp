@@ -17,7 +17,7 @@ struct Streams {
 void read_streams(KeyReader& keys, HParams& hp);
 [[nodiscard]] StreamWeights bind_streams(WeightBinder& binder, const HParams& hp, std::string_view prefix,
                                          std::int64_t n_out, std::int64_t n_scale);
-/// x n times, one behind another
+/// {n_embd, T} → {n · n_embd, T}: n copies of x, one per stream
 [[nodiscard]] Tensor repeated(Graph& g, Tensor x, int n);
 /// z = W·norm(x); read_i = σ(s0·z_i + b_i) + ε, h = Σ read_i·x_i; write_i = μ·σ(s1·z_{n+i} + b_{n+i});
 /// mix = sinkhorn(s2·z_{2n…} + b_{2n…}), as far as z has so many numbers.

@@ -18,7 +18,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     rotate(b, in, il, x);
-    const Tensor gains = for_each_element(g, vector(g, w.head_gain), b.hp.head_dim_k);
+    const Tensor gains = expand_rows(g, vector(g, w.head_gain), b.hp.head_dim_k);
     x.q = g.name(g.rms_norm(x.q, gains, b.hp.rms_eps), "q_norm");
     x.k = norm(b, kBare, x.k, "k_norm");
     return attention_out(b, in, il, x);

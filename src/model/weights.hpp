@@ -60,7 +60,7 @@ struct RwkvWeights {
     Linear channel_key, channel_value, channel_receptance;
 };
 
-/// Of the mixer in front of a branch that reads and writes several residual streams.
+/// Of hyper-connections (streams.hpp): how a branch reads several residual streams and writes to them.
 struct StreamWeights {
     Linear fn;
     const TensorInfo *base = nullptr, *scale = nullptr;
@@ -86,13 +86,13 @@ struct CompressWeights {
     Norm norm;
 };
 
-/// Of a mixer of low rank in front of a branch that reads and writes several residual streams.
+/// The same with gates of low rank (qwen4exp.cpp).
 struct LowRankStreamWeights {
     const TensorInfo* norm = nullptr;  ///< {n_stream · n_embd}
     Linear down, up, inject;
 };
 
-/// What n-grams add.
+/// Of embeddings of n-grams (qwen4exp.cpp).
 struct NgramWeights {
     Linear key, value;
     const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
@@ -108,7 +108,7 @@ struct SwitchedLinear {
 /// or behind attention and feed-forward.
 struct LayerWeights {
     Norm attn_norm, attn_post_norm, ffn_norm, ffn_post_norm;
-    Norm attn_norm_2;  ///< behind a second residual sum
+    Norm attn_norm_2;  ///< after a second residual sum
     Linear attn_q, attn_k, attn_v, attn_output;
     Linear attn_qkv;                                      ///< rows of q, k, v in one matrix
     Linear attn_q_a, attn_q_b, attn_kv_a_mqa, attn_kv_b;  ///< latent attention (mla.hpp)
@@ -193,7 +193,7 @@ public:
     const TensorInfo* vector(std::string_view name, std::int64_t n);
     const TensorInfo* vectors(std::string_view name, Shape shape);  ///< one per head or expert
     const TensorInfo* find_vector(std::string_view name, std::int64_t n);
-    /// A table {n, rows} of i32 below `limit`, which load_model checks once the data is there. `name` in full.
+    /// A table {n, rows} of i32 below `limit`, checked by check_id_tables (model.hpp). `name` in full.
     const TensorInfo* ids(std::string_view name, std::int64_t n, std::int64_t rows, std::int64_t limit);
     struct IdTable {
         const TensorInfo* tensor = nullptr;
@@ -221,11 +221,10 @@ public:
     [[nodiscard]] const std::string& arch() const noexcept { return arch_; }
     [[noreturn]] void missing(std::string_view name) const;      ///< throws missing_tensor
     [[noreturn]] void unsupported(std::string_view text) const;  ///< throws unsupported_arch
-    /// The tensor is the mark of a variant that this family is not (architectures §6.4): unsupported, where it is
-    /// there.
+    /// Throws unsupported_arch if the tensor is there: it marks a variant that is not implemented (architectures §6.4).
     void refuse(std::string_view name, std::string_view text) const;
     void ignore(std::string_view name);
-    /// Tensors of blocks [first, end) need no use; `end` is the number of blocks the file says it has.
+    /// Tensors of blocks [first, end) may stay unused; `end` is the number of blocks the file says it has.
     void ignore_blocks(int first, int end);
     /// Every tensor is bound or on the ignore list, whose names go to the log; otherwise unused_tensor (or a warning,
     /// by option).

@@ -9,7 +9,7 @@
 
 #include "base/dtype.hpp"
 #include "base/math.hpp"
-#include "kernels/attention/bend.hpp"
+#include "kernels/attention/score_mods.hpp"
 
 namespace tinfer::kernels {
 
@@ -22,7 +22,7 @@ public:
         : call_(call), params_(call.params.attention), scratch_(scratch), padded_(scratch.padded(params_)),
           k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)),
           coded_(is_coded<Arch>(call[2].type) && is_coded<Arch>(call[3].type)),
-          bends_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {}
+          has_score_mods_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {}
 
     /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads), which
     /// share a KV head, and then with those of each of the n_kv − 1 KV heads behind it.
@@ -108,8 +108,8 @@ public:
         }
     }
 
-    /// A tile of KV slots that stand anywhere: four groups of keys, gathered in the order of the ordinals, and the rows
-    /// of the values. For rows of one KV head.
+    /// A tile whose KV slots lie anywhere: four groups of keys, gathered in the order of the ordinals, and a pointer to
+    /// each row of values. For one KV head.
     void add_gathered(const AttentionTile<Arch>& tile, const std::byte* keys, const std::byte* (&row)[kTile]) noexcept {
         const std::uint64_t visible = find_active(tile);
         if (visible == 0) return;
@@ -118,7 +118,7 @@ public:
         for (groups.n = 0; groups.n < 4; ++groups.n) groups.k[groups.n] = keys + groups.n * kGroup * k_bytes_;
         widen_groups(groups);
         widen_rows(row, visible);
-        next_keys_ = {keys, keys, true};  // nothing is known of what comes next
+        next_keys_ = {keys, keys, true};  // what comes next is unknown: prefetches do nothing
         next_values_ = {row[0], row[0], true};
         add_steps(tile, groups, row);
     }
@@ -152,17 +152,17 @@ private:
         int n, first;
     };
 
-    /// What step i reads of a tile of the page of KV slot `now`: keys of one KV head after the other, then their
-    /// values. Further steps are those of the page of `then`, and of the pages behind it as they probably lie.
+    /// What step i reads of the page that begins at KV slot `now`: the keys of one KV head after the other, then their
+    /// values. Later steps read the page at `then`, and after it the pages that follow in memory.
     [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
         const int turn = i / n_kv_, head = i % n_kv_;
         const std::int64_t kv_slot = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
         return turn % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
     }
-    /// What memory is prefetched during step i, line after line as it lies. Codes, which are half as long and less, are
-    /// prefetched more steps ahead: into L1, values of a head during its keys, and its keys of `then` during its
-    /// values. Prefetched into L1, anything else (the four groups in turn, as they will be used, codes as floats and
-    /// floats as codes) was slower by a tenth to a quarter.
+    /// What is prefetched during step i, in the order of memory. Quantized slots, at most half as long, are prefetched
+    /// more steps ahead: with prefetches into L1, the values of a head during its keys, and its keys of `then` during
+    /// its values. All else that was tried with prefetches into L1 was slower by a tenth to a quarter: the four groups
+    /// in the order of their use, and the distance of floats for quantized slots or the reverse.
     [[nodiscard]] NextRead next_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
         const bool to_l1 = call_.processor.prefetch_to_l1;
         const int ahead = !coded_ ? 1 : to_l1 ? n_kv_ : 2;
@@ -206,7 +206,7 @@ private:
         }
     }
 
-    /// Lists the rows that see something of the tile; what they see together.
+    /// Lists the rows that see something of the tile; returns the union of what they see.
     std::uint64_t find_active(const AttentionTile<Arch>& tile) noexcept {
         whole_ = tile.visible(last_begin_, first_end_) == ~std::uint64_t{0};
         n_active_ = 0;
@@ -269,7 +269,7 @@ private:
         widen_rows(row, visible);
     }
 
-    /// straight: lane i is ordinal i, scores go where they belong.
+    /// straight: lane i is ordinal i, so scores are stored where they belong.
     void dot_all(const Groups& groups, const Step& step, bool straight) noexcept {
         if (call_[2].type == DType::q8_0) return dot_all_codes<DType::q8_0>(groups, step, straight);
         if (call_[2].type == DType::q4_0) return dot_all_codes<DType::q4_0>(groups, step, straight);
@@ -396,7 +396,7 @@ private:
         f32x16<Arch> x[4], max = f32x16<Arch>::broadcast(&row.m);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) x[i] = f32x16<Arch>::load(row.s + 16 * i) * scale;
-        if (bends_) bend_scores(call_, tile, row, x);
+        if (has_score_mods_) apply_score_mods(call_, tile, row, x);
         if constexpr (!Whole)
             for (int i = 0; i < 4; ++i) x[i] = keep(static_cast<std::uint32_t>(row.visible >> 16 * i), x[i], lowest);
 #pragma GCC unroll 4
@@ -483,7 +483,7 @@ private:
     const BlockScratch<Arch> scratch_;
     const std::int64_t padded_, k_bytes_, v_bytes_;
     const bool coded_;                             ///< both K and V
-    const bool bends_;                             ///< scores are more than scaled
+    const bool has_score_mods_;                    ///< soft cap, ALiBi or bias (score_mods.hpp)
     std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see

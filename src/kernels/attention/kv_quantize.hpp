@@ -4,8 +4,8 @@
 // definition.
 //
 //   q8_0   numerics rule 6: d = max|x| / 127, code = x/d rounded half to even
-//   q4_0   M = the value of the largest magnitude, the first on ties; d = M / −8; code = min(15, trunc(x · (1/d)
-//   + 8.5)) − 8
+//   q4_0   M = the value of the largest magnitude, the first on ties; d = M / −8;
+//          code = min(15, trunc(x · (1/d) + 8.5)) − 8
 //
 // Codes are made with d in float32, which is then rounded to f16; a finite d beyond 65504 saturates. Where |d| is below
 // the smallest normal float all codes are 0; a value that is not finite makes d NaN and all codes 0.
@@ -86,7 +86,7 @@ void store_kv_slot(DType type, bool is_v, std::byte* place, std::int64_t d, std:
     }
 }
 
-/// A query as factor of coded keys: codes, and per 32 channels their scale and sum times −bias.
+/// A query quantized to meet quantized keys: codes, and per 32 channels their scale and −bias · (sum of the codes).
 struct CodedQuery {
     std::int8_t* codes;
     float* d;
@@ -100,7 +100,7 @@ CodedQuery coded_query(float* memory, std::int64_t d) noexcept {
     return {reinterpret_cast<std::int8_t*>(memory), memory + d / 4,
             reinterpret_cast<std::int32_t*>(memory + d / 4 + d / kKvBlock)};
 }
-/// numerics rule 6. Dots of codes that stand `bias` too high begin at `start`.
+/// Numerics rule 6. Keys enter integer products with `bias` added to each code; acc_init = −bias · Σ q takes it off.
 template <class Arch>
 void quantize_query(const float* q, std::int64_t d, int bias, const CodedQuery& out) noexcept {
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {

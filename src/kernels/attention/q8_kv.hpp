@@ -80,8 +80,7 @@ static TINFER_INLINE i32v<neon_dot> dot_key(i32v<neon_dot> acc, i32v<neon_dot> w
 #    endif
 #endif
 
-// ---- KV slots
-// ----------------------------------------------------------------------------------------------------------
+// ---- KV slots -------------------------------------------------------------------------------------------------------
 
 /// Rows of V. Every head size is a whole number of blocks, so pieces of 16 never end early.
 template <class Arch, DType Type>
@@ -121,7 +120,7 @@ struct CodedKvSlot {
     }
 };
 
-/// How much higher than their value codes of K enter a product: the VNNI instruction takes one factor unsigned.
+/// What is added to the codes of K before a product: the VNNI instruction takes one of its factors unsigned.
 template <class Arch, DType Type>
 inline constexpr int kKeyBias = Type == DType::q4_0                    ? 8
                                 : Arch::kHasDot4 && !Arch::kSignedDot4 ? 128

@@ -26,7 +26,7 @@ struct AttentionTile {
     }
 };
 
-/// Up to four groups of K whose KV slots a tile draws on; slot[i]: where among their sixteens ordinal i stands.
+/// Up to four groups of K that hold the KV slots of a tile; slot[i]: the lane, of 4 · 16, that holds ordinal i.
 template <class Arch>
 struct KeyGroups {
     const std::byte* k[4];
@@ -45,9 +45,9 @@ public:
         : table_(table), entry_(sequence[0]), entries_end_(sequence[0] + sequence[1]) {
         const std::int64_t first = first_tile * AttentionTile<Arch>::kSize;
         std::int64_t end = entries_end_;
-        while (end - entry_ > 1) {  // the last entry that does not begin behind `first`
-            const std::int64_t carry_guard = entry_ + (end - entry_) / 2;
-            (row(carry_guard)[1] <= first ? entry_ : end) = carry_guard;
+        while (end - entry_ > 1) {  // binary search: the last entry whose first ordinal is at most `first`
+            const std::int64_t middle = entry_ + (end - entry_) / 2;
+            (row(middle)[1] <= first ? entry_ : end) = middle;
         }
         while (open() && ordinal_ < first) skip();
     }

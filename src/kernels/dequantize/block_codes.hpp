@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Unpacking a block of any format: with vector instructions where somebody wrote that (unpack_vector), else by the
+// Unpacking a block of any format: with vector instructions where there is an unpack_vector for it, else by the
 // format's own formula. The results are the same integers.
 #pragma once
 

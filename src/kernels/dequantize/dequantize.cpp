@@ -32,7 +32,7 @@ void dequantize_unit(const std::uint8_t* block, int unit, auto format, float* ou
     dequantize_codes(codes, Format::kHasMin, out);
 }
 
-/// Q8_1 and Q8_K, which other programs use for activations and no file should hold: scale at 0, codes at 4.
+/// Q8_1 and Q8_K, which are meant for activations and rare in files: scale at byte 0, codes from byte 4.
 void dequantize_bytes(const std::uint8_t* block, float d, int n, float* out) noexcept {
     for (int e = 0; e < n; ++e) out[e] = d * static_cast<std::int8_t>(block[4 + e]);
 }

@@ -10,8 +10,8 @@
 
 namespace tinfer::kernels {
 
-/// What was stored by vectors will be read one by one, from memory: GCC would take it out of the registers, by way of a
-/// single port.
+/// Forces elements that vectors stored to be loaded from memory one by one. GCC would extract them from registers,
+/// which keeps a single port busy.
 template <class T>
 static TINFER_INLINE void keep_in_memory(T& stored) {
     asm("" : "+m"(stored));

@@ -77,8 +77,7 @@ inline void run_float_microkernel(const std::byte* const* w, const float* const*
     float_microkernel<Arch, Type, Columns>(w, x, k, ahead, results);
 }
 
-// ---- Sums of one lane
-// -------------------------------------------------------------------------------------------------
+// ---- Sums of one lane -----------------------------------------------------------------------------------------------
 //
 // With many columns the sixteen sums of an output are worked one after the other, so that the lanes of a register are
 // columns: weights and activations are put in order by lanes first (value k belongs to lane k mod 16, numerics rule 3),

@@ -15,12 +15,11 @@
 namespace tinfer::kernels {
 
 // A format says here how its blocks are read:
-//   header(block, h)             what is put in order of a block before its turn
-//   codes(block, h, c)           four registers of codes: of register j bytes 2i and 2i + 1 are values 8i + 2j and 8i +
-//   2j + 1, so
-//                                that in lane l there are values 16l … 16l + 15 alone
-//   scales(block, h)             2s + 1 of their scale
-//   four_d(rows, at)             d, where it is not the first two bytes of a block
+//   header(block, h)     decodes in advance what codes() and scales() need
+//   codes(block, h, c)   four registers of codes: bytes 2i and 2i + 1 of register j are values 8i + 2j and 8i + 2j + 1,
+//                        so that lane l holds values 16l … 16l + 15 alone
+//   scales(block, h)     2s + 1 for each scale s
+//   four_d(rows, at)     d of four rows, where it is not the first two bytes of a block
 template <class Format>
 struct CodebookRows;
 

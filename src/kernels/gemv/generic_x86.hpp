@@ -57,8 +57,7 @@ inline void multiply_unpacked_row(const std::uint8_t* block, std::int64_t k, con
     }
 }
 
-// ---- Blocks of 32: eight rows at once, so that float steps have rows in lanes
-// ----------------------------------------
+// ---- Blocks of 32: eight rows at once, so that float steps have rows in lanes ---------------------------------------
 
 using EightBlocks = const std::uint8_t* [8];
 

@@ -35,13 +35,14 @@ static TINFER_INLINE __m512i eights_twice(const void* p) {
 }
 
 // A format says here how its rows come in pairs:
-//   kHighBy                              high codes are 2^kHighBy times what they stand for
-//   struct Steps                         what the float steps of four rows need of a block: d, then dmin, as floats;
-//   mins struct Header : Steps; header(rows, at, header) half_of(q, half, high)               the codes of the
-//   activations that a row's 64 meet codes(a, b, half, low, high)         of the blocks at a and b, both parts of what
-//   PairedToken has scales(header, a, b)                 of a pair's sub-blocks, as int16; scale_index(pair, half)
-//   tells where kBias, or sums_of(activations, i)    what PairedToken::sums is made of take_steps(steps, d_x, s, sums,
-//   acc) the float steps of four rows
+//   kHighBy                      high codes are 2^kHighBy times their value
+//   struct Steps                 what the float steps of four rows need of a block: d, then dmin, as floats; mins
+//   struct Header : Steps        and the scales, where they are read with these; header(rows, at, header) reads it
+//   half_of(q, half, high)       the 64 activations that the low or high codes of half a row meet
+//   codes(a, b, half, low, high) the low and high codes of the blocks at a and b, in the two parts of PairedToken::q
+//   scales(header, a, b)         those of a pair's sub-blocks, as int16; scale_index(pair, half) gives their order
+//   kBias, or sums_of(x, i)      what PairedToken::sums is made from
+//   take_steps(steps, d_x, s, sums, acc)   the float steps of four rows
 
 /// 32 bytes at a and 32 at b.
 static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
@@ -126,10 +127,10 @@ struct PairedKRows {
     }
     static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
                                            __m128 acc) {
-        const __m512i turned = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        const __m512i transposed = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         const __m256 d = _mm256_mul_ps(steps.d, _mm256_set1_ps(d_x));
         const __m128i n =
-            add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(turned, steps.mins), _mm512_load_si512(sums)));
+            add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(transposed, steps.mins), _mm512_load_si512(sums)));
         acc = _mm_fmadd_ps(_mm256_castps256_ps128(d), _mm_cvtepi32_ps(s), acc);
         return _mm_fnmadd_ps(_mm256_extractf128_ps(d, 1), _mm_cvtepi32_ps(n), acc);
     }
@@ -313,7 +314,7 @@ template <class Arch, class Format>
 TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x,
                                         const float* d_x, float* results) noexcept {
     using Rows = PairedRows<Format>;
-    static_assert(8 * 127 * Format::kMaxCode <= 32767);  // of eight products, without their bias: packs saturates never
+    static_assert(8 * 127 * Format::kMaxCode <= 32767);  // eight products, without their bias: packs never saturates
     __m128 acc = _mm_setzero_ps();
     const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)},
                                        {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};

@@ -13,8 +13,8 @@
 namespace tinfer::kernels {
 
 /// Packed panels and vector dot products: panels are decoded k-block by k-block, and each k-block meets all columns
-/// while it is in L1; of two panels together, where columns are many, so that activations are fetched half as often.
-/// Unfinished sums rest in scratch, one accumulator per output: of a tile of columns, by panels, acc[column][row].
+/// while it is in L1. With many columns, several panels are decoded together, so that activations are fetched less
+/// often. Unfinished sums stay in scratch, one accumulator per output: acc[micro-tile][panel][column][row].
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::microkernel_q8> {
     using Class = panel_class<Arch, Format>;
@@ -54,7 +54,7 @@ struct ProductPath<Arch, Format, Route::microkernel_q8> {
         const std::int64_t in_decoding = kDecodedRows<Arch, Format> != 0 ? kSharesOfDecoding : 0;
         ReadAhead reader = read_next_panel<Arch>(
             job, n_panels * (in_decoding + n_micro_tiles * ActivationKBlock<Arch, Class>::kShares));
-        // Tiles are of even size: a narrow one waits for its own sums.
+        // Micro-tiles are of even size: in a narrow one each sum would wait for itself.
         const int least = static_cast<int>(job.n_columns / n_micro_tiles),
                   n_larger = static_cast<int>(job.n_columns % n_micro_tiles);
         for (std::int64_t s = 0; s * kKBlock < job.k; ++s) {

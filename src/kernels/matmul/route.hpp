@@ -27,7 +27,7 @@ enum class Route : std::uint8_t {
     microkernel_q8,   ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
     microkernel_amx,  ///< gemm/microkernel_amx.hpp: packed panels and the matrix unit
     float_rows,       ///< gemm/float_microkernels.hpp: float weights as they lie
-    float_outer,      ///< gemm/float_microkernels.hpp: float weights in order by lanes, outer products
+    float_outer,      ///< gemm/float_microkernels.hpp: float weights repacked by lanes, outer products
 };
 inline constexpr Route kRoutes[] = {
     Route::none,           Route::reference,       Route::kquant_avx512, Route::iq4_xs_avx512, Route::b32_avx512,
@@ -129,7 +129,7 @@ struct RouteFormat {
     const bool is_signed = !format.has_min && format.max_code > 64;
     return is_signed ? 6 : has_room ? 5 : 4;
 }
-/// The same of formats with a codebook: with a dot4 panels are cheaper. How much so with eight lanes is not measured.
+/// The same for formats with a codebook: a dot4 makes panels cheaper. With eight lanes the crossing is not measured.
 [[nodiscard]] constexpr std::int64_t max_gemv_codebook(RouteArch arch) noexcept {
     if (arch.lanes == 16) return arch.dot4 ? 16 : 8;
     return arch.dot4 ? 4 : 8;
@@ -141,9 +141,9 @@ struct RouteFormat {
     if (!format.super_blocks && format.scale_elems != 32) return false;
     return n_tokens >= (format.super_blocks && !format.has_min ? 28 : 16);
 }
-/// From how many tokens on float weights are put in order by lanes, which costs more than it saves with fewer: where
-/// one 512-bit multiplication is issued in a cycle and not two, there is time for loads, and rows of 16-bit floats
-/// leave room in L1.
+/// From how many tokens on repacking float weights by lanes costs less than it saves. Processors that issue one
+/// 512-bit multiplication per cycle, not two, have time for the loads of float_rows, and rows of 16-bit floats leave
+/// room in L1: there it pays later.
 [[nodiscard]] constexpr std::int64_t min_float_outer(RouteArch arch, DType type, bool single_512_fma) noexcept {
     if (arch.lanes != 16) return 12;
     return single_512_fma && type != DType::f32 ? 112 : 30;
@@ -178,8 +178,8 @@ inline constexpr std::int64_t kRouteTokens = 128;
 struct RoutesByTokens {
     Route of[kRouteTokens + 1] = {};  ///< [0]: none
 };
-/// The routes of a type, worked out by the compiler: at run time a look-up. Its name carries the tag, as the code of
-/// files that are compiled for one instruction set must.
+/// The routes of a type, computed at compile time. A template over the tag, as everything in files that are compiled
+/// for one instruction set.
 template <class Arch, DType Type, bool Single512Fma = false>
 inline constexpr RoutesByTokens kRouteOf = [] {
     RoutesByTokens table;

@@ -36,13 +36,16 @@ TINFER_INLINE RowBytes<N> each_word(int value) {
     return RowLanes<N>::each_word(value);
 }
 
-// shift_…_16 and shift_…_32: of lanes of so many bits, zeros come in.
-// choose: a where the mask has ones, else b. low_f16, high_f16: the half float in that half of each lane. byte_pair:
-// bytes 2·pair and 2·pair + 1 of each lane as two int16, of unsigned bytes; signed_byte_pair: of signed ones.
-// load_words: bytes at … at
-// + 16 (or 32) of each block as four (eight) words, words[c] with bytes 4c … 4c + 3 of block r in lane r. load_words32:
-// four bytes at `at` of each block. load_f16s: half floats there, with two bytes of the block behind them;
-// load_last_f16s: with two before. store_lanes: to memory aligned as the register.
+// shift_…_16, shift_…_32   lanes of so many bits; zeros come in
+// choose                   a where the mask has ones, else b
+// low_f16, high_f16        the half float in that half of each lane
+// byte_pair                unsigned bytes 2·pair and 2·pair + 1 of each lane as two int16
+// signed_byte_pair         the same of signed bytes
+// load_words               16 (or 32) bytes at `at` of each block as four (eight) words: words[c] has bytes
+//                          4c … 4c + 3 of block r in lane r
+// load_words32             four bytes at `at` of each block
+// load_f16s                half floats at `at`; reads the two bytes after them too. load_last_f16s: the two before
+// store_lanes              to memory aligned as the register
 
 // ---- Eight rows -----------------------------------------------------------------------------------------------------
 

@@ -13,14 +13,15 @@ namespace tinfer::kernels {
 
 // A decoder hands its results to a sink, sub-block after sub-block: super-blocks have kScaleElems values in each,
 // blocks of 32 are sub-blocks themselves. Of each pair of super-blocks' sub-blocks the second comes first.
-//   sink.d(d), sink.dmin(d), sink.mins(pair, m)    of super-blocks, before all else: minimums 2·pair and 2·pair + 1 as
-//   two int16 sink.scales(pair, s)                           of super-blocks, before the pair: scales 2·pair and 2·pair
-//   + 1 as two int16 sink.d(unit, d), sink.m(unit, m)               of blocks of 32, before the block sink.begin(j)
-//   sub-block j follows, sink.codes(j, word, c)                         bytes 4·word … 4·word + 3 of the codes, with
-//   the sign and bias of
-//                                                  Int8Encoding<Arch, Format>,
-//   sink.end(j)                                    and is complete.
-// A sink that kTakesPreShift has the codes of second sub-blocks as they lie in their bytes, kPreShiftBits<Format> up.
+//   super-blocks   sink.d(d), sink.dmin(d)    first of all
+//                  sink.mins(pair, m)         then too: minimums 2·pair and 2·pair + 1 as two int16
+//                  sink.scales(pair, s)       before each pair: scales 2·pair and 2·pair + 1 as two int16
+//   blocks of 32   sink.d(unit, d), sink.m(unit, m)   before each block
+//   both           sink.begin(j)              sub-block j begins
+//                  sink.codes(j, word, c)     its codes 4·word … 4·word + 3, with sign and bias of Int8Encoding
+//                  sink.end(j)                sub-block j is complete
+// A sink with kTakesPreShift gets the codes of second sub-blocks as they lie in their bytes, shifted up by
+// kPreShiftBits<Format>.
 
 template <class Format>
 inline constexpr unsigned kPreShiftBits = Format::kType == DType::q4_k ? 4 : 0;

@@ -17,15 +17,19 @@
 namespace tinfer::kernels {
 
 // Instruction sets are tags: empty types that derive from the tag below them, so that a function that a level lacks is
-// found one level lower. A tag says which registers it has (`simd`), how many 32-bit lanes they hold (`kLanes`), how
-// many tokens a product tile takes (`kMicroTileTokens`: what its registers hold), how many panels meet them before the
-// next tokens come (`kPanelsTogether`: what L1 holds), up to how many tokens a product reads what comes next by itself
-// (`kMemoryBoundTokens`: with more, reading hardly counts), in how many streams few tokens read rows (`kStreams`),
-// whether there is a dot4, which adds four byte products per lane to an int32 (`kHasDot4`), whether its weight bytes
-// are signed
-// (`kSignedDot4`), whether dot2 beats a multiply (`kFusedDot2`), and whether there is a matrix unit (`kHasAmx`). Tags,
-// and the functions that take one as their last argument, are in the header of their family, which is included at the
-// end and empty elsewhere.
+// found one level lower. Tags, and the functions that take one as their last argument, are in the header of their
+// family (x86.hpp, neon.hpp), which is included at the end and empty elsewhere. A tag says:
+//
+//   simd                 the type of its registers for xsimd
+//   kLanes               their number of 32-bit lanes
+//   kMicroTileTokens     tokens of a micro-tile: as many as registers hold
+//   kPanelsTogether      panels that meet the same tokens before the next come: as many as L1 holds
+//   kMemoryBoundTokens   up to so many tokens a product reads the next rows ahead; with more, reading hardly counts
+//   kStreams             row streams that few tokens read side by side
+//   kHasDot4             there is a dot4, which adds four byte products per lane to an int32
+//   kSignedDot4          its weight bytes are signed
+//   kFusedDot2           dot2 is cheaper than a multiply and an add
+//   kHasAmx              there is a matrix unit
 
 template <class T, class Arch>
 using vec = xsimd::batch<T, typename Arch::simd>;

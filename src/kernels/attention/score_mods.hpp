@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What attention does to scaled scores besides the softmax: a soft cap, slopes of ALiBi, biases by distance.
+// What changes scaled scores before the softmax, where a model has it: a soft cap, ALiBi, biases by distance.
 #pragma once
 
 #include "kernels/attention/online_softmax.hpp"
@@ -9,8 +9,8 @@ namespace tinfer::kernels {
 /// Scores of one row and tile, 64 in four vectors: c · tanh(s / c), then fma(−slope, |distance|, s), then s +
 /// bias[distance]; each where the call has it.
 template <class Arch>
-[[gnu::noinline]] void bend_scores(const KernelCall& call, const AttentionTile<Arch>& tile,
-                                   const AttentionRow<Arch>& row, f32x16<Arch> (&x)[4]) noexcept {
+[[gnu::noinline]] void apply_score_mods(const KernelCall& call, const AttentionTile<Arch>& tile,
+                                        const AttentionRow<Arch>& row, f32x16<Arch> (&x)[4]) noexcept {
     const float softcap = call.params.attention.softcap;
     const f32x16<Arch> cap(softcap);
     const std::int64_t farthest = call[9].ne[0] / 2;
