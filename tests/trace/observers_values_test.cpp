@@ -268,7 +268,11 @@ TEST_CASE("importance matrix: parts add up to the whole, and a saved one is a fi
             CHECK(a[i].sum_squares[k] == doctest::Approx(b[i].sum_squares[k]));
     }
     const std::vector<std::string> datasets{"words.txt"};
+    std::ofstream(folder / "m.imatrix.part") << "somebody else's";
     all.save(folder / "m.imatrix", datasets);
+    CHECK(std::filesystem::file_size(folder / "m.imatrix.part") == 15);
+    CHECK_THROWS_WITH_AS(all.save(folder / "none" / "m.imatrix", datasets), doctest::Contains("none/m.imatrix: cannot"),
+                         Error);
     const auto file = ModelFile::open(folder / "m.imatrix");
     CHECK(file.tensors().size() == 2 * a.size());
     const TensorInfo* sums = file.find("blk.0.ffn_up_exps.weight.in_sum2");

@@ -2,11 +2,11 @@
 // ImportanceMatrix: sums of squares of what products multiply, and the GGUF file that they are saved as.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include "base/byte_io.hpp"
 #include "base/error.hpp"
+#include "base/replace_file.hpp"
 #include "tinfer/observers_values.hpp"
 #include "trace/observers/value_rows.hpp"
 
@@ -169,20 +169,9 @@ void ImportanceMatrix::save(const std::filesystem::path& path, std::span<const s
         tensors.push_back(std::move(counts));
     }
     const auto bytes = gguf_bytes(tensors, datasets);
-    auto beside = path;
-    beside += ".part";
-    {
-        std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-        out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-        out.close();
-        if (!out) fail(ErrorCode::io_error, cat(path.string(), ": cannot be written"));
-    }
-    std::error_code error;
-    std::filesystem::rename(beside, path, error);
-    if (!error) return;
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
-    fail(ErrorCode::io_error, cat(path.string(), ": ", error.message()));
+    ReplacingFile file(path);
+    file.write(bytes);
+    file.finish();
 }
 
 }  // namespace tinfer
