@@ -100,7 +100,7 @@ CodedQuery coded_query(float* memory, std::int64_t d) noexcept {
     return {reinterpret_cast<std::int8_t*>(memory), memory + d / 4,
             reinterpret_cast<std::int32_t*>(memory + d / 4 + d / kKvBlock)};
 }
-/// numerics rule 6. Dots of codes that stand `bias` too high begin at `start`.
+/// numerics rule 6. Dots of codes that stand `bias` too high begin at `acc_init`.
 template <class Arch>
 void quantize_query(const float* q, std::int64_t d, int bias, const CodedQuery& out) noexcept {
     for (std::int64_t b = 0; b < d / kKvBlock; ++b) {

@@ -126,10 +126,10 @@ struct PairedKRows {
     }
     static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
                                            __m128 acc) {
-        const __m512i turned = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+        const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         const __m256 d = _mm256_mul_ps(steps.d, _mm256_set1_ps(d_x));
         const __m128i n =
-            add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(turned, steps.mins), _mm512_load_si512(sums)));
+            add_quarters(_mm512_madd_epi16(_mm512_permutexvar_epi32(order, steps.mins), _mm512_load_si512(sums)));
         acc = _mm_fmadd_ps(_mm256_castps256_ps128(d), _mm_cvtepi32_ps(s), acc);
         return _mm_fnmadd_ps(_mm256_extractf128_ps(d, 1), _mm_cvtepi32_ps(n), acc);
     }
