@@ -61,7 +61,6 @@ struct ReasoningFormat {
 };
 
 [[nodiscard]] std::span<const ToolFormat> tool_formats() noexcept;
-[[nodiscard]] std::span<const ReasoningFormat> reasoning_formats() noexcept;
 /// nullptr where there is none of that name.
 [[nodiscard]] const ToolFormat* find_tool_format(std::string_view name) noexcept;
 /// The row for models with this template; "generic" where it knows no tools.

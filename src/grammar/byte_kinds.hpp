@@ -17,7 +17,6 @@ using ByteKinds = std::uint64_t;
 /// newline, carriage return, the other controls.
 inline constexpr int kCharacterKind = 62;  ///< characters beyond ASCII; the last one may be cut
 inline constexpr int kBrokenKind = 63;     ///< what is no UTF-8, and what follows the begin of a character
-[[nodiscard]] int byte_kind(std::uint8_t ascii) noexcept;
 [[nodiscard]] constexpr ByteKinds kind_bit(int kind) noexcept { return ByteKinds{1} << kind; }
 
 /// The place of a text in UTF-8, stepped by byte.

@@ -94,8 +94,6 @@ public:
     [[nodiscard]] const TensorInfo* tensor(std::size_t step, std::uint16_t slot) const noexcept;
     /// Turns what a kernel of a step named (slots, offsets inside its views) into tensors and offsets inside them.
     void complete(std::size_t step, std::span<PendingAccess> accesses, std::vector<AccessRange>& ranges) const noexcept;
-    /// The memory owner of a graph value.
-    [[nodiscard]] const TensorInfo* tensor_of_value(std::uint32_t value) const noexcept { return tensors_[value]; }
     struct GraphInput {
         const TensorInfo* tensor;
         std::string_view role;

@@ -86,7 +86,6 @@ private:
     [[nodiscard]] bool encodes() const noexcept { return purpose_ == Purpose::encode; }
     [[nodiscard]] memory::Compaction compaction() noexcept { return place_.inputs.compaction(*memory_); }
     StepStatus run_batch(Clock::time_point deadline);
-    void place_micro_batch();
     void next_micro_batch() noexcept;
     void finish_stage();
     void end(bool is_kept) noexcept;
