@@ -38,9 +38,10 @@ struct Subject {
 std::vector<Subject> subjects(const std::string& folder) {
     std::vector<Subject> out;
     if (folder.empty()) {
-        for (const std::string_view name : ChatTemplate::built_in_names())
-            out.push_back(
-                {std::string(name), std::string(ChatTemplate::built_in(name).value().source()), "<s>", "</s>"});
+        for (const std::string_view name : ChatTemplate::built_in_names()) {
+            const auto built_in = ChatTemplate::built_in(name);
+            out.push_back({std::string(name), std::string(built_in.value().source()), "<s>", "</s>"});
+        }
         return out;
     }
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {

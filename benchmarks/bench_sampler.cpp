@@ -70,7 +70,7 @@ void measure(Options& options) {
     for (const Isa isa : available_isas())
         if (to_string(isa) == table_name) table = kernels::find_table(isa);
 
-    // Rows come from the last matrix product: in the second-level cache where they fit, and never the same one again.
+    // Rows come from the last matrix product: in the L2 cache where they fit, and never the same one again.
     std::mt19937 random(1);
     std::vector<std::vector<float>> rows;
     for (int i = 0; i < 4; ++i) rows.push_back(random_row(n, random));

@@ -69,7 +69,7 @@ private:
 
 /// "Intel(R) Xeon(R) Processor": as the system calls the processor.
 [[nodiscard]] std::string cpu_name();
-/// Bytes of the second-level cache of a core; 1 MiB where the system does not say.
+/// Bytes of the L2 cache of a core; 1 MiB where the system does not say.
 [[nodiscard]] std::size_t l2_bytes() noexcept;
 
 /// `main` of a benchmark: runs it, and turns exceptions into one line and exit code 1.

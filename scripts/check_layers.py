@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Checks the house rules that a compiler does not: a folder includes only the folders on its right, and so does a room
 of src/kernels, includes are written from the source root, the public header and the examples stay outside, every file
-starts with its licence and can be finished by a reader.
+starts with its licence and can be finished by a reader, enums of the header have names.
 
 usage: check_layers.py [project root]
 """
@@ -106,6 +106,11 @@ def check_public_header(root, path):
             continue   # its other parts
         if quoted or "/" in target or target.endswith(".h"):
             yield f"{path.relative_to(root)}:{number}: <{target}>: the public header includes the standard library only"
+    text = path.read_text(encoding="utf-8")
+    for enum in re.finditer(r"enum class (?:\[\[nodiscard\]\] ?)?(\w+)", text):
+        if not re.search(rf"(to_string\(|operator<<\(std::ostream& out, )(\w+::)*{enum[1]} ", text):
+            number = text.count("\n", 0, enum.start()) + 1
+            yield f"{path.relative_to(root)}:{number}: {enum[1]} has neither to_string nor operator<< beside it"
 
 
 def check_example(root, path):
@@ -114,13 +119,17 @@ def check_example(root, path):
             yield f'{path.relative_to(root)}:{number}: "{target}": examples use the public header only'
 
 
+def check_length(name, lines):
+    if len(lines) > MAX_LINES and not name.stem.endswith("_table") and name.parts[0] != "include":
+        yield f"{name}: {len(lines)} lines, limit {MAX_LINES}"
+
+
 def check_form(root, path):
     lines = path.read_text(encoding="utf-8").splitlines()
     name = path.relative_to(root)
     if "SPDX-License-Identifier: MIT" not in "\n".join(lines[:2]):
         yield f"{name}:1: no SPDX line"
-    if len(lines) > MAX_LINES and not path.stem.endswith("_table") and name.parts[0] != "include":
-        yield f"{name}: {len(lines)} lines, limit {MAX_LINES}"
+    yield from check_length(name, lines)
     for number, line in enumerate(lines, 1):
         if name.parts[0] != "tests" and re.match(r"using namespace", line):
             yield f"{name}:{number}: using-directive at file scope"
@@ -141,6 +150,11 @@ def main():
             if check:
                 findings += check(root, path)
             findings += check_weight_door(root, path)
+    for top in (*kinds, "scripts", "cmake"):
+        for path in sorted(p for suffix in ("py", "js", "mjs", "css", "html", "cmake", "txt")
+                           for p in (root / top).rglob(f"*.{suffix}")):
+            if path.name != "prose.txt":   # a text that tests read
+                findings += check_length(path.relative_to(root), path.read_text(encoding="utf-8").splitlines())
     print("\n".join(findings) if findings else f"{count} files keep the layers")
     return 1 if findings or count == 0 else 0
 

@@ -79,6 +79,10 @@ int main(int argc, char** argv) {
             args.insert(args.begin(), command);
     if (!args.empty() && args[0] == "help")
         std::rotate(args.begin(), args.begin() + 1, args.end()), args.back() = "--help";
+    else if (!args.empty() && args[0] == "--help-all") {  // of the program: there is no more than --help shows
+        std::rotate(args.begin(), args.begin() + 1, args.end());
+        if (args.size() == 1) args[0] = "--help";
+    }
     cli::bind_environment(app, args);
 
     if (argc <= 1) return fail(cli::no_command_text(), 2);

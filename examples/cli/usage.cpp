@@ -298,15 +298,19 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
 std::string closest(std::string_view word, const std::vector<std::string>& known) {
     const std::string* best = nullptr;
     std::size_t least = word.size() / 3 + 1;  // maximum distance of a misspelling
+    std::size_t least_changes = 0;            // of the best one
     for (const auto& name : known) {
-        std::size_t d = distance(word, name);
+        const std::size_t changes = distance(word, name);
+        std::size_t d = changes;
         const auto shorter = std::min(word.size(), name.size());
         if (shorter >= 3 && word.substr(0, shorter) == std::string_view(name).substr(0, shorter))
             d = std::min<std::size_t>(d, 1);
         if (parts(word) == parts(name)) d = std::min<std::size_t>(d, 1);
-        if (d < least || (d == least && best == nullptr && d > 0)) {
+        const bool is_as_near = d == least && d > 0 && (best == nullptr || changes < least_changes);
+        if (d < least || is_as_near) {
             best = &name;
             least = d;
+            least_changes = changes;
         }
     }
     return best == nullptr ? std::string() : *best;

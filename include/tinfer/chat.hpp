@@ -40,9 +40,10 @@ struct RenderedPrompt {
     /// "template", then each input that text came from: "messages[2].content", "tools[0].function.name". The usual
     /// roles and `bos_token` and `eos_token` count as the template's own.
     std::vector<std::string> origins;
-    [[nodiscard]] std::string_view text_of(const PromptSpan& span) const {
+    [[nodiscard]] std::string_view text_of(const PromptSpan& span) const& {
         return std::string_view(text).substr(span.begin, span.end - span.begin);
     }
+    std::string_view text_of(const PromptSpan& span) const&& = delete;
 };
 
 /// One turn, for callers whose messages are no more than texts.
@@ -96,7 +97,8 @@ public:
     /// answer of the model begins.
     [[nodiscard]] RenderedPrompt render(const Vocab& vocab, std::span<const ChatMessage> messages,
                                         const RenderOptions& options = {}) const;
-    [[nodiscard]] std::string_view source() const noexcept;
+    [[nodiscard]] std::string_view source() const& noexcept;
+    std::string_view source() const&& = delete;
 
 private:
     struct Impl;

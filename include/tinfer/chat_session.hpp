@@ -190,13 +190,14 @@ public:
     /// before the first answer: throws bad_parameter after one.
     void set_cached(std::vector<Token> tokens);
     [[nodiscard]] Timings timings() const noexcept;  ///< of the last answer, as Generation::timings
-    [[nodiscard]] const TemplateCapabilities& able() const noexcept;
+    [[nodiscard]] const TemplateCapabilities& able() const& noexcept;
     [[nodiscard]] bool has_own_template() const noexcept;  ///< of the file or the options, not the fallback
     [[nodiscard]] std::string_view family() const noexcept;
 
     // Deleted for temporaries: the views would dangle.
     const ChatAnswer& answer() const&& = delete;
     std::span<const Token> answer_tokens() const&& = delete;
+    const TemplateCapabilities& able() const&& = delete;
 
 private:
     struct Impl;

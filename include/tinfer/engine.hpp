@@ -134,6 +134,7 @@ struct EngineRequest {
     bool receipt = false;  ///< EngineEvent::receipt, in rounds of its own; for text
 };
 [[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Kind kind) noexcept;
+[[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Guess guess) noexcept;
 
 /// What a request has touched, in all of its rounds.
 struct RequestCounts {

@@ -75,6 +75,7 @@ enum class Op : std::uint16_t {
 
 /// What a kernel does with an operand.
 enum class AccessMode : std::uint8_t { read = 1, write = 2, read_write = 3 };
+[[nodiscard]] TINFER_API std::string_view to_string(AccessMode mode) noexcept;
 
 /// `count` pieces of `length` bytes, `stride` apart, from `offset` inside the tensor. Sorted, disjoint, merged.
 struct AccessRange {

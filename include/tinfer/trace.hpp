@@ -41,7 +41,6 @@ namespace tinfer {
 
 class ModelFile;
 
-[[nodiscard]] TINFER_API std::string_view to_string(AccessMode mode) noexcept;
 /// Of an operand: all of its tensor, ranges of it, or nothing, because it stays inside a fused kernel.
 enum class AccessKind : std::uint8_t { whole, ranges, elided };
 [[nodiscard]] TINFER_API std::string_view to_string(AccessKind kind) noexcept;

@@ -186,32 +186,55 @@ public:
     TraceReader& operator=(TraceReader&&) noexcept;
     ~TraceReader();
 
-    [[nodiscard]] const trace_format::Header& header() const noexcept;
+    [[nodiscard]] const trace_format::Header& header() const& noexcept;
     [[nodiscard]] bool is_closed() const noexcept;  ///< the writer came to its end
-    [[nodiscard]] std::string_view name() const noexcept;
+    [[nodiscard]] std::string_view name() const& noexcept;
     [[nodiscard]] std::uint64_t file_bytes() const noexcept;
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept;
-    [[nodiscard]] std::span<const TraceBlock> blocks() const noexcept;
-    [[nodiscard]] std::span<const TraceDamage> damage() const noexcept;
+    [[nodiscard]] std::span<const std::byte> bytes() const& noexcept;
+    [[nodiscard]] std::span<const TraceBlock> blocks() const& noexcept;
+    [[nodiscard]] std::span<const TraceDamage> damage() const& noexcept;
 
     /// "" for 0 and for a number that is lost.
-    [[nodiscard]] std::string_view text(std::uint32_t id) const noexcept;
+    [[nodiscard]] std::string_view text(std::uint32_t id) const& noexcept;
     /// What the session says of a key: `isa`, `threads`, `op.7`; "" where it says nothing.
-    [[nodiscard]] std::string_view session_value(std::string_view key) const noexcept;
-    [[nodiscard]] std::span<const std::pair<std::string_view, std::string_view>> session() const noexcept;
-    [[nodiscard]] std::span<const trace_format::File> files() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Tensor> tensors() const noexcept;
-    [[nodiscard]] const trace_format::Tensor* tensor(std::uint32_t id) const noexcept;  ///< null where it is lost
-    [[nodiscard]] std::span<const RecordedPlan> plans() const noexcept;
-    [[nodiscard]] const RecordedPlan* plan(std::uint32_t id) const noexcept;  ///< null where it is lost
-    [[nodiscard]] std::span<const RecordedRun> runs() const noexcept;         ///< by number
-    [[nodiscard]] std::span<const trace_format::Sample> samples() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Mark> marks() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Pages> pages() const noexcept;
-    [[nodiscard]] std::span<const RecordedRouting> routings() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Hash> hashes() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Drop> drops() const noexcept;
-    [[nodiscard]] std::span<const trace_format::Index> index() const noexcept;
+    [[nodiscard]] std::string_view session_value(std::string_view key) const& noexcept;
+    [[nodiscard]] std::span<const std::pair<std::string_view, std::string_view>> session() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::File> files() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Tensor> tensors() const& noexcept;
+    [[nodiscard]] const trace_format::Tensor* tensor(std::uint32_t id) const& noexcept;  ///< null where it is lost
+    [[nodiscard]] std::span<const RecordedPlan> plans() const& noexcept;
+    [[nodiscard]] const RecordedPlan* plan(std::uint32_t id) const& noexcept;  ///< null where it is lost
+    [[nodiscard]] std::span<const RecordedRun> runs() const& noexcept;         ///< by number
+    [[nodiscard]] std::span<const trace_format::Sample> samples() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Mark> marks() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Pages> pages() const& noexcept;
+    [[nodiscard]] std::span<const RecordedRouting> routings() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Hash> hashes() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Drop> drops() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Index> index() const& noexcept;
+
+    // Of a reader that is about to go, views would dangle.
+    const trace_format::Header& header() const&& = delete;
+    std::string_view name() const&& = delete;
+    std::span<const std::byte> bytes() const&& = delete;
+    std::span<const TraceBlock> blocks() const&& = delete;
+    std::span<const TraceDamage> damage() const&& = delete;
+    std::string_view text(std::uint32_t id) const&& = delete;
+    std::string_view session_value(std::string_view key) const&& = delete;
+    std::span<const std::pair<std::string_view, std::string_view>> session() const&& = delete;
+    std::span<const trace_format::File> files() const&& = delete;
+    std::span<const trace_format::Tensor> tensors() const&& = delete;
+    const trace_format::Tensor* tensor(std::uint32_t id) const&& = delete;
+    std::span<const RecordedPlan> plans() const&& = delete;
+    const RecordedPlan* plan(std::uint32_t id) const&& = delete;
+    std::span<const RecordedRun> runs() const&& = delete;
+    std::span<const trace_format::Sample> samples() const&& = delete;
+    std::span<const trace_format::Mark> marks() const&& = delete;
+    std::span<const trace_format::Pages> pages() const&& = delete;
+    std::span<const RecordedRouting> routings() const&& = delete;
+    std::span<const trace_format::Hash> hashes() const&& = delete;
+    std::span<const trace_format::Drop> drops() const&& = delete;
+    std::span<const trace_format::Index> index() const&& = delete;
 
     /// Shows the trace to an observer, whatever its request says, as batched delivery would have. Events whose plan is
     /// lost are left out. Tensors have no address, nodes no shapes, runs no inputs; tensors are valid as long as the

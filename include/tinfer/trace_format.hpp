@@ -14,9 +14,12 @@
 #include <string_view>
 
 #include "tinfer/export.hpp"
+#include "tinfer/types.hpp"
 
 /// The names of fields are those of the format; `begin`, `end`, `time` are ns since time zero of the session.
 namespace tinfer::trace_format {
+
+using tinfer::operator<<;  // enums print here, too
 
 inline constexpr std::array<char, 8> kMagic{'T', 'N', 'F', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr std::array<char, 4> kBlockMagic{'T', 'N', 'B', 'K'};
@@ -121,6 +124,7 @@ struct Step {
     std::uint64_t macs = 0, static_bytes = 0;
 };
 enum class OperandKind : std::uint8_t { whole, range, dynamic, elided };
+[[nodiscard]] TINFER_API std::string_view to_string(OperandKind kind) noexcept;
 enum OperandFlags : std::uint16_t { scratch = 1, operand_widened = 2, operand_padding = 4 };
 struct Operand {
     std::uint32_t ref = 0;

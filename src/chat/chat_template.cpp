@@ -91,7 +91,7 @@ std::vector<std::string_view> ChatTemplate::built_in_names() {
 }
 
 std::string_view ChatTemplate::detect(std::string_view source) noexcept { return chat::detect_built_in(source); }
-std::string_view ChatTemplate::source() const noexcept { return impl_->source; }
+std::string_view ChatTemplate::source() const& noexcept { return impl_->source; }
 
 RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOptions& options) const {
     return reporting_memory(kRendering, [&] {

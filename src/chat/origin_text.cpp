@@ -32,10 +32,6 @@ void OriginText::clear() noexcept {
     runs_.clear();
 }
 
-Origin OriginText::origin_at(std::size_t byte) const noexcept {
-    return std::ranges::upper_bound(runs_, byte, {}, &Run::end)->origin;
-}
-
 Origin OriginText::main_origin() const noexcept {
     for (const Run& run : runs_)
         if (run.origin != kFromTemplate) return run.origin;

@@ -39,7 +39,6 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
     [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
     [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }  ///< cover all bytes, neighbours differ
-    [[nodiscard]] Origin origin_at(std::size_t byte) const noexcept;            ///< byte < size()
     /// The first origin that is not the template; the template if there is none. Text derived from the whole, such as
     /// its JSON, gets this origin.
     [[nodiscard]] Origin main_origin() const noexcept;

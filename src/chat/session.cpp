@@ -445,7 +445,7 @@ void Chat::set_cached(std::vector<Token> tokens) {
     impl_->prompt = std::move(tokens);
 }
 Timings Chat::timings() const noexcept { return impl_->generation ? impl_->generation->timings() : Timings{}; }
-const TemplateCapabilities& Chat::able() const noexcept { return impl_->able; }
+const TemplateCapabilities& Chat::able() const& noexcept { return impl_->able; }
 bool Chat::has_own_template() const noexcept { return impl_->has_own_template; }
 std::string_view Chat::family() const noexcept { return impl_->family; }
 

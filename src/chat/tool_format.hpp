@@ -61,7 +61,6 @@ struct ReasoningFormat {
 };
 
 [[nodiscard]] std::span<const ToolFormat> tool_formats() noexcept;
-[[nodiscard]] std::span<const ReasoningFormat> reasoning_formats() noexcept;
 /// nullptr for an unknown name.
 [[nodiscard]] const ToolFormat* find_tool_format(std::string_view name) noexcept;
 /// The row for models with this template; "generic" if the template has no tool support.

@@ -115,7 +115,6 @@ bool has(std::string_view text, std::string_view part) { return text.find(part) 
 }  // namespace
 
 std::span<const ToolFormat> tool_formats() noexcept { return kToolFormats; }
-std::span<const ReasoningFormat> reasoning_formats() noexcept { return kReasoningFormats; }
 
 const ToolFormat* find_tool_format(std::string_view name) noexcept {
     for (const ToolFormat& row : kToolFormats)

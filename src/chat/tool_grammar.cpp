@@ -381,7 +381,7 @@ std::string_view to_string(ToolUse use) noexcept {
         case ToolUse::automatic: return "auto";
         case ToolUse::required: return "required";
     }
-    return "?";
+    return "unknown";
 }
 
 }  // namespace tinfer

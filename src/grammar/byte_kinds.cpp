@@ -72,8 +72,6 @@ bool loops(Machine& machine, Machine::State state, int kind) {
 
 }  // namespace
 
-int byte_kind(std::uint8_t ascii) noexcept { return kKinds[ascii]; }
-
 int Utf8Place::step(std::uint8_t byte) noexcept {
     if (is_broken) return kBrokenKind;
     if (n_missing > 0) {

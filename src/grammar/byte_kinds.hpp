@@ -18,7 +18,6 @@ using ByteKinds = std::uint64_t;
 /// return, and all other control characters.
 inline constexpr int kCharacterKind = 62;  ///< non-ASCII characters; the last one of a token may be incomplete
 inline constexpr int kBrokenKind = 63;     ///< invalid UTF-8, and whatever follows a partial character
-[[nodiscard]] int byte_kind(std::uint8_t ascii) noexcept;
 [[nodiscard]] constexpr ByteKinds kind_bit(int kind) noexcept { return ByteKinds{1} << kind; }
 
 /// A UTF-8 validator that is fed one byte at a time.

@@ -5,6 +5,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/error.hpp"
 #include "grammar/constraint.hpp"
@@ -16,19 +17,33 @@ struct FreeTrigger {
     void operator()(pcre2_code* code) const noexcept { pcre2_code_free(code); }
     void operator()(pcre2_match_data* match) const noexcept { pcre2_match_data_free(match); }
     void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
+    void operator()(pcre2_compile_context* context) const noexcept { pcre2_compile_context_free(context); }
     void operator()(pcre2_general_context* memory) const noexcept { pcre2_general_context_free(memory); }
 };
 
 constexpr std::uint32_t kMatchLimit = 1'000'000;
 
+/// PCRE2 gets its memory from operator new, as everything else here.
+std::unique_ptr<pcre2_general_context, FreeTrigger> trigger_memory() {
+    std::unique_ptr<pcre2_general_context, FreeTrigger> memory(
+        pcre2_general_context_create([](PCRE2_SIZE n, void*) { return ::operator new(n, std::nothrow); },
+                                     [](void* block, void*) { ::operator delete(block); }, nullptr));
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory;
+}
+
 std::shared_ptr<const pcre2_code> compile(const std::string& pattern) {
+    const auto memory = trigger_memory();
+    const std::unique_ptr<pcre2_compile_context, FreeTrigger> context(pcre2_compile_context_create(memory.get()));
+    if (context == nullptr) throw std::bad_alloc();
     int code = 0;
     PCRE2_SIZE at = 0;
     std::unique_ptr<pcre2_code, FreeTrigger> compiled(pcre2_compile(
         reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
         PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_BSUX | PCRE2_NEVER_BACKSLASH_C, &code,
-        &at, nullptr));
+        &at, context.get()));
     if (compiled == nullptr) {
+        if (code == PCRE2_ERROR_HEAP_FAILED) throw std::bad_alloc();
         PCRE2_UCHAR reason[128];
         pcre2_get_error_message(code, reason, sizeof reason);
         fail(ErrorCode::bad_parameter, cat("trigger pattern '", escaped(pattern),
@@ -63,12 +78,10 @@ public:
 
 private:
     explicit TriggerPattern(std::shared_ptr<const pcre2_code> code)
-        : code_(std::move(code)),
-          memory_(pcre2_general_context_create([](PCRE2_SIZE n, void*) { return ::operator new(n, std::nothrow); },
-                                               [](void* memory, void*) { ::operator delete(memory); }, nullptr)),
+        : code_(std::move(code)), memory_(trigger_memory()),
           match_(pcre2_match_data_create_from_pattern(code_.get(), memory_.get())),
           context_(pcre2_match_context_create(memory_.get())) {
-        if (memory_ == nullptr || match_ == nullptr || context_ == nullptr) throw std::bad_alloc();
+        if (match_ == nullptr || context_ == nullptr) throw std::bad_alloc();
         pcre2_set_match_limit(context_.get(), kMatchLimit);
     }
 

@@ -118,7 +118,6 @@ public:
                stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
     }
     [[nodiscard]] const Program& program() const noexcept { return *program_; }
-    [[nodiscard]] const std::shared_ptr<const Program>& shared_program() const noexcept { return program_; }
 
 private:
     static constexpr std::uint32_t kEmptyStack = 0;

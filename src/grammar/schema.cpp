@@ -23,11 +23,11 @@ Schema Schema::parse(std::string_view json, const SchemaOptions& options) {
 
 std::string_view to_string(SchemaOptions::Space space) noexcept {
     switch (space) {
+        case SchemaOptions::Space::flexible: return "flexible";
         case SchemaOptions::Space::compact: return "compact";
         case SchemaOptions::Space::spaced: return "spaced";
-        case SchemaOptions::Space::flexible: break;
     }
-    return "flexible";
+    return "unknown";
 }
 
 }  // namespace tinfer

@@ -26,10 +26,10 @@ Rotation make_rotation(const BuildContext& b, const Inputs& in, RopeParams rope,
     Graph& g = b.g;
     rope.magnitude = 1.0f;
     const auto table = [&](int offset, bool backward, std::string_view name) {
-        RopeParams turned = rope;
-        turned.offset = offset;
-        turned.backward = backward ? 1 : 0;
-        return g.name(g.rope_table(in.positions, turned), name);
+        RopeParams rotated = rope;
+        rotated.offset = offset;
+        rotated.backward = backward ? 1 : 0;
+        return g.name(g.rope_table(in.positions, rotated), name);
     };
     const auto has = [&](int ratio) { return has_groups && std::ranges::count(b.hp.compress.ratios, ratio) > 0; };
     Rotation out{rope, table(0, false, "rope_table"), table(0, true, "rope_table_back"), {}, {}};
@@ -45,7 +45,7 @@ Tensor turn(const BuildContext& b, const Rotation& r, Tensor x, Tensor table, st
     return g.name(g.concat(g.view(x, 0, rest), g.rope(g.view(x, rest, r.rope.n_rot), table, r.rope)), name);
 }
 
-/// What a group of tokens leaves at its last one, {d, 1, T}: normed, and turned as its first token.
+/// What a group of tokens leaves at its last one, {d, 1, T}: normed, and rotated as its first token.
 Tensor entries(const BuildContext& b, const Inputs& in, int il, const CompressWeights& w, const Rotation& r, Tensor h,
                std::size_t state_number) {
     Graph& g = b.g;
@@ -111,7 +111,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
     if (writes_only(b, il)) return keys;
     const Tensor seen =
         g.name(g.compressed_attention(q, keys, past, chosen, in.windowed.kv, p, vector(g, w.attn_sinks)), "attn_seen");
-    // Values were turned by their positions: back by the query's, so that only the distance is left.
+    // Values were rotated by their positions: back by the query's, so that only the distance is left.
     const Tensor a = turn(b, r, g.heads(seen, p.n_head), r.backward, "attn_back");
 
     g.set_part(Part::attn_out);

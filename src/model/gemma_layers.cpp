@@ -84,17 +84,17 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
     if (own) {
         const Tensor k = norm_heads(b, w.attn_k_norm, raw_k, p.n_head_kv, "k_norm");
         const Tensor v = g.name(g.rms_norm(g.heads(raw_v, p.n_head_kv), {}, b.hp.rms_eps), "v_norm");
-        const Tensor turned = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
+        const Tensor rotated = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
         const LayerMemory& m = b.memory[i];
-        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, turned, p, "k_hadamard"), view.slots, p, false),
+        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, rotated, p, "k_hadamard"), view.slots, p, false),
                            "cache_k_write");
         written.v = g.name(g.kv_write(g.cache(*m.v), hadamard_values(b, v, p, "v_hadamard"), view.slots, p, true),
                            "cache_v_write");
         if (writes_only(b, il)) return written.k;
     }
     const Tensor q = norm_heads(b, w.attn_q_norm, raw_q, p.n_head, "q_norm");
-    const Tensor turned = g.name(g.rope(q, view.rope_table, view.rope), "q_rope");
-    const Tensor a = g.attention(hadamard_keys(b, turned, p, "q_hadamard"), written.k, written.v, view.kv, p);
+    const Tensor rotated = g.name(g.rope(q, view.rope_table, view.rope), "q_rope");
+    const Tensor a = g.attention(hadamard_keys(b, rotated, p, "q_hadamard"), written.k, written.v, view.kv, p);
     const Tensor attended = undo_hadamard(b, a, p, "attn", "attn_rotated");
     g.set_part(Part::attn_out);
     return g.name(linear(b, w.attn_output, attended), "attn_out");

@@ -20,17 +20,17 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     const IndexerParams& p = b.hp.indexer;
     const AttentionInputs& view = in.full;
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
-    const auto turned = [&](const Linear& map, const Norm& of, int n_head, std::string_view name) {
+    const auto rotated = [&](const Linear& map, const Norm& of, int n_head, std::string_view name) {
         const Tensor x = norm(b, of, g.heads(g.name(linear(b, map, h), name), n_head), name);
         return g.name(g.rope(x, view.rope_table, view.rope), name);
     };
     const TensorInfo& cache = *b.memory[i].index;
-    const Tensor ik = turned(w.k, w.k_norm, 1, "index_k");
+    const Tensor ik = rotated(w.k, w.k_norm, 1, "index_k");
     const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.slots, params, false), "cache_index_write");
     if (writes_only(b, il)) return keys;
     const std::int64_t n_block = (cache.ne[1] + p.block - 1) / p.block;
     const int k = static_cast<int>(std::min<std::int64_t>(p.top_k, n_block + 1));
-    return g.name(g.select_keys(turned(w.q, w.q_norm, p.n_head, "index_q"), keys, {}, view.kv, params,
+    return g.name(g.select_keys(rotated(w.q, w.q_norm, p.n_head, "index_q"), keys, {}, view.kv, params,
                                 {.k = k, .block = p.block, .local = p.local}),
                   "index_choice");
 }

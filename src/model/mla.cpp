@@ -99,8 +99,8 @@ Tensor turn_index(const BuildContext& b, const AttentionInputs& view, Tensor x) 
     RopeParams rope = view.rope;
     rope.neox = p.neox ? 1 : 0;
     if (p.first == 0) return g.rope(x, view.rope_table, rope);
-    const Tensor turned = g.rope(g.view(x, p.first, p.n_rot), view.rope_table, rope);
-    return g.concat(g.view(x, 0, p.first), turned);
+    const Tensor rotated = g.rope(g.view(x, p.first, p.n_rot), view.rope_table, rope);
+    return g.concat(g.view(x, 0, p.first), rotated);
 }
 
 // The slots that a query attends to, from the normed stream and the latent of q (arXiv:2512.02556 §2.1):
@@ -157,7 +157,7 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     const AttentionInputs& view = in.of(b.hp, il);
     const int n_head = b.hp.n_head[static_cast<std::size_t>(il)], n_rot = b.hp.n_rot, n_nope = m.head_dim_k - n_rot;
     g.set_part(Part::attn);
-    const auto turned = [&](Tensor x, std::string_view name) {
+    const auto rotated = [&](Tensor x, std::string_view name) {
         return b.hp.rotates(il) ? g.name(g.rope(x, view.rope_table, view.rope), name) : x;
     };
 
@@ -165,12 +165,13 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
     const Tensor from = w.attn_q ? h : norm(b, w.attn_q_a_norm, g.name(linear(b, w.attn_q_a, h), "q_a"), "q_a_norm");
     const Tensor q = g.heads(g.name(linear(b, w.attn_q ? w.attn_q : w.attn_q_b, from), "q"), n_head);
     const Tensor q_n = g.view(q, 0, n_nope);
-    const Tensor q_r = turned(g.view(q, n_nope, n_rot), "q_rope");
+    const Tensor q_r = rotated(g.view(q, n_nope, n_rot), "q_rope");
 
     // [l | k_r] = W_kva·h: the latent, normed, and the rotated part of every head's key
     const Tensor kv_a = g.name(linear(b, w.attn_kv_a_mqa, h), "kv_a");
     const Tensor latent = norm(b, w.attn_kv_a_norm, g.view(kv_a, 0, m.n_lora_kv), "kv_a_norm");
-    const Tensor k_r = turned(norm(b, w.attn_k_norm, g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), "k_norm"), "k_rope");
+    const Tensor k_r =
+        rotated(norm(b, w.attn_k_norm, g.heads(g.view(kv_a, m.n_lora_kv, n_rot), 1), "k_norm"), "k_rope");
 
     Qkv x;
     if (m.absorbed) {

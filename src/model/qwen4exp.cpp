@@ -83,7 +83,7 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
 }
 
 /// The slots of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the mean
-/// of its tokens', turned as its first token, and lies in the slot of its last one.
+/// of its tokens', rotated as its first token, and lies in the slot of its last one.
 Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);

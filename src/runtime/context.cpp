@@ -117,7 +117,7 @@ void Context::Impl::check_movable(std::string_view operation) const {
     if (layout.model().hp.head_norms_behind_rope)
         fail(ErrorCode::unsupported_operation,
              cat(operation, ": keys of architecture '", layout.model().hp.arch,
-                 "' are normed behind their rotation, and cannot be turned any more"));
+                 "' are normed behind their rotation, and cannot be rotated any more"));
 }
 
 void Context::Impl::set_threads(int n_threads, int n_threads_batch) {

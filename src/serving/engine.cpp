@@ -98,6 +98,15 @@ std::string_view to_string(EngineRequest::Kind kind) noexcept {
     return "unknown";
 }
 
+std::string_view to_string(EngineRequest::Guess guess) noexcept {
+    switch (guess) {
+        case EngineRequest::Guess::none: return "none";
+        case EngineRequest::Guess::ngram: return "ngram";
+        case EngineRequest::Guess::draft: return "draft";
+    }
+    return "unknown";
+}
+
 std::string_view to_string(SlotInfo::State state) noexcept {
     switch (state) {
         case SlotInfo::State::queued: return "queued";

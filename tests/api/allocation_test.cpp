@@ -355,6 +355,28 @@ TEST_CASE("[N3] regular expressions, and what compiles them, get their memory wh
     CHECK(same);
 }
 
+TEST_CASE("[N3] expressions that a grammar waits for get their memory there, too") {
+    const Vocab vocab = load_vocab(small_bpe("gpt-2"));
+    const Grammar grammar = Grammar::parse("root ::= \"a\"");
+    const GrammarTriggers given{.patterns = {"no call <(" + std::string(20'000, 'x') + ")>"}};
+    GrammarTriggers triggers;  // copied by whoever calls, not by the library
+    const auto again = [&] {
+        triggers = given;
+        return true;
+    };
+    const auto make = [&] { (void)grammar.constraint(vocab, std::move(triggers)); };
+    again();
+    make();  // the vocabulary is indexed in the first call
+    again();
+    {
+        const AllocationScope scope;
+        make();
+        CHECK(scope.peak() > 40'000);  // a character and its opcode, 20,000 times
+    }
+    again();
+    check_sites("trigger", refuse_each_allocation(make, again), 10);
+}
+
 TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
     const std::string text = "Hello w\xC3\xB6rld <s> 12345 \xE4\xB8\x96\xE7\x95\x8C\n  the end";
     for (const auto& writer : {small_bpe("gpt-2"), small_bpe("llama-bpe"), small_spm()}) {

@@ -11,6 +11,16 @@
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
+namespace elsewhere {
+
+std::string print(tinfer::trace_format::BlockType type) {  // nothing of the library's is in scope here
+    std::ostringstream out;
+    out << type;
+    return out.str();
+}
+
+}  // namespace elsewhere
+
 using namespace tinfer;
 using namespace tinfer::test;
 
@@ -68,6 +78,22 @@ TINFER_USES(Differences, std::forward<T>(x).differences());
 TINFER_USES(Pending, std::forward<T>(x).pending());
 static_assert(Rows<const Batch&> && Held<Utf8Stream&> && Differences<CoverageCheck&> && Pending<Generation&>);
 static_assert(!Rows<Batch> && !Held<Utf8Stream> && !Differences<CoverageCheck> && !Pending<Generation>);
+
+TINFER_USES(Source, std::forward<T>(x).source());
+TINFER_USES(TextOf, std::forward<T>(x).text_of(PromptSpan{}));
+TINFER_USES(Able, std::forward<T>(x).able());
+static_assert(Source<const ChatTemplate&> && TextOf<RenderedPrompt&> && Able<Chat&>);
+static_assert(!Source<ChatTemplate> && !TextOf<RenderedPrompt> && !Able<Chat>);
+
+TINFER_USES(Header, std::forward<T>(x).header());
+TINFER_USES(Runs, std::forward<T>(x).runs());
+TINFER_USES(Damage, std::forward<T>(x).damage());
+TINFER_USES(Plan, std::forward<T>(x).plan(0));
+TINFER_USES(TextById, std::forward<T>(x).text(1u));
+static_assert(Header<const TraceReader&> && Runs<TraceReader&> && Damage<TraceReader&> && Plan<TraceReader&> &&
+              TextById<TraceReader&>);
+static_assert(!Header<TraceReader> && !Runs<TraceReader> && !Damage<TraceReader> && !Plan<TraceReader> &&
+              !TextById<TraceReader>);
 
 // Nothing of the library's own shows.
 TINFER_USES(Impl, x.impl());
@@ -162,7 +188,20 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<OnThrow>(2, "fail_decode", "detach");
     check_names<EventStatus>(3, "ok", "failed");
     check_names<StepValues::Missing>(4, "no", "not_requested");
+    check_names<StatsBy>(6, "op", "phase");
+    check_names<TraceMode>(3, "sync", "ring");
+    check_names<WhenFull>(2, "wait", "drop");
+    check_names<trace_format::BlockType>(17, "strings", "samplers", 1);
+    check_names<trace_format::OperandKind>(4, "whole", "elided");
+    check_names<WeightPlace>(2, "mapped", "read");
+    check_names<AuditKind>(5, "literal", "clock");
+    check_names<ToolUse>(3, "none", "required");
+    check_names<SchemaOptions::Space>(3, "flexible", "spaced");
+    check_names<EngineRequest::Kind>(4, "generate", "rank");
+    check_names<EngineRequest::Guess>(3, "none", "draft");
+    check_names<SlotInfo::State>(3, "queued", "generating");
     check_names<RooflineRow::Bound>(3, "memory", "compute", 1);  // the first is called unknown
+    CHECK(elsewhere::print(trace_format::BlockType::run_end) == "run_end");
     CHECK(printed(DType::q4_k) == "q4_k");
     CHECK(printed(static_cast<DType>(97)) == "unknown");
 }
@@ -171,6 +210,7 @@ TEST_CASE("api: ids print as their numbers") {
     CHECK(printed(Token{42}) == "42");
     CHECK(printed(Pos{-1}) == "-1");
     CHECK(printed(SeqId{3}) == "3");
+    CHECK(printed(RequestId{5}) == "5");
 }
 
 TEST_CASE("api: the version is put together from the three numbers of the header") {

@@ -108,7 +108,7 @@ class Usage(unittest.TestCase):
                             ("run", MODEL, "-p", "a", "--ctx-size", "64"): "--ctx",
                             ("run", MODEL, "-p", "a", "--n-predict=4"): "--predict",
                             ("run", MODEL, "-p", "a", "--repeat-penalty", "2"): "--penalty-repeat",
-                            ("--hlep",): "--help"}.items():
+                            ("run", "--help-al"): "--help-all", ("--hlep",): "--help"}.items():
             tinfer(*args, code=2)
             self.assertIn(f"did you mean {meant}?", tinfer.stderr)
         meanings = {("run", MODEL, "-p", "a", "-temp", "0"): "long options have two dashes: --temp",
@@ -120,6 +120,8 @@ class Usage(unittest.TestCase):
             self.assertIn(meant, tinfer.stderr)
         self.assertEqual(tinfer("help", "run"), tinfer("run", "--help"))
         self.assertEqual(tinfer("help"), tinfer("--help"))
+        self.assertEqual(tinfer("--help-all"), tinfer("--help"))
+        self.assertEqual(tinfer("--help-all", "run"), tinfer("run", "--help-all"))
         for args, meant in {("help", "chatt"): "unknown command 'chatt': did you mean chat?",
                             ("chatt", "--help"): "unknown command 'chatt': did you mean chat?",
                             ("trace", "shwo", "--help"): "unknown command 'shwo': did you mean show?",

@@ -27,7 +27,7 @@ std::vector<std::string> texts(int n) {
 
 }  // namespace
 
-TEST_CASE("[J2] draft model: proposes its most probable tokens, whatever text it is shown next") {
+TEST_CASE("draft model: proposes its most probable tokens, whatever text it is shown next") {
     for_each_memory([](const Model& model) {
         const int n_vocab = model.info().n_vocab;
         const auto drafter = model_drafter(model, model, {.context = {.n_ctx = 64}, .p_min = 0});
@@ -74,7 +74,7 @@ TEST_CASE("[J2] draft model: tokens and rows are those of plain steps; a draft b
     });
 }
 
-TEST_CASE("[J2] draft model: a text longer than its context is followed by its end") {
+TEST_CASE("draft model: a text longer than its context is followed by its end") {
     const Fixture tiny;
     const auto drafter = model_drafter(tiny.model, tiny.model, {.context = {.n_ctx = 64}, .p_min = 0});
     std::vector<Token> text = random_tokens(60, 128, 2), out(4);
@@ -89,7 +89,7 @@ TEST_CASE("[J2] draft model: a text longer than its context is followed by its e
     CHECK(drafter->clone()->draft(text, out).n == 4);
 }
 
-TEST_CASE("[J2] draft model: another vocabulary is refused, naming where it differs") {
+TEST_CASE("draft model: another vocabulary is refused, naming where it differs") {
     const GgufWriter writer = TinyModel{}.writer();
     auto other = texts(128);
     const Model target = with_vocab(writer, other);

@@ -225,7 +225,7 @@ TEST_CASE("[J1] n-gram drafter: goes on as the last occurrence of the longest en
 }
 
 #if TINFER_TRACE
-TEST_CASE("[J1] speculation: observers see checks as verify, all of what they touch, and every draw") {
+TEST_CASE("[N1] speculation: observers see checks as verify, all of what they touch, and every draw") {
     struct Watcher final : Observer {
         int n_verify = 0, n_samples = 0, n_refused = 0;
         Context* context = nullptr;
@@ -279,7 +279,7 @@ TEST_CASE("[J1] speculation: observers see checks as verify, all of what they to
 }
 #endif
 
-TEST_CASE("[J1][N6] speculation: steps allocate nothing once the text has its room") {
+TEST_CASE("[N6] speculation: steps allocate nothing once the text has its room") {
     for_each_memory([](const Model& model) {
         const int n_vocab = model.info().n_vocab;
         const Vocab vocab = letters_vocab(n_vocab);
@@ -306,7 +306,7 @@ TEST_CASE("[J1][N6] speculation: steps allocate nothing once the text has its ro
     });
 }
 
-TEST_CASE("[J1] speculation: options that mean nothing are refused") {
+TEST_CASE("speculation: options that mean nothing are refused") {
     const Vocab vocab = letters_vocab(128);
     for (const int n_max : {-1, 64}) {
         GenerationOptions options;

@@ -70,7 +70,7 @@ std::uint64_t allocations_of(const Grammar& grammar, std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("[S9][N6] constraint: names of open objects, arrays, strings and steps back allocate nothing") {
+TEST_CASE("[N6] constraint: names of open objects, arrays, strings and steps back allocate nothing") {
     CHECK(allocations_of(grammar_of_schema("{}"), nested_text(3)) == 0);
     CHECK(allocations_of(grammar_of_schema("{}"), nested_text(60)) == 0);  // beyond the room for names, several times
     CHECK(allocations_of(grammar_of_schema(R"({"type": "object", "properties": {"id": {"type": "integer"}},
@@ -84,7 +84,7 @@ TEST_CASE("[S9][N6] constraint: names of open objects, arrays, strings and steps
                          R"({"name": "a b \u00e9 c", "list": [1, -20, 300]})") == 0);
 }
 
-TEST_CASE("[S9][N6] constraint: masks that are made anew allocate nothing") {
+TEST_CASE("[N6] constraint: masks that are made anew allocate nothing") {
     // More states than masks are kept, in strings and names with automata that are large and small.
     const auto grammar = grammar_of_schema(R"({"type": "array", "items": {"type": "object", "patternProperties":
         {"^[a-z]+_[0-9]{1,3}$": {"type": "string", "pattern": "^([a-z]+ ){3,9}[A-Z0-9.-]+@[a-z]+$"}},
@@ -97,7 +97,7 @@ TEST_CASE("[S9][N6] constraint: masks that are made anew allocate nothing") {
     CHECK(allocations_of(grammar, text) == 0);
 }
 
-TEST_CASE("[S9][N6] constraint: a copy goes on without allocating") {
+TEST_CASE("[N6] constraint: a copy goes on without allocating") {
     const auto grammar = grammar_of_schema("{}");
     const auto constraint = grammar.constraint(gpt2());
     const auto tokens = gpt2().encode(nested_text(8), {.add_special = false});
@@ -114,7 +114,7 @@ TEST_CASE("[S9][N6] constraint: a copy goes on without allocating") {
     CHECK(n == 0);
 }
 
-TEST_CASE("[S8][N6] constraint: one that waits for a trigger allocates nothing per token and keeps what it needs") {
+TEST_CASE("[N6] constraint: one that waits for a trigger allocates nothing per token and keeps what it needs") {
     const auto grammar = Grammar::parse("root ::= \"<call>\" [a-z]+ \"</call>\"");
     const auto words = gpt2().encode("some words and no call < call, ", {.add_special = false});
     const auto run = [&](TokenConstraint& constraint, int n) {
@@ -142,7 +142,7 @@ TEST_CASE("[S8][N6] constraint: one that waits for a trigger allocates nothing p
     }
 }
 
-TEST_CASE("[S8][S9][N6] sampler: draws under a schema allocate nothing once its states are known") {
+TEST_CASE("[N6] sampler: draws under a schema allocate nothing once its states are known") {
     const auto grammar = grammar_of_schema(
         R"({"type": "object", "properties": {"ok": {"type": "boolean"}, "list": {"type": "array", "items":
             {"enum": ["red", "green", "blue"]}, "maxItems": 9}}, "required": ["ok", "list"]})",

@@ -52,7 +52,7 @@ TEST_CASE("[S8] grammar: counts, negated sets, escapes, any character") {
     CHECK_FALSE(Grammar::parse("root ::= \"(\" root? \")\"").matches(deep + ")"));
 }
 
-TEST_CASE("[S8] grammar: errors name line, column and rule") {
+TEST_CASE("grammar: errors name line, column and rule") {
     CHECK(error_of("root ::= \"a") == "grammar: line 1, column 10: a literal has no end");
     CHECK(error_of("root ::= a\nb ::= \"x\"\n") == "grammar: line 1, column 10: rule 'a' is not defined");
     CHECK(error_of("a ::= \"x\"") == "grammar: line 1, column 1: there is no rule 'root'");
@@ -69,7 +69,7 @@ TEST_CASE("[S8] grammar: errors name line, column and rule") {
     CHECK(error_of("root ::= <|x|>").find("needs a vocabulary") != std::string::npos);
 }
 
-TEST_CASE("[S8] grammar: left recursion is refused by name, direct, over rules, and behind what may be empty") {
+TEST_CASE("grammar: left recursion is refused by name, direct, over rules, and behind what may be empty") {
     CHECK(error_of("root ::= root \"a\" | \"b\"") ==
           "grammar: line 1, column 1: rule 'root' is left-recursive: root -> root");
     CHECK(error_of("root ::= x\nx ::= \"a\"? y\ny ::= x \"b\" | \"c\"") ==

@@ -207,7 +207,7 @@ TEST_CASE("set of characters: of ranges in any order, overlapping and touching")
     CHECK(set.ranges() == std::vector<grammar::CharRange>{{1, 3}, {7, 12}, {30, 31}});
 }
 
-TEST_CASE("[S8][N6] grammar: tokens allocate nothing once the states of a text are known") {
+TEST_CASE("[N6] grammar: tokens allocate nothing once the states of a text are known") {
     const Vocab vocab = load_vocab(small_bpe("gpt-2"));
     const auto count = [&](const Grammar& grammar, std::string_view text) {
         const auto constraint = grammar.constraint(vocab);

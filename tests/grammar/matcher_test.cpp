@@ -132,7 +132,7 @@ TEST_CASE("[S8] grammar: stacks that become one admit what they do one by one") 
     CHECK(n_alive > 2000);
 }
 
-TEST_CASE("[S8][S11] grammar: a constraint steps back, resets and clones; what is not allowed changes nothing") {
+TEST_CASE("[S8] grammar: a constraint steps back, resets and clones; what is not allowed changes nothing") {
     const auto trie = small_vocabulary();
     const auto id = [&](std::string_view piece) {
         for (std::uint32_t t = 0; t < trie->size(); ++t)

@@ -140,8 +140,8 @@ TEST_CASE("[K9] cache: writing codes, rotated on the way or not, agrees on every
                        cache_params(false)));
     for (const Extremes extremes : {Extremes::none, Extremes::finite, Extremes::non_finite}) {
         const TestTensor rows = rows_of(random_floats(kDim * kKvHeads * 5, 32, extremes));
-        const TestTensor turned(DType::f32, {kDim, kKvHeads, 5, 1});
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles},
+        const TestTensor rotated(DType::f32, {kDim, kKvHeads, 5, 1});
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&rotated, &rows, &angles},
                            cache_params(false)));
         for (const DType type : kCoded)
             for (const bool is_v : {false, true}) {
@@ -155,8 +155,8 @@ TEST_CASE("[K9] cache: writing codes, rotated on the way or not, agrees on every
                 const TestTensor fused(cache);
                 REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_kv_write, type,
                                    {&fused, &rows, &kv_slots, &angles}, cache_params(is_v)));
-                CHECK(difference(written(type, is_v, turned, kv_slots), fused) == "");
-                const TestTensor untouched = written(type, is_v, turned, kv_slots_of({3, -1, 130, 17, -1}));
+                CHECK(difference(written(type, is_v, rotated, kv_slots), fused) == "");
+                const TestTensor untouched = written(type, is_v, rotated, kv_slots_of({3, -1, 130, 17, -1}));
                 std::size_t changed = 0;
                 for (std::size_t i = 0; i < cache.bytes().size(); ++i)
                     changed += cache.bytes()[i] != untouched.bytes()[i] ? 1 : 0;
@@ -166,7 +166,7 @@ TEST_CASE("[K9] cache: writing codes, rotated on the way or not, agrees on every
     }
 }
 
-TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned and written, on every table") {
+TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, rotated and written, on every table") {
     const TestTensor shifts = kv_slots_of({5, -40, 3, 1000}), moved = kv_slots_of({130, 17, -1, 64});
     const TestTensor angles(DType::f32, {kDim, 4, 1, 1});
     REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope_table, DType::none, {&angles, &shifts},
@@ -191,11 +191,11 @@ TEST_CASE("[K9] cache: keys that turn are those that the codes stand for, turned
             for (std::int64_t h = 0; h < kKvHeads; ++h)
                 for (std::int64_t c = 0; c < kDim; ++c)
                     stood_for.push_back(static_cast<float>(decoded(before, false, kv_slot, h, c)));
-        const TestTensor rows = transformed(rows_of(stood_for)), turned(DType::f32, {kDim, kKvHeads, 4, 1}),
+        const TestTensor rows = transformed(rows_of(stood_for)), rotated(DType::f32, {kDim, kKvHeads, 4, 1}),
                          expected(before), after(before);
-        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&turned, &rows, &angles},
+        REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::rope, DType::none, {&rotated, &rows, &angles},
                            cache_params(false)));
-        const TestTensor stored = transformed(turned);
+        const TestTensor stored = transformed(rotated);
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::kv_write, type, {&expected, &stored, &moved},
                            cache_params(false)));
         REQUIRE(run_kernel(*kernels::find_table(Isa::reference), Op::key_shift, type, {&after, &after, &angles, &moved},

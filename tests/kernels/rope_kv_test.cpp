@@ -203,13 +203,13 @@ TEST_CASE("rope_kv_write: the bits of rope followed by kv_write") {
             params.attention = {.n_head = 3, .n_head_kv = n_head, .head_dim_k = d, .head_dim_v = d};
             const std::vector<float> table =
                 packed(Op::rope_table, {32, n_tokens, 1, 1}, {f32(positions, {5, 1, 1, 1})}, params);
-            const std::vector<float> turned =
+            const std::vector<float> rotated =
                 packed(Op::rope, ne, {f32(x, ne), f32(table, {32, n_tokens, 1, 1})}, params);
             std::vector<std::byte> apart(static_cast<std::size_t>(128 * d * n_head * tinfer::row_bytes(type, 1))),
                 fused = apart;
             const Shape cache_ne{d * n_head, 128, 1, 1};
             auto call =
-                call_of({operand(type, apart.data(), cache_ne), f32(turned, ne), f32(kv_slots, {5, 1, 1, 1})}, params);
+                call_of({operand(type, apart.data(), cache_ne), f32(rotated, ne), f32(kv_slots, {5, 1, 1, 1})}, params);
             run(reference_table, Op::kv_write, type, call);
             call = call_of({operand(type, fused.data(), cache_ne), f32(x, ne), f32(kv_slots, {5, 1, 1, 1}),
                             f32(table, {32, n_tokens, 1, 1})},

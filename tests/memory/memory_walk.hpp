@@ -2,7 +2,7 @@
 // Memory of every kind against the plainest model there is: of each sequence a list of tokens with their positions.
 // Shifts, divisions, partial copies and removals come in every order, decodes are committed and taken back, and the
 // rows of keys, of windows and of states are played along, so that one written too early, moved to the wrong place or
-// turned twice shows.
+// rotated twice shows.
 #pragma once
 
 #include <doctest/doctest.h>

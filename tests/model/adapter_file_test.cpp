@@ -91,7 +91,7 @@ void try_every_byte(Files& files, const std::vector<std::byte>& whole, const std
 
 }  // namespace
 
-TEST_CASE("[D1] adapter file: what does not fit, by name") {
+TEST_CASE("adapter file: what does not fit, by name") {
     Files f;
     CHECK(f.refusal(f.lora(), ErrorCode::io_error) == "");
     GgufWriter w = f.lora();
@@ -137,7 +137,7 @@ TEST_CASE("[D1] adapter file: what does not fit, by name") {
     CHECK(says(f.refusal(w, ErrorCode::not_adapter), "no pair of tensors"));
 }
 
-TEST_CASE("[D1] adapter file: norms without a pair are ignored with one warning; names and hash") {
+TEST_CASE("adapter file: norms without a pair are ignored with one warning; names and hash") {
     Files f;
     GgufWriter w = f.lora();
     w.kv("adapter.lora.task_name", "poems").kv("adapter.lora.prompt_prefix", "Write: ");
@@ -187,7 +187,7 @@ TEST_CASE("control vector file: what does not fit, by name") {
     CHECK(says(f.refusal(w, ErrorCode::bad_adapter_tensor, true), "unexpected adapter tensor 'extra'"));
 }
 
-TEST_CASE("[D1] adapter file: every byte of a small one is refused by name or changes a value, and the model stays") {
+TEST_CASE("adapter file: every byte of a small one is refused by name or changes a value, and the model stays") {
     Files f;
     try_every_byte(f, f.lora().bytes(),
                    [&](Context& context) { attach(context, Adapter::load(*f.model, f.folder / "file.gguf")); });
@@ -201,7 +201,7 @@ TEST_CASE("control vector file: every byte of a small one is refused by name or 
     });
 }
 
-TEST_CASE("[D1][D2] adapter file: wherever memory runs out, loading is refused in its name, and then works") {
+TEST_CASE("[N3] adapter file: wherever memory runs out, loading is refused in its name, and then works") {
     Files f;
     const auto path = f.folder / "file.gguf";
     const auto until_it_works = [&](const std::function<void()>& load) {

@@ -48,7 +48,7 @@ struct SwitchText {
 
 }  // namespace
 
-TEST_CASE("[A5][M10][golden] graniteswitch: where the token that switched is removed, the adapter before it counts") {
+TEST_CASE("[M4][golden] graniteswitch: where the token that switched is removed, the adapter before it counts") {
     if (skip_without_golden() || !golden_model_file(kSwitch)) return;
     const SwitchText text;
     const Model model = Model::load(golden_model_file(kSwitch).value());
@@ -81,7 +81,7 @@ TEST_CASE("[Z1][M7][golden] graniteswitch: copies of a sequence and saved states
     CHECK(last_bits(restored, text.joined(text.between, text.tail), SeqId{1}) == last_bits(context, text.tail));
 }
 
-TEST_CASE("[A5][golden] graniteswitch: a switched token is not the token that stands in for it") {
+TEST_CASE("[golden] graniteswitch: a switched token is not the token that stands in for it") {
     if (skip_without_golden() || !golden_model_file(kSwitch)) return;
     const SwitchText text;
     const Model model = Model::load(golden_model_file(kSwitch).value());
@@ -94,7 +94,7 @@ TEST_CASE("[A5][golden] graniteswitch: a switched token is not the token that st
     CHECK(last_bits(again, text.joined({text.second, text.first}, text.tail)) != last_bits(latest, text.tail));
 }
 
-TEST_CASE("[A8][golden] graniteswitch: adapters that are too many, too wide or not told by tokens are refused") {
+TEST_CASE("[golden] graniteswitch: adapters that are too many, too wide or not told by tokens are refused") {
     if (skip_without_golden() || !golden_model_file(kSwitch)) return;
     const auto refused = [](const char* key, const std::function<void(GgufWriter&)>& change,
                             ErrorCode code = ErrorCode::bad_key) {

@@ -22,6 +22,12 @@ def run(name, *arguments, text="", cwd=None):
 
 def main():
     assert len(run("minimal", MODEL, "once on")) > 0
+    with tempfile.TemporaryDirectory() as folder:   # learned positions, 256 of them: the loop of the README ends there
+        learned = str(pathlib.Path(folder) / "learned.gguf")
+        subprocess.run([sys.executable, pathlib.Path(__file__).parents[1] / "support/tiny_model.py", learned, "3",
+                        "gpt2"], check=True)
+        run("minimal", learned, "a " * 250)
+        assert run("minimal", learned, "a " * 300) == "", "a prompt that does not fit is not answered"
 
     for name in ("minimal", "chat_loop", "eight_sequences", "engine", "search", "observer", "observers", "two_threads",
                  "errors", "masked", "json_answer"):
@@ -75,7 +81,7 @@ def main():
     masked = subprocess.run([PROGRAMS / "masked", MODEL, "once on", "4", "2"], capture_output=True, text=True,
                             timeout=120)
     assert masked.returncode == 1 and "mask token" in masked.stderr, masked   # the tiny model's vocabulary has none
-    print("9 programs do what the guide says")
+    print("the programs do what the guide says")
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ TEST_CASE("[D2] adapter: no byte of the model is written, and the cache keeps wh
     CHECK(hash() == before);
 }
 
-TEST_CASE("[D1] adapter: what a decode allocates, and what the memory plan counts") {
+TEST_CASE("[N6] adapter: what a decode allocates, and what the memory plan counts") {
     World world(TinyModel{});
     const Adapter adapter = world.adapter(1);
     Context context(world.model(), {.n_ctx = 128, .n_seq_max = 2, .n_threads = 1});
@@ -223,7 +223,7 @@ TEST_CASE("[D1] adapter: what a decode allocates, and what the memory plan count
     CHECK(limited.decode(tokens) == DecodeStatus::ok);
 }
 
-TEST_CASE("[D1] adapter: memory that runs out while attaching leaves what was attached") {
+TEST_CASE("[N3] adapter: memory that runs out while attaching leaves what was attached") {
     World world(TinyModel{});
     const Adapter a = world.adapter({"blk.0.attn_q.weight"}, 1), b = world.adapter(2);
     Context context(world.model(), kAllRows);
@@ -252,7 +252,7 @@ TEST_CASE("[D1] adapter: memory that runs out while attaching leaves what was at
     CHECK(bits_of(all_logits(context, tokens)) != with_a);
 }
 
-TEST_CASE("[D1] adapter: what cannot be attached") {
+TEST_CASE("adapter: what cannot be attached") {
     World world(TinyModel{});
     const Adapter adapter = world.adapter(1);
     Context context(world.model(), {.n_ctx = 128, .n_seq_max = 2});
@@ -278,7 +278,7 @@ TEST_CASE("[D1] adapter: what cannot be attached") {
     CHECK(context.decode(shared) == DecodeStatus::ok);
 }
 
-TEST_CASE("[D1] adapter: what describes a state names all that takes part and nothing else") {
+TEST_CASE("adapter: what describes a state names all that takes part and nothing else") {
     World world(TinyModel{});
     const Adapter a = world.adapter(1), b = world.adapter(2);
     Context context(world.model(), {.n_ctx = 128, .n_seq_max = 2});
@@ -298,7 +298,7 @@ TEST_CASE("[D1] adapter: what describes a state names all that takes part and no
     CHECK(text(0) != of_a);
 }
 
-TEST_CASE("[D1] adapter: traces show its tensors as operands, and nothing is missing") {
+TEST_CASE("[N1] adapter: traces show its tensors as operands, and nothing is missing") {
     for (const char* const arch : {"llama", "qwen3moe"})
         for (const bool everywhere : {true, false}) {
             CAPTURE(arch);

@@ -338,9 +338,8 @@ TEST_CASE("[N24][Z1][V12] rotated caches: states and stored prefixes of another 
     CHECK(store.match(other, tokens) == 0);
 }
 
-TEST_CASE(
-    "[N24][M10][Z1][V12][N20] rotated caches: layers with a window have the same bits with a pool and without, from "
-    "states and from a store") {
+TEST_CASE("[N24][Z1][V12][N20] rotated caches: layers with a window have the same bits with a pool and without, from "
+          "states and from a store") {
     const TempFolder folder;
     TinyModel tiny;
     tiny.head_dim = 32;

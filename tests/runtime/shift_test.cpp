@@ -321,7 +321,7 @@ TEST_CASE_FIXTURE(Shifted, "shift: a maintenance run of its own, once, that name
 
 TEST_CASE_FIXTURE(
     Shifted,
-    "shift: an observer that throws at any moment of it fails the decode, and the keys are turned once all the same") {
+    "shift: an observer that throws at any moment of it fails the decode, and the keys are rotated once all the same") {
     Context undisturbed = filled();
     undisturbed.seq_add(SeqId{0}, Pos{0}, kPosEnd, 3);
     const auto expected = bits_of(next_logits(undisturbed, tokens[40], 43));

@@ -128,7 +128,7 @@ TEST_CASE("[Z1][M4] states: cache types, moved positions and joined ones") {
     }
 }
 
-TEST_CASE("[Z1][M10] states: what windows have dropped stays dropped, in a larger context too") {
+TEST_CASE("[Z1] states: what windows have dropped stays dropped, in a larger context too") {
     const auto model = windowed_model(16);
     const auto tokens = test::random_tokens(700, 128, 3);
     Context first(model, {.n_ctx = 1024, .n_batch = 64, .n_ubatch = 64});
@@ -157,7 +157,7 @@ TEST_CASE("[Z1][M10] states: what windows have dropped stays dropped, in a large
     CHECK(code_of([&] { load_state(small, state); }) == ErrorCode::no_room);
 }
 
-TEST_CASE("[Z1][M10][N20] states: what windows have dropped is not missed where they share the slots of other layers") {
+TEST_CASE("[Z1][N20] states: what windows have dropped is not missed where they share the slots of other layers") {
     const auto model = windowed_model(16);
     const auto tokens = test::random_tokens(700, 128, 3);
     const ContextOptions pooled{.n_ctx = 1024, .n_seq_max = 2, .n_batch = 64, .n_ubatch = 64},
@@ -210,7 +210,7 @@ TEST_CASE("[Z1] states: what sequences share stands once") {
     CHECK(next_bits(other, f.tokens[40], SeqId{7}) == next_bits(context, f.tokens[40], SeqId{3}));
 }
 
-TEST_CASE("[N9] states: a sequence finds room wherever there is some, and is refused where there is none") {
+TEST_CASE("states: a sequence finds room wherever there is some, and is refused where there is none") {
     const Fixture f;
     const auto many = test::random_tokens(128, 128, 9);
     Context source(f.model, {.n_ctx = 128});

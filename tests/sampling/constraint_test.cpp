@@ -98,6 +98,26 @@ TEST_CASE("[S8][S10] chain: a draw under a constraint that is taken back comes a
     }
 }
 
+TEST_CASE("[S11] chain: tokens of a prompt are history for the penalties, and nothing to the constraint") {
+    std::vector<float> logits(30, 0.0f);
+    logits[6] = 10;
+    logits[9] = 8;
+    for (const bool has_prompt : {false, true}) {
+        CAPTURE(has_prompt);
+        Chain chain(30, {.penalty_repeat = 2.0f, .temp = 0});
+        auto constraint = std::make_unique<Multiples>(30, 3);
+        const Multiples* const watched = constraint.get();
+        chain.constrain(std::move(constraint));
+        const std::vector<Token> prompt{Token{1}, Token{6}, Token{2}};  // two of them it would refuse
+        if (has_prompt)
+            for (const Token token : prompt) chain.accept(token);
+        CHECK(watched->n_accepted == 0);
+        CHECK(chain.recent(5) == (has_prompt ? prompt : std::vector<Token>{}));
+        CHECK(chain.sample(logits) == (has_prompt ? Token{9} : Token{6}));
+        CHECK(watched->n_accepted == 1);
+    }
+}
+
 TEST_CASE("[S8] chain: under a constraint tokens are drawn with the probabilities that are left") {
     Chain chain(6, {.top_k = 0, .top_p = 1.0f, .min_p = 0.0f, .temp = 1.0f, .seed = 11});
     chain.constrain(std::make_unique<Multiples>(6, 2));

@@ -5,7 +5,6 @@ says what is wrong, answers the others with the same bytes, and keeps within the
 import concurrent.futures
 import http.client
 import json
-import pathlib
 import random
 import select
 import shutil
@@ -17,7 +16,7 @@ import threading
 import time
 import unittest
 
-from server_support import FOLDER, MODEL, NO_EOG, TINFER, Server, chat
+from server_support import FOLDER, MODEL, NO_EOG, TINFER, Server, chat, resident
 
 OTHERS = chat("What the others ask", seed=3, temperature=1.1, max_tokens=12)
 
@@ -38,13 +37,6 @@ def status_of(connection):
     except (ConnectionError, TimeoutError, ssl.SSLError):
         pass
     return int(data.split()[1]) if data.startswith(b"HTTP/1.1 ") else None
-
-
-def resident(server):
-    """Bytes of the process's own memory: pages of mapped files are the kernel's."""
-    text = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
-    fields = dict(line.split(":", 1) for line in text.splitlines())
-    return int(fields["RssAnon"].split()[0]) * 1024
 
 
 def stated(*args):

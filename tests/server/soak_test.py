@@ -5,7 +5,6 @@ latency and the number of pages stay flat. Eight clients ask requests of all kin
 nobody has seen, leave in the middle, and send nonsense.
 --seconds N (default 12; half an hour in the slow form), --model FILE (default: a tiny one with adapters)"""
 import json
-import pathlib
 import random
 import statistics
 import subprocess
@@ -27,18 +26,12 @@ def option(name, default):
 
 SECONDS, MODEL = float(option("--seconds", 12)), option("--model", "")
 
-from server_support import FOLDER, HERE, NO_EOG, Server, chat  # noqa: E402  takes the program's path away
+from server_support import FOLDER, HERE, NO_EOG, Server, chat, resident  # noqa: E402  takes the program's path away
 from mixed_requests import N_KINDS, VECTORS, ask, bytes_of  # noqa: E402
 
 N_CLIENTS = 8
 POOL = [i for i in range(48) if i % N_KINDS != VECTORS]
 PAGES = ["/health", "/v1/models", "/slots", "/metrics", "/activity", "/openapi.json", "/", "/nowhere"]
-
-
-def resident(server):
-    """Bytes of the process's own memory: pages of mapped files are the kernel's."""
-    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("RssAnon:")).split()[1]) << 10
 
 
 def gauge(server, name):

@@ -7,7 +7,7 @@
 using namespace tinfer;
 using namespace tinfer::test;
 
-TEST_CASE("[D1][V2] engine: requests with adapters get what a context with these adapters gives") {
+TEST_CASE("[V2] engine: requests with adapters get what a context with these adapters gives") {
     const World world;
     EngineOptions options{.context = {.n_ctx = 1024, .n_seq_max = 4}};
     options.adapters = world.adapters;
@@ -42,7 +42,7 @@ TEST_CASE("[D1][V2] engine: requests with adapters get what a context with these
     }
 }
 
-TEST_CASE("[D1] engine: adapters that cannot be are refused by name") {
+TEST_CASE("engine: adapters that cannot be are refused by name") {
     const World world;
     EngineOptions options{.context = {.n_ctx = 256}};
     options.adapters = world.adapters;

@@ -47,7 +47,7 @@ void check_load(const Model& model, std::size_t n, int most_prompt, int most_pre
 
 }  // namespace
 
-TEST_CASE("[V2][V4] engine: answers do not depend on the load, with small models, dense and of experts") {
+TEST_CASE("[V2] engine: answers do not depend on the load, with small models, dense and of experts") {
     for (const char* arch : {"llama", "qwen2moe"}) {
         CAPTURE(arch);
         const TempFolder folder;
@@ -55,19 +55,52 @@ TEST_CASE("[V2][V4] engine: answers do not depend on the load, with small models
     }
 }
 
-TEST_CASE("[golden] [V2][V4] engine: 200 mixed requests do not depend on the load") {
+TEST_CASE("[golden] [V2] engine: 200 mixed requests do not depend on the load") {
     const auto file = golden_model_file("llama", "llama");
     if (!file) return;
     check_load(Model::load(*file), 200, 150, 40);
 }
 
-TEST_CASE("[golden] [V2][V4] engine: nor do those of dense, windowed, recurrent and hybrid models") {
+TEST_CASE("[golden] [V2] engine: nor do those of dense, windowed, recurrent and hybrid models") {
     for (const char* name : {"qwen3", "gemma3", "gpt-oss", "mamba", "mamba2", "falcon-h1", "jamba", "lfm2"}) {
         const auto file = golden_model_file(name);
         if (!file) continue;
         CAPTURE(name);
         check_load(Model::load(*file), 16, 100, 16);
     }
+}
+
+TEST_CASE("[V4] engine: four requests at once read the weights once for all of them") {
+    const TempFolder folder;
+    const auto model = Model::load(TinyModel::of("llama").save(folder.path()));
+    struct Cost {
+        std::uint64_t rounds, weight_bytes, tokens;
+    };
+    const auto cost_of = [&](std::size_t n) {
+        const auto request = [](std::size_t i) {
+            return EngineRequest{.prompt = random_tokens(10, 90, i),
+                                 .sampler = {.logit_bias = {{Token{2}, -1e9f}}, .temp = 0},
+                                 .generation = {.n_predict = 30}};
+        };
+        Engine engine(model, {.context = {.n_ctx = 256, .n_seq_max = 4}, .share_prefixes = false, .count_bytes = true});
+        Answers answers;
+        auto first = answers.sink(n);
+        // The end of a request before them gives all in, so that they begin in one round.
+        engine.submit(request(n), [&](const EngineEvent& event) {
+            for (std::size_t i = 0; event.ended() && i < n; ++i) engine.submit(request(i), answers.sink(i));
+            first(event);
+        });
+        answers.wait();
+        REQUIRE(engine.drain());
+        for (std::size_t i = 0; i < n; ++i) CHECK(answers[i].n_generated == 30);
+        const EngineStats stats = engine.stats();
+        return Cost{stats.rounds, stats.bytes.read_of(TensorClass::weight), stats.bytes.tokens};
+    };
+    const Cost none = cost_of(0), one = cost_of(1), four = cost_of(4);
+    CHECK(four.tokens - none.tokens == 4 * (one.tokens - none.tokens));
+    CHECK(four.rounds == one.rounds);
+    const std::uint64_t row_bytes = 64 * sizeof(float);  // at most, of the embedding of a token
+    CHECK(four.weight_bytes <= one.weight_bytes + (four.tokens - one.tokens) * row_bytes);
 }
 
 TEST_CASE("[V2] engine: requests that are pushed back go on without a trace") {

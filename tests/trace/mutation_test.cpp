@@ -245,8 +245,7 @@ TEST_CASE("[X3] trace: leaving any operand out of any kernel's declaration is no
         }
 }
 
-TEST_CASE(
-    "[X3][D1][D2] trace: leaving any operand out is noticed with adapters, control vectors and checks of guesses") {
+TEST_CASE("[X3] trace: leaving any operand out is noticed with adapters, control vectors and checks of guesses") {
     for (const char* arch : kTracedModels)
         for (const bool everywhere : {true, false}) {
             CAPTURE(arch);
@@ -261,8 +260,7 @@ TEST_CASE(
         }
 }
 
-TEST_CASE(
-    "[X3][J1][golden] trace: leaving any operand out of a check of guesses is noticed with every kind of memory") {
+TEST_CASE("[X3][golden] trace: leaving any operand out of a check of guesses is noticed with every kind of memory") {
     if (skip_without_golden()) return;
     for (const char* name : {"gemma3", "deepseek2-mla", "mamba2", "qwen3next"}) {
         CAPTURE(name);

@@ -245,7 +245,7 @@ TEST_CASE("[X4] trace file: cut short at every byte, and with every byte changed
     CHECK(n_refused == 128);
 }
 
-TEST_CASE("[X8] trace file: what was written before a crash is there, and recovering makes it whole") {
+TEST_CASE("trace file: what was written before a crash is there, and recovering makes it whole") {
     const auto bytes = small_trace();
     const auto whole = TraceReader::from_bytes(bytes, "whole");
     std::size_t n_complete = 0;
@@ -316,7 +316,7 @@ TEST_CASE("[X8] trace file: a full log is reported and the run goes on") {
     CHECK(dropped == trace.header().n_dropped);
 }
 
-TEST_CASE("[X9] trace file: written by a thread of its own it is the same; a slow disk waits or drops whole runs") {
+TEST_CASE("trace file: written by a thread of its own it is the same; a slow disk waits or drops whole runs") {
     const Model model = load_tiny("llama");
     const auto run = [](Context& context) { decode_some(context, 20, 40); };
     const auto plain = TraceReader::from_bytes(record_trace(model, {}, run), "sync");
@@ -348,7 +348,7 @@ TEST_CASE("[X9] trace file: written by a thread of its own it is the same; a slo
     }
 }
 
-TEST_CASE("[X8] trace file: a flight recorder keeps the last runs and all that they refer to") {
+TEST_CASE("trace file: a flight recorder keeps the last runs and all that they refer to") {
     const Model model = load_tiny("llama");
     std::vector<std::byte> bytes;
     Context context(model, exercise_options());
@@ -426,7 +426,7 @@ TEST_CASE("[X14] trace file: the hash of contents is of what was done, not of th
     CHECK(one.runs.size() == 4);
 }
 
-TEST_CASE("[X10] trace file: after the first tokens recording allocates nothing") {
+TEST_CASE("trace file: after the first tokens recording allocates nothing") {
     const Model model = load_tiny("llama");
     std::vector<std::byte> bytes;
     bytes.reserve(8u << 20);
@@ -443,7 +443,7 @@ TEST_CASE("[X10] trace file: after the first tokens recording allocates nothing"
     CHECK(ok);
 }
 
-TEST_CASE("[X16] trace file: belongs to one context, refuses files that are there, and says what is no trace") {
+TEST_CASE("trace file: belongs to one context, refuses files that are there, and says what is no trace") {
     const Model model = load_tiny("llama");
     const TempFolder folder;
     const auto path = folder / "t.tntrace";

@@ -23,7 +23,6 @@ template <class Format>
 struct AmxEncoding {
     static constexpr bool kSuper = Format::kUnit == 256;
     static constexpr bool kUnsigned = Format::kHasMin;
-    static constexpr int kPlanes = kSuper ? 2 : 1;
     static constexpr int kShift = kUnsigned ? 3 : 6;
     static constexpr int kStepBytes = kSuper ? 64 : 32;      ///< values of K per instruction
     static constexpr int kSubs = 256 / Format::kScaleElems;  ///< scales of 256 values
@@ -32,7 +31,6 @@ struct AmxEncoding {
                                   kLargestHigh = kUnsigned ? 7 * Format::kMaxCode : 64;
     static_assert(!kSuper || 256 * 127 * (kLargestLow + (kLargestHigh << kShift)) <= 2147483647);
     static_assert(!kSuper || !kUnsigned || 7 * Format::kMaxCode <= 255);  // of a byte
-    static constexpr bool kWorks = kSuper || Format::kScaleElems == 32;   ///< two float steps a block are not written
 };
 
 inline constexpr int kAmxRows = 32;    ///< rows of a panel: two tiles

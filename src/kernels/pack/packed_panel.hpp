@@ -248,16 +248,18 @@ inline void unpack_sixteen(const RowBlocks<16>& b, int n_units, Sink& sink) noex
         }
         sink.d(_mm512_load_ps(d[0]));
         const __m512i low_half = _mm512_set1_epi32(0xFFFF);
-        i32v<Arch> turned[16];
-        transpose_scales<Arch>([&](int r) { return rows[r].scale; }, turned);
-        if constexpr (kSubs == 1) sink.scales(0, turned[0]);
+        i32v<Arch> transposed[16];
+        transpose_scales<Arch>([&](int r) { return rows[r].scale; }, transposed);
+        if constexpr (kSubs == 1) sink.scales(0, transposed[0]);
         for (int j = 0; j + 1 < kSubs; j += 2)
-            sink.scales(j / 2, choose(low_half, turned[kApart * j], _mm512_slli_epi32(turned[kApart * (j + 1)], 16)));
+            sink.scales(j / 2,
+                        choose(low_half, transposed[kApart * j], _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
         if constexpr (Format::kHasMin) {
             sink.dmin(_mm512_load_ps(m[0]));
-            transpose_scales<Arch>([&](int r) { return rows[r].min; }, turned);
+            transpose_scales<Arch>([&](int r) { return rows[r].min; }, transposed);
             for (int j = 0; j < kSubs; j += 2)
-                sink.mins(j / 2, choose(low_half, turned[kApart * j], _mm512_slli_epi32(turned[kApart * (j + 1)], 16)));
+                sink.mins(j / 2, choose(low_half, transposed[kApart * j],
+                                        _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
         }
         transpose_codes<Arch>([&](int r) { return rows[r].q; }, kKBlock / 4, kBias, put);
     } else {

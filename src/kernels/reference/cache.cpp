@@ -66,9 +66,9 @@ void rope_kv_write(const KernelCall& call, WorkSlice slice) noexcept {
         const auto* angles = call[3].row<const float>(token);
         for (std::int64_t p = 0; p < params.n_rot / 2; ++p) {
             const Pair at = pair_of(params, p);
-            const Rotated turned = rotate(x[at.a], x[at.c], angles, p);
-            put(at.a, turned.a);
-            put(at.c, turned.c);
+            const Rotated rotated = rotate(x[at.a], x[at.c], angles, p);
+            put(at.a, rotated.a);
+            put(at.c, rotated.c);
         }
         for (std::int64_t j = params.n_rot; j < d; ++j) put(j, x[j]);
     });
@@ -100,9 +100,9 @@ void key_shift(const KernelCall& call, WorkSlice slice) noexcept {
         for (std::int64_t pair = 0; pair < rope.n_rot / 2; ++pair) {
             const Pair at = pair_of(rope, pair);
             float &a = keys[call.params.first + at.a], &c = keys[call.params.first + at.c];
-            const Rotated turned = rotate(a, c, angles, pair);
-            a = turned.a;
-            c = turned.c;
+            const Rotated rotated = rotate(a, c, angles, pair);
+            a = rotated.a;
+            c = rotated.c;
         }
         transform();
         if (is_coded<reference>(cache.type))

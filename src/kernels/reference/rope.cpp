@@ -86,9 +86,9 @@ void rope(const KernelCall& call, WorkSlice slice) noexcept {
         const auto* angles = table.row<const float>(i / x.ne[1]);
         for (std::int64_t p = 0; p < params.n_rot / 2; ++p) {
             const Pair at = pair_of(params, p);
-            const Rotated turned = rotate(in[at.a], in[at.c], angles, p);
-            y[at.a] = turned.a;
-            y[at.c] = turned.c;
+            const Rotated rotated = rotate(in[at.a], in[at.c], angles, p);
+            y[at.a] = rotated.a;
+            y[at.c] = rotated.c;
         }
         for (std::int64_t j = params.n_rot; j < x.ne[0]; ++j) y[j] = in[j];
     }

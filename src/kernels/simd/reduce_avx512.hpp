@@ -55,9 +55,9 @@ static TINFER_INLINE __m512 reduce_sixteen(const float (&v)[16][16], Op op) {
         const __m512d x = _mm512_castps_pd(quarters[2 * i]), y = _mm512_castps_pd(quarters[2 * i + 1]);
         pairs[i] = op(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
     }
-    const __m512 turned = op(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
+    const __m512 sums = op(_mm512_shuffle_ps(pairs[0], pairs[1], 0x88), _mm512_shuffle_ps(pairs[0], pairs[1], 0xDD));
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_ps(order, turned);
+    return _mm512_permutexvar_ps(order, sums);
 }
 
 }  // namespace tinfer::kernels

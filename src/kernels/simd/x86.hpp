@@ -231,8 +231,8 @@ static TINFER_INLINE i32v<avx512> dot_bytes(i32v<avx512> w, i32v<avx512> a, avx5
     return _mm512_maddubs_epi16(w, a);
 }
 static TINFER_INLINE i32v<avx512> dot_signed_bytes(i32v<avx512> w, i32v<avx512> a, avx512) {
-    const __m512i turned = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(), a);
-    return _mm512_maddubs_epi16(_mm512_abs_epi8(w), turned);
+    const __m512i signed_a = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(), a);
+    return _mm512_maddubs_epi16(_mm512_abs_epi8(w), signed_a);
 }
 static TINFER_INLINE void transpose(i32v<avx512> (&m)[16], avx512) {
     __m512i a[16], b[16];

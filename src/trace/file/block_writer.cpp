@@ -12,6 +12,15 @@ std::string_view trace_format::to_string(trace_format::BlockType type) noexcept 
     const auto i = static_cast<std::size_t>(type) - 1;
     return i < std::size(kNames) ? kNames[i] : "unknown";
 }
+std::string_view trace_format::to_string(trace_format::OperandKind kind) noexcept {
+    switch (kind) {
+        case OperandKind::whole: return "whole";
+        case OperandKind::range: return "range";
+        case OperandKind::dynamic: return "dynamic";
+        case OperandKind::elided: return "elided";
+    }
+    return "unknown";
+}
 
 namespace trace {
 

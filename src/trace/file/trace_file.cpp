@@ -272,7 +272,13 @@ std::string_view to_string(TraceMode mode) noexcept {
     return "unknown";
 }
 
-std::string_view to_string(WhenFull when_full) noexcept { return when_full == WhenFull::wait ? "wait" : "drop"; }
+std::string_view to_string(WhenFull when_full) noexcept {
+    switch (when_full) {
+        case WhenFull::wait: return "wait";
+        case WhenFull::drop: return "drop";
+    }
+    return "unknown";
+}
 
 TraceFile::TraceFile(const std::filesystem::path& path, TraceFileOptions options)
     : TraceFile(trace::open_file_sink(path, options.overwrite), std::move(options)) {}

@@ -346,37 +346,37 @@ TraceReader TraceReader::open(const std::filesystem::path& path) {
     });
 }
 
-const trace_format::Header& TraceReader::header() const noexcept { return impl_->header; }
+const trace_format::Header& TraceReader::header() const& noexcept { return impl_->header; }
 bool TraceReader::is_closed() const noexcept { return (impl_->header.flags & trace_format::closed) != 0; }
-std::string_view TraceReader::name() const noexcept { return impl_->name; }
+std::string_view TraceReader::name() const& noexcept { return impl_->name; }
 std::uint64_t TraceReader::file_bytes() const noexcept { return impl_->bytes.size(); }
-std::span<const std::byte> TraceReader::bytes() const noexcept { return impl_->bytes; }
-std::span<const TraceBlock> TraceReader::blocks() const noexcept { return impl_->blocks; }
-std::span<const TraceDamage> TraceReader::damage() const noexcept { return impl_->damage; }
-std::string_view TraceReader::text(std::uint32_t id) const noexcept { return impl_->text(id); }
-std::string_view TraceReader::session_value(std::string_view key) const noexcept { return impl_->session_value(key); }
-std::span<const std::pair<std::string_view, std::string_view>> TraceReader::session() const noexcept {
+std::span<const std::byte> TraceReader::bytes() const& noexcept { return impl_->bytes; }
+std::span<const TraceBlock> TraceReader::blocks() const& noexcept { return impl_->blocks; }
+std::span<const TraceDamage> TraceReader::damage() const& noexcept { return impl_->damage; }
+std::string_view TraceReader::text(std::uint32_t id) const& noexcept { return impl_->text(id); }
+std::string_view TraceReader::session_value(std::string_view key) const& noexcept { return impl_->session_value(key); }
+std::span<const std::pair<std::string_view, std::string_view>> TraceReader::session() const& noexcept {
     return impl_->session;
 }
-std::span<const trace_format::File> TraceReader::files() const noexcept { return impl_->files; }
-std::span<const trace_format::Tensor> TraceReader::tensors() const noexcept { return impl_->tensors; }
-std::span<const RecordedPlan> TraceReader::plans() const noexcept { return impl_->plans; }
-std::span<const RecordedRun> TraceReader::runs() const noexcept { return impl_->runs; }
-std::span<const trace_format::Sample> TraceReader::samples() const noexcept { return impl_->samples; }
-std::span<const trace_format::Mark> TraceReader::marks() const noexcept { return impl_->marks; }
-std::span<const trace_format::Pages> TraceReader::pages() const noexcept { return impl_->pages; }
-std::span<const RecordedRouting> TraceReader::routings() const noexcept { return impl_->routings; }
-std::span<const trace_format::Hash> TraceReader::hashes() const noexcept { return impl_->hashes; }
-std::span<const trace_format::Drop> TraceReader::drops() const noexcept { return impl_->drops; }
-std::span<const trace_format::Index> TraceReader::index() const noexcept { return impl_->index; }
+std::span<const trace_format::File> TraceReader::files() const& noexcept { return impl_->files; }
+std::span<const trace_format::Tensor> TraceReader::tensors() const& noexcept { return impl_->tensors; }
+std::span<const RecordedPlan> TraceReader::plans() const& noexcept { return impl_->plans; }
+std::span<const RecordedRun> TraceReader::runs() const& noexcept { return impl_->runs; }
+std::span<const trace_format::Sample> TraceReader::samples() const& noexcept { return impl_->samples; }
+std::span<const trace_format::Mark> TraceReader::marks() const& noexcept { return impl_->marks; }
+std::span<const trace_format::Pages> TraceReader::pages() const& noexcept { return impl_->pages; }
+std::span<const RecordedRouting> TraceReader::routings() const& noexcept { return impl_->routings; }
+std::span<const trace_format::Hash> TraceReader::hashes() const& noexcept { return impl_->hashes; }
+std::span<const trace_format::Drop> TraceReader::drops() const& noexcept { return impl_->drops; }
+std::span<const trace_format::Index> TraceReader::index() const& noexcept { return impl_->index; }
 
-const trace_format::Tensor* TraceReader::tensor(std::uint32_t id) const noexcept {
+const trace_format::Tensor* TraceReader::tensor(std::uint32_t id) const& noexcept {
     const auto& places = impl_->tensor_places;
     const auto found = std::ranges::lower_bound(places, id, {}, &std::pair<std::uint32_t, std::uint32_t>::first);
     return found != places.end() && found->first == id ? &impl_->tensors[found->second] : nullptr;
 }
 
-const RecordedPlan* TraceReader::plan(std::uint32_t id) const noexcept {
+const RecordedPlan* TraceReader::plan(std::uint32_t id) const& noexcept {
     const auto found = impl_->plan_places.find(id);
     return found != impl_->plan_places.end() ? &impl_->plans[found->second] : nullptr;
 }

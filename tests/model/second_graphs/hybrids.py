@@ -64,8 +64,8 @@ class Gated35:
             self.states = [DeltaHead(self.d) for _ in range(self.nv)]
             return
         n, s = m.key("rope.dimension_count"), m.key("rope.dimension_sections")
-        turned = lambda i: i % 3 == 0 and i < 3 * s[0] or i % 3 == 1 and i < 3 * s[1] or i % 3 == 2 and i < 3 * s[2]
-        self.rope = Rope(n, m.key("rope.freq_base"), "neox", still=[i for i in range(n // 2) if not turned(i)])
+        follows = lambda i: i % 3 == 0 and i < 3 * s[0] or i % 3 == 1 and i < 3 * s[1] or i % 3 == 2 and i < 3 * s[2]
+        self.rope = Rope(n, m.key("rope.freq_base"), "neox", still=[i for i in range(n // 2) if not follows(i)])
 
     def __call__(self, n, p):
         m, b, e, eps = self.m, self.b, len(n), self.m.key("attention.layer_norm_rms_epsilon")
@@ -154,8 +154,8 @@ def model_of(m):
 
     if arch == "granitehybrid":
         kv = m.per_layer("attention.head_count_kv", n)
-        turned = m.key("rope.scaling.finetuned", True)
-        s = Says(lambda il: rope_of(m, "norm") if turned else None, scale=m.key("attention.scale", 0.0) or None)
+        has_rope = m.key("rope.scaling.finetuned", True)
+        s = Says(lambda il: rope_of(m, "norm") if has_rope else None, scale=m.key("attention.scale", 0.0) or None)
         layers = [Softmaxed(m, s, f"blk.{il}.", il) if kv[il] else Mamba2(m, f"blk.{il}.") for il in range(n)]
         residual, shared = m.key("residual_scale", 0.0) or 1.0, m.key("expert_shared_feed_forward_length", 0)
 

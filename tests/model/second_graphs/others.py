@@ -46,8 +46,8 @@ def has(m, mark, name):
 def qwen3vl(m, tokens):
     s = m.key("rope.dimension_sections")
     dk = m.key("attention.key_length")
-    turned = lambda i: i % 3 == 0 and i < 3 * s[0] or i % 3 == 1 and i < 3 * s[1] or i % 3 == 2 and i < 3 * s[2]
-    rope = Rope(dk, m.key("rope.freq_base"), "neox", still=[i for i in range(dk // 2) if not turned(i)])
+    follows = lambda i: i % 3 == 0 and i < 3 * s[0] or i % 3 == 1 and i < 3 * s[1] or i % 3 == 2 and i < 3 * s[2]
+    rope = Rope(dk, m.key("rope.freq_base"), "neox", still=[i for i in range(dk // 2) if not follows(i)])
     ffn = lambda b, il, h: gated(m, b, "", h, m.key("feed_forward_length"), silu_gate)
     if m.arch == "qwen3vlmoe":
         width = m.key("expert_feed_forward_length", m.key("feed_forward_length", 0) // m.key("expert_used_count"))
