@@ -15,8 +15,8 @@ namespace roof {
 
 /// Instructions to measure with. Named like the kernel tables.
 enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
-/// The level of a kernel table by its name; plain where the name or this machine has none better.
-[[nodiscard]] Level level_of(std::string_view isa) noexcept;
+/// The level of a kernel table by its name, or of the next table of this machine that has one; plain where none has.
+[[nodiscard]] Level level_of(std::string_view isa);
 [[nodiscard]] std::string_view to_string(Level level) noexcept;
 
 /// Multiply-accumulates without memory. The int8 instruction is vpdpbusd of its width where the level has it, else the
