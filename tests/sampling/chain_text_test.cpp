@@ -73,7 +73,7 @@ TEST_CASE("[S15] chain text: what is printed reads as a chain that draws the sam
         return static_cast<float>(low + (high - low) * static_cast<double>(random() % 1000) / 1000);
     };
     for (int round = 0; round < 300; ++round) {
-        SamplerOptions o{.seed = random() % 1000};
+        SamplerOptions o{.seed = static_cast<std::uint32_t>(random() % 1000)};
         o.penalty_repeat = value(1, 1.5), o.penalty_freq = value(0, 1), o.dry_multiplier = value(0, 2);
         o.top_n_sigma = value(-1, 3), o.top_k = static_cast<int>(random() % 40), o.typical_p = value(0.3, 1);
         o.top_p = value(0.3, 1), o.min_p = value(0, 0.3), o.xtc_probability = value(0, 1), o.temp = value(-0.2, 2);
