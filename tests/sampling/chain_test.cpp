@@ -175,14 +175,17 @@ TEST_CASE("chain: what a user's link breaks is refused by name") {
     CHECK(with(2, [](CandidateArray& c) { c.data[4].logit = std::nanf(""); }) ==
           "non_finite_logits: link 'call' made the logit of token 4 NaN");
     CHECK(with(2, [](CandidateArray& c) { c.data = {}; }) == "no_candidates: no candidate token is left");
-    CHECK(with(11, [](CandidateArray& c) {
+    const std::size_t n_links = Chain(20, {.seed = 1}).names().size();
+    CHECK(with(n_links, [](CandidateArray& c) {
               c.selected = 99;
           }).starts_with("no_candidates: the chain selected candidate 99 of "));
     Chain chain(20, {.seed = 1});
-    CHECK(refusal([&] { chain.insert(12, std::make_unique<Call>([](CandidateArray&) {})); }) ==
-          "index_out_of_range: insert: place 12 outside [0,11]");
+    const std::string n = std::to_string(n_links), behind = std::to_string(n_links + 1);
+    CHECK(refusal([&] { chain.insert(n_links + 1, std::make_unique<Call>([](CandidateArray&) {})); }) ==
+          "index_out_of_range: insert: place " + behind + " outside [0," + n + "]");
     CHECK(refusal([&] { chain.insert(0, nullptr); }) == "bad_parameter: insert: the link is null");
-    CHECK(refusal([&] { chain.remove(11); }) == "index_out_of_range: remove: place 11 outside [0,11)");
+    CHECK(refusal([&] { chain.remove(n_links); }) ==
+          "index_out_of_range: remove: place " + n + " outside [0," + n + ")");
 }
 
 TEST_CASE("[S10] chain: a seed repeats, reset starts over, copies go on alike") {
