@@ -62,6 +62,7 @@ endif()
 list(JOIN tinfer_tables " " tinfer_tables_text)
 message(STATUS "tinfer: kernel tables reference ${tinfer_tables_text}")
 
+# scripts/amalgamate.py reads these lines, and the two lists of names, for the single header.
 set(tinfer_avx2_flags -mavx2 -mfma -mf16c)
 set(tinfer_avxvnni_flags ${tinfer_avx2_flags} -mavxvnni)
 set(tinfer_avx512_flags ${tinfer_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd)

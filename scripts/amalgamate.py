@@ -18,28 +18,41 @@ from check_layers import LAYERS  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SRC, INCLUDE_ROOT = ROOT / "src", ROOT / "include"
 PUBLIC = INCLUDE_ROOT / "tinfer/tinfer.hpp"
-ISA_FOLDER = SRC / "kernels/isa"
+ISA_FOLDER, ISA_FLAGS = SRC / "kernels/isa", ROOT / "cmake/isa.cmake"
 REGISTERS = ROOT / "scripts/single_header/registers.hpp"   # instead of xsimd
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/\w+\.hpp)>)')
 SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>")
 # What holds instructions of a table: templates over its tag, or over its registers (base/math_lanes.hpp).
 OVER_A_TABLE = re.compile(r"^\s*template <.*\bclass (Arch|V)\b", re.M)
 
-# The tables besides `reference`: processor family, target of GCC and Clang, and the macros that the target's flags
-# would define.
 X86, ARM = "defined(__x86_64__)", "defined(__aarch64__)"
-AVX2 = "avx2,fma,f16c"
-AVX512 = AVX2 + ",avx512f,avx512bw,avx512dq,avx512vl,avx512cd"
-TABLES = {
-    "avx2": (X86, AVX2, "AVX2"),
-    "avxvnni": (X86, AVX2 + ",avxvnni", "AVX2 AVXVNNI"),
-    "avx512": (X86, AVX512, "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD"),
-    "avx512vnni": (X86, AVX512 + ",avx512vnni", "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD AVX512VNNI"),
-    "amx": (X86, AVX512 + ",avx512vnni,amx-tile,amx-int8",
-            "AVX2 AVX512F AVX512BW AVX512DQ AVX512VL AVX512CD AVX512VNNI AMX_TILE AMX_INT8"),
-    "neon": (ARM, "", ""),
-    "neon_dot": (ARM, "+dotprod", "ARM_FEATURE_DOTPROD"),
-}
+
+
+def read_tables():
+    """The tables beside `reference`, from the lists and flags of cmake/isa.cmake: family of processors, target of GCC
+    and Clang, and the macros that those flags would define, as far as kernels ask for them."""
+    lists = {name: value.split() for name, value in
+             re.findall(r"^set\(tinfer_(\w+) (.+)\)$", ISA_FLAGS.read_text(encoding="utf-8"), re.M)}
+
+    def flags(table):
+        for flag in lists[f"{table}_flags"]:
+            if match := re.fullmatch(r"\$\{tinfer_(\w+)_flags\}", flag):
+                yield from flags(match[1])
+            else:
+                yield flag
+
+    tables = {}
+    for table in lists["x86_tables"]:
+        parts = [flag.removeprefix("-m") for flag in flags(table)]
+        macros = [part.upper().replace("-", "_") for part in parts if part.startswith(("avx", "amx"))]
+        tables[table] = X86, ",".join(parts), macros
+    for table in lists["arm_tables"]:
+        parts = "".join(flags(table)).split("+")[1:]   # -march=armv8.2-a+dotprod
+        tables[table] = ARM, "".join(f"+{part}" for part in parts), [f"ARM_FEATURE_{part.upper()}" for part in parts]
+    return tables
+
+
+TABLES = read_tables()
 
 HEAD = """\
 // tinfer @VERSION@ as a single header, made by scripts/amalgamate.py: edit the sources, not this file.
@@ -232,8 +245,8 @@ def system_includes(names):
 def region(table):
     """The inclusion of the header by itself for one table."""
     family, target, macros = TABLES[table]
-    defines = "".join(f"#  define TINFER_HAS_{macro} 1\n" for macro in macros.split())
-    undefines = "".join(f"#  undef TINFER_HAS_{macro}\n" for macro in macros.split())
+    defines = "".join(f"#  define TINFER_HAS_{macro} 1\n" for macro in macros)
+    undefines = "".join(f"#  undef TINFER_HAS_{macro}\n" for macro in macros)
     before = after = ""
     if target:
         clang = ",".join(part.lstrip("+") for part in target.split(","))

@@ -3,6 +3,8 @@
 // clock and is selected at run time, so the file needs no compiler flags.
 #include "roof.hpp"
 
+#include <tinfer/tinfer.hpp>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -173,9 +175,7 @@ std::vector<ReadLoop*> read_loops() {
     return loops;
 }
 
-}  // namespace
-
-Level level_of(std::string_view isa) noexcept {
+Level own_level(std::string_view isa) noexcept {
 #if TINFER_ROOF_X86
     if ((isa == "avx512vnni" || isa == "amx") && __builtin_cpu_supports("avx512vnni")) return Level::avx512vnni;
     if (isa == "avx512" && __builtin_cpu_supports("avx512bw")) return Level::avx512;
@@ -183,6 +183,18 @@ Level level_of(std::string_view isa) noexcept {
     if (isa == "avx2" && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Level::avx2;
 #endif
     static_cast<void>(isa);
+    return Level::plain;
+}
+
+}  // namespace
+
+Level level_of(std::string_view isa) {
+    if (const Level level = own_level(isa); level != Level::plain) return level;
+    bool is_below = false;
+    for (const tinfer::Isa table : tinfer::available_isas()) {
+        is_below = is_below || to_string(table) == isa;
+        if (const Level level = own_level(to_string(table)); is_below && level != Level::plain) return level;
+    }
     return Level::plain;
 }
 

@@ -15,8 +15,8 @@ namespace roof {
 
 /// Instruction set to measure with. Named like the kernel tables.
 enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
-/// The level of a kernel table by name; plain if the name or this machine has no better one.
-[[nodiscard]] Level level_of(std::string_view isa) noexcept;
+/// The level of a kernel table by name, or of the next lower table of this machine that has one; plain if none has.
+[[nodiscard]] Level level_of(std::string_view isa);
 [[nodiscard]] std::string_view to_string(Level level) noexcept;
 
 /// Multiply-accumulates without memory access. The int8 instruction is vpdpbusd if the level has it, else only

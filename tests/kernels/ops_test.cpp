@@ -378,6 +378,7 @@ TEST_CASE("reference table: every op that computes has a kernel, found by its se
     for (std::size_t i = 0; i < reference_table.n_kernels; ++i) {
         const kernels::KernelDescriptor& kernel = reference_table.kernels[i];
         CHECK(reference_table.find(kernel.op, kernel.type) == &kernel);
+        CHECK(kernel.name.substr(0, kernel.name.find('.')) == tinfer::to_string(kernel.op));  // "mul_mat.q4_k"
         for (std::size_t j = 0; j < i; ++j) CHECK(reference_table.kernels[j].name != kernel.name);
     }
     for (std::uint32_t id = 0; id < 64; ++id) {  // every type that can be a factor of a product has all five kernels

@@ -59,8 +59,10 @@ struct RouteArch {
         case Isa::amx: return {16, true, true, true};
         case Isa::neon: return {4, false, false, false};
         case Isa::neon_dot: return {4, false, true, false};
-        default: return {1, false, false, false};
+        case Isa::automatic:
+        case Isa::reference: break;
     }
+    return {1, false, false, false};
 }
 
 /// Which code of its own a format has for few tokens; `panels` formats have none.
