@@ -32,20 +32,23 @@ double log_sum(std::span<const float> row, std::string_view side, std::size_t st
     return static_cast<double>(largest) + math::log(sum);
 }
 
-ComparedToken::Side side_of(std::span<const float> row, double total, Token recorded, Sampler& sampler, int n_top) {
+/// The first n_tokens of the row are tokens of the vocabulary.
+ComparedToken::Side side_of(std::span<const float> row, std::size_t n_tokens, double total, Token recorded,
+                            Sampler& sampler, int n_top) {
     ComparedToken::Side side;
     const auto p = [&](std::size_t i) { return math::exp(static_cast<double>(row[i]) - total); };
     const auto own = static_cast<std::size_t>(recorded);
     const float value = row[own];
     std::size_t better = 0;
-    for (std::size_t i = 0; i < row.size(); ++i)
+    n_tokens = std::min(n_tokens, row.size());
+    for (std::size_t i = 0; i < n_tokens; ++i)
         if (row[i] > value || (row[i] == value && i < own)) ++better;
     side.rank = static_cast<int>(better) + 1;
     side.p = p(own);
     side.choice = sampler.sample(row);
     side.p_choice = p(static_cast<std::size_t>(side.choice));
 
-    std::vector<std::int32_t> order(row.size());
+    std::vector<std::int32_t> order(n_tokens);
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
     const auto n = std::min(static_cast<std::size_t>(n_top), order.size());
     const auto before = [&](std::int32_t x, std::int32_t y) {
@@ -83,6 +86,7 @@ Comparison compare(const Receipt& receipt, Context& a, Context& b, int n_top) {
         Sampler sampler = receipt.make_sampler(a.model().vocab());
         for (const Token token : receipt.prompt) sampler.accept(token);
 
+        const std::size_t n_tokens = a.model().vocab().size();
         Comparison result;
         double nll_a = 0, nll_b = 0;
         std::size_t n_same = 0;
@@ -98,9 +102,9 @@ Comparison compare(const Receipt& receipt, Context& a, Context& b, int n_top) {
                 ComparedToken token;
                 token.token = recorded;
                 Sampler on_b = sampler;
-                token.b = side_of(row_b, total_b, recorded, on_b, n_top);
+                token.b = side_of(row_b, n_tokens, total_b, recorded, on_b, n_top);
                 Sampler on_a = sampler;
-                token.a = side_of(row_a, total_a, recorded, on_a, n_top);
+                token.a = side_of(row_a, n_tokens, total_a, recorded, on_a, n_top);
                 token.kl = divergence(row_a, total_a, row_b, total_b);
                 if (token.a.choice == recorded) sampler = std::move(on_a);
                 else if (token.b.choice == recorded) sampler = std::move(on_b);
