@@ -305,7 +305,7 @@ Token Sampler::sample(Context& context, int index) {
     if (!session->active()) return sample(logits);
     const auto begin = std::chrono::steady_clock::now();
     return reporting_memory("sampler: an allocation failed", [&] {
-        const Token token = impl_->chain.draw(logits);
+        const Token token = impl_->chain.draw(impl_->of_vocabulary(logits));
         const auto spent = std::chrono::steady_clock::now() - begin;
         SampleEvent event;
         event.duration =

@@ -33,14 +33,17 @@ double log_sum(std::span<const float> row, std::string_view side, std::size_t st
     return static_cast<double>(largest) + math::log(sum);
 }
 
-ComparedToken::Side side_of(std::span<const float> row, double total, Token recorded, Sampler& sampler, int n_top) {
+/// The first n_tokens of the row are tokens of the vocabulary.
+ComparedToken::Side side_of(std::span<const float> row, std::size_t n_tokens, double total, Token recorded,
+                            Sampler& sampler, int n_top) {
     ComparedToken::Side side;
     const auto p = [&](std::size_t i) { return math::exp(static_cast<double>(row[i]) - total); };
-    side.rank = generation::rank_of(row, recorded);
+    const auto offered = row.first(std::min(n_tokens, row.size()));
+    side.rank = generation::rank_of(offered, recorded);
     side.p = p(static_cast<std::size_t>(recorded));
     side.choice = sampler.sample(row);
     side.p_choice = p(static_cast<std::size_t>(side.choice));
-    for (const std::int32_t id : generation::top_ids(row, static_cast<std::size_t>(n_top)))
+    for (const std::int32_t id : generation::top_ids(offered, static_cast<std::size_t>(n_top)))
         side.top.push_back({Token{id}, p(static_cast<std::size_t>(id))});
     return side;
 }
@@ -71,6 +74,7 @@ Comparison compare(const Receipt& receipt, Context& a, Context& b, int n_top) {
         Sampler sampler = receipt.make_sampler(a.model().vocab());
         for (const Token token : receipt.prompt) sampler.accept(token);
 
+        const std::size_t n_tokens = a.model().vocab().size();
         Comparison result;
         double nll_a = 0, nll_b = 0;
         std::size_t n_same = 0;
@@ -86,9 +90,9 @@ Comparison compare(const Receipt& receipt, Context& a, Context& b, int n_top) {
                 ComparedToken token;
                 token.token = recorded;
                 Sampler on_b = sampler;
-                token.b = side_of(row_b, total_b, recorded, on_b, n_top);
+                token.b = side_of(row_b, n_tokens, total_b, recorded, on_b, n_top);
                 Sampler on_a = sampler;
-                token.a = side_of(row_a, total_a, recorded, on_a, n_top);
+                token.a = side_of(row_a, n_tokens, total_a, recorded, on_a, n_top);
                 token.kl = divergence(row_a, total_a, row_b, total_b);
                 if (token.a.choice == recorded) sampler = std::move(on_a);
                 else if (token.b.choice == recorded) sampler = std::move(on_b);

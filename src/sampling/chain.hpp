@@ -94,6 +94,11 @@ private:
 }  // namespace tinfer::sampling
 
 struct tinfer::Sampler::Impl {
+    /// Padded vocabularies: rows of an embedding that no token has are no candidates, whoever draws.
+    [[nodiscard]] std::span<const float> of_vocabulary(std::span<const float> logits) const noexcept {
+        return logits.first(logits.size() < vocab.size() ? logits.size() : vocab.size());
+    }
+
     Vocab vocab;
     SamplerOptions options;  ///< with the seed in use
     sampling::Chain chain;

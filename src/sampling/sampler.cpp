@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sampler: the public face of a chain. What needs another layer is in tinfer.cpp: the constructor, which chooses an
 // instruction set, and sample(Context&, int), which tells observers.
-#include <algorithm>
 #include <chrono>
 
 #include "base/error.hpp"
@@ -25,9 +24,7 @@ Sampler::~Sampler() = default;
 
 Token Sampler::sample(std::span<const float> logits) {
     const auto begin = std::chrono::steady_clock::now();
-    // Padded vocabularies: rows of an embedding that no token has are no candidates.
-    const auto tokens = logits.first(std::min(logits.size(), impl_->vocab.size()));
-    const Token token = reporting_memory(kSampling, [&] { return impl_->chain.sample(tokens); });
+    const Token token = reporting_memory(kSampling, [&] { return impl_->chain.sample(impl_->of_vocabulary(logits)); });
     impl_->seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     ++impl_->samples;
     return token;

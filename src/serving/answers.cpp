@@ -77,7 +77,7 @@ void Scheduler::score(Request& request, const Share& share, EngineEvent& event) 
     const std::size_t end = std::min(request.n_done + 1, request.n_prompt);
     while (request.n_scored < end) {
         const Token token = request.tokens[request.n_scored];
-        event.prompt.push_back(log_probs_.choice(context_.logits(static_cast<int>(row++)), token, n_top));
+        event.prompt.push_back(log_probs_.choice(context_.logits(static_cast<int>(row++)), token, n_top, vocab.size()));
         event.prompt.back().piece = vocab.piece(token, true);
         ++request.n_scored;
     }
@@ -106,7 +106,8 @@ void Scheduler::draw_one(Request& request, std::size_t row, EngineEvent& event) 
     if (generation.tokens().size() > event.n_generated) {
         TokenChoice choice{.token = token, .piece = {}};
         if (request.asked.n_top >= 0)
-            choice = log_probs_.choice(context_.logits(index), token, static_cast<std::size_t>(request.asked.n_top));
+            choice = log_probs_.choice(context_.logits(index), token, static_cast<std::size_t>(request.asked.n_top),
+                                       context_.model().vocab().size());
         const auto& shown = request.asked.generation.shown;
         choice.piece = context_.model().vocab().piece(token, std::ranges::find(shown, token) != shown.end());
         event.tokens.push_back(std::move(choice));

@@ -13,7 +13,7 @@
 namespace tinfer::serving {
 
 // ln softmax(x)_t = x_t − max − ln Σ exp(x_i − max)
-TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::size_t n) {
+TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens) {
     const FpEnvironment guard;
     const auto id = static_cast<std::size_t>(token);
     if (id >= logits.size())
@@ -28,9 +28,9 @@ TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::si
     const auto log_prob = [&](std::size_t i) { return static_cast<double>(logits[i]) - max - log_sum; };
 
     TokenChoice choice{.token = token, .piece = {}, .log_prob = log_prob(id), .top = {}};
-    n = std::min(n, logits.size());
+    order_.resize(std::min(n_tokens, logits.size()));
+    n = std::min(n, order_.size());
     if (n == 0) return choice;
-    order_.resize(logits.size());
     std::iota(order_.begin(), order_.end(), 0);
     const auto before = [&](std::int32_t a, std::int32_t b) {
         const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];

@@ -13,9 +13,10 @@ namespace tinfer::serving {
 /// Keeps its buffers between calls; not thread-safe.
 class LogProbs {
 public:
-    /// The token with its log-probability, and the n most probable ones. Values equal tinfer::log_prob; -inf if the
-    /// logit is -inf. Throws non_finite_logits for logits that are NaN or +inf.
-    [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n);
+    /// The token with its log-probability, and the n most probable ones of a vocabulary of n_tokens, which may be fewer
+    /// than there are logits. Values equal tinfer::log_prob; -inf if the logit is -inf. Throws non_finite_logits for
+    /// logits that are NaN or +inf.
+    [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens);
 
 private:
     std::vector<std::int32_t> order_;

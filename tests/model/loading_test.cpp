@@ -324,6 +324,17 @@ TEST_CASE("rows of an embedding beyond the vocabulary are said at load and never
             }
             CHECK(sampler.recent_text(20).size() > 0);
         }
+#if TINFER_TRACE  // observers see the draw, and change nothing about it
+    std::vector<Token> expected, watched;
+    for (auto* tokens : {&expected, &watched}) {
+        Attachment attached;
+        if (tokens == &watched) attached = context.attach(std::make_shared<Observer>());
+        for (std::uint32_t seed = 0; seed < 100; ++seed)
+            tokens->push_back(
+                Sampler(model.vocab(), {.top_k = 0, .top_p = 1, .min_p = 0, .temp = 2, .seed = seed}).sample(context));
+    }
+    CHECK(watched == expected);
+#endif
     row[n_tokens] = std::numeric_limits<float>::quiet_NaN();  // nor is their value looked at
     CHECK(static_cast<std::size_t>(Sampler(model.vocab(), {.seed = 1}).sample(row)) < n_tokens);
 }

@@ -4,6 +4,7 @@
 #include "support/code_of.hpp"
 #include "support/golden.hpp"
 #include "support/temp_folder.hpp"
+#include "tokenizer/vocab_support.hpp"
 
 using namespace tinfer;
 using namespace tinfer::test;
@@ -64,4 +65,41 @@ TEST_CASE("[golden] engine: models that it cannot serve are refused by name") {
         CHECK(code_of([&] { Engine(Model::load(*file)); }) == ErrorCode::unsupported_operation);
     if (const auto file = golden_model_file("llada"))
         CHECK(code_of([&] { Engine(Model::load(*file)); }) == ErrorCode::unsupported_operation);
+}
+
+TEST_CASE("rows of logits beyond the vocabulary are none of the most probable tokens, of answers and of comparisons") {
+    const TempFolder folder;
+    const GgufWriter text = small_bpe();
+    text.save(folder / "vocab.gguf");
+    const std::size_t n_tokens = Vocab::load(folder / "vocab.gguf").size();
+    TinyModel tiny = TinyModel::of("llama");
+    tiny.n_vocab = static_cast<int>(n_tokens) + 100;
+    GgufWriter writer = tiny.writer();
+    writer.take(text)
+        .set("general.architecture", GgufValue{tiny.arch})
+        .set("llama.vocab_size", GgufValue{static_cast<std::uint32_t>(tiny.n_vocab)});
+    writer.save(folder / "padded.gguf");
+    const auto model = Model::load(folder / "padded.gguf");
+    const auto id_of = [](Token token) { return static_cast<std::size_t>(token); };
+
+    EngineRequest request{.prompt = random_tokens(8, 90, 1), .sampler = {.temp = 0}, .generation = {.n_predict = 8}};
+    request.n_top = 100;
+    request.score_prompt = true;
+    request.receipt = TINFER_TRACE != 0;
+    const EngineOptions options{.context = {.n_ctx = 64, .n_seq_max = 1}};
+    Engine engine(model, options);
+    const EngineEvent answer = engine.ask(request);
+    REQUIRE(answer.prompt.size() == 8);
+    for (const auto* choices : {&answer.prompt, &answer.tokens})
+        for (const TokenChoice& choice : *choices)
+            for (const auto& [token, log_prob] : choice.top) CHECK(id_of(token) < n_tokens);
+    CHECK(answer.prompt[1].top.size() == 100);
+
+    if (!request.receipt) return;
+    REQUIRE(answer.receipt != nullptr);
+    Context a(model, answer.receipt->context_options()), b(model, answer.receipt->context_options());
+    for (const ComparedToken& token : compare(*answer.receipt, a, b, 100).tokens) {
+        CHECK(token.a.rank == 1);  // the best of the vocabulary
+        for (const auto& [other, p] : token.a.top) CHECK(id_of(other) < n_tokens);
+    }
 }
