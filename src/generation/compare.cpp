@@ -38,12 +38,11 @@ ComparedToken::Side side_of(std::span<const float> row, std::size_t n_tokens, do
                             Sampler& sampler, int n_top) {
     ComparedToken::Side side;
     const auto p = [&](std::size_t i) { return math::exp(static_cast<double>(row[i]) - total); };
-    const auto offered = row.first(std::min(n_tokens, row.size()));
-    side.rank = generation::rank_of(offered, recorded);
+    side.rank = generation::rank_of(row, n_tokens, recorded);
     side.p = p(static_cast<std::size_t>(recorded));
     side.choice = sampler.sample(row);
     side.p_choice = p(static_cast<std::size_t>(side.choice));
-    for (const std::int32_t id : generation::top_ids(offered, static_cast<std::size_t>(n_top)))
+    for (const std::int32_t id : generation::top_ids(row, n_tokens, static_cast<std::size_t>(n_top)))
         side.top.push_back({Token{id}, p(static_cast<std::size_t>(id))});
     return side;
 }

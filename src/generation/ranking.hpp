@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The order of the tokens by a row of logits: larger ones first, equal ones by id.
+// The order of the tokens by a row of logits: larger ones first, equal ones by id. Only the first n_tokens of the row
+// count, those of the vocabulary: rows of a padded embedding follow them.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +14,18 @@
 namespace tinfer::generation {
 
 /// 1 for the first token of the order.
-[[nodiscard]] inline int rank_of(std::span<const float> row, Token token) {
+[[nodiscard]] inline int rank_of(std::span<const float> row, std::size_t n_tokens, Token token) {
     const auto own = static_cast<std::size_t>(token);
     int rank = 1;
-    for (std::size_t i = 0; i < row.size(); ++i)
+    for (std::size_t i = 0; i < std::min(n_tokens, row.size()); ++i)
         if (row[i] > row[own] || (row[i] == row[own] && i < own)) ++rank;
     return rank;
 }
 
-/// The first n ids of the order, or all where the row has fewer.
-[[nodiscard]] inline std::vector<std::int32_t> top_ids(std::span<const float> row, std::size_t n) {
-    std::vector<std::int32_t> ids(row.size());
+/// The first n ids of the order, or all if there are fewer.
+[[nodiscard]] inline std::vector<std::int32_t> top_ids(std::span<const float> row, std::size_t n_tokens,
+                                                       std::size_t n) {
+    std::vector<std::int32_t> ids(std::min(n_tokens, row.size()));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
     n = std::min(n, ids.size());
     std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),

@@ -156,11 +156,12 @@ private:
     [[nodiscard]] TokenScore score_row(std::span<const float> row, Token token) const {
         TokenScore score;
         score.logprob = log_prob(row, token);
-        score.rank = generation::rank_of(row, token);
+        const std::size_t n_tokens = context_.model().vocab().size();
+        score.rank = generation::rank_of(row, n_tokens, token);
         if (options_.n_top == 0) return score;
         // ln p differs from the logit by the same constant for all tokens.
         const double shift = score.logprob - static_cast<double>(row[static_cast<std::size_t>(token)]);
-        for (const std::int32_t id : generation::top_ids(row, static_cast<std::size_t>(options_.n_top)))
+        for (const std::int32_t id : generation::top_ids(row, n_tokens, static_cast<std::size_t>(options_.n_top)))
             score.top.push_back({Token{id}, static_cast<double>(row[static_cast<std::size_t>(id)]) + shift});
         return score;
     }

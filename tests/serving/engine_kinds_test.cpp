@@ -95,6 +95,12 @@ TEST_CASE("rows of logits beyond the vocabulary are none of the most probable to
             for (const auto& [token, log_prob] : choice.top) CHECK(id_of(token) < n_tokens);
     CHECK(answer.prompt[1].top.size() == 100);
 
+    Context alone(model, {.n_ctx = 64});
+    const ScoreText text_to_score{.prompt = {}, .text = request.prompt};
+    for (const Score& scored : score(alone, std::span(&text_to_score, 1), {.n_top = 100}))
+        for (const TokenScore& token : scored.tokens)
+            for (const auto& [other, log_prob] : token.top) CHECK(id_of(other) < n_tokens);
+
     if (!request.receipt) return;
     REQUIRE(answer.receipt != nullptr);
     Context a(model, answer.receipt->context_options()), b(model, answer.receipt->context_options());
