@@ -33,7 +33,7 @@ WeightedFile parse_weighted(const std::string& option, const std::string& text) 
     const auto equals = text.rfind('=');
     if (equals == std::string::npos) return {text};
     const char *begin = text.data() + equals + 1, *const end = text.data() + text.size();
-    if (begin != end && *begin == '+') ++begin;
+    if (end - begin > 1 && begin[0] == '+' && begin[1] != '-') ++begin;
     float value = 0;
     const auto [at, error] = std::from_chars(begin, end, value);
     if (error == std::errc() && at == end && std::isfinite(value)) return {text.substr(0, equals), value};

@@ -17,8 +17,9 @@ void load_adapter(const tinfer::Model& model, const std::string& text, const Mod
                   tinfer::EngineOptions& made) {
     std::error_code ignored;
     const auto equals = text.find('=');
-    const bool is_file = std::filesystem::exists(text, ignored);
-    const bool names_file = equals != std::string::npos && std::filesystem::exists(text.substr(equals + 1), ignored);
+    const bool is_file = std::filesystem::is_regular_file(text, ignored);
+    const bool names_file =
+        equals != std::string::npos && std::filesystem::is_regular_file(text.substr(equals + 1), ignored);
     const auto [path, scale] = is_file || names_file ? WeightedFile{text} : parse_weighted("--lora", text);
     if (equals == std::string::npos || is_file || path != text) {
         made.attached.push_back({tinfer::Adapter::load(model, path, args.log()), scale});
@@ -142,8 +143,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
 
 json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
     auto memory = engine.memory();
-    std::uint64_t adapters = memory.adapters, draft = 0;
-    for (const auto& one : engine.options().adapters) adapters += one.adapter.bytes();
+    std::uint64_t draft = 0;
     if (const auto& made = engine.options().draft) {
         auto context = made->options.context;
         context.n_seq_max = 2;  // as drafters use it
@@ -158,7 +158,7 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
                {"weights_copied", memory.weights_copied},
                {"cache", memory.cache + memory.recurrent},
                {"compute", memory.compute + memory.outputs + memory.fixed},
-               {"adapters", adapters},
+               {"adapters", memory.adapters},
                {"draft", draft},
                {"prompt_store", store},
                {"connections", server::connection_bytes(args.options)},

@@ -39,12 +39,14 @@ void check_same_vocabulary(const Vocab& target, const Vocab& draft) {
     }
 }
 
-/// exp(max − log Σ exp): the probability of the best token, without the others'.
+/// exp(max − log Σ exp): the probability of the best token, without the others'. Only the first n_tokens of the row
+/// count, those of the vocabulary: rows of a padded embedding follow them.
 struct Best {
     Token token{};
     float p = 0;
 };
-Best best_of(std::span<const float> logits) {
+Best best_of(std::span<const float> row, std::size_t n_tokens) {
+    const auto logits = row.first(std::min(n_tokens, row.size()));
     std::size_t best = 0;
     for (std::size_t i = 1; i < logits.size(); ++i)
         if (logits[i] > logits[best]) best = i;
@@ -68,7 +70,7 @@ public:
         std::size_t n = 0;
         float least = 1;
         while (n < out.size()) {
-            const Best best = best_of(context_.logits());
+            const Best best = best_of(context_.logits(), context_.model().vocab().size());
             if (best.p < p_min_) break;
             least = std::min(least, best.p);
             out[n++] = best.token;

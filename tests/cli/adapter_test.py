@@ -69,6 +69,13 @@ class Adapters(unittest.TestCase):
         tinfer("score", MODEL, "-f", "-", "--lora", FOLDER / "none.gguf", input=line, code=1)
         self.assertIn("none.gguf", tinfer.stderr)
 
+    def test_a_scale_has_one_sign(self):
+        lora = make("lora.gguf", "--match", "ffn", "--size", "0.3")
+        self.assertEqual(logits("--lora", f"{lora}=2"), logits("--lora", f"{lora}=+2"))
+        for text in "+-2", "-+2", "++2", "--2", "+":
+            tinfer("logits", MODEL, "-p", "a", "--lora", f"{lora}={text}", code=2)
+            self.assertIn("is no finite number", tinfer.stderr)
+
     def test_errors_name_the_file(self):
         tinfer("run", MODEL, "-p", "a", "--lora", FOLDER / "none.gguf", code=1)
         self.assertIn("none.gguf", tinfer.stderr)

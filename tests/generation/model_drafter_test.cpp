@@ -89,6 +89,21 @@ TEST_CASE("draft model: a text longer than its context is followed by its end") 
     CHECK(drafter->clone()->draft(text, out).n == 4);
 }
 
+TEST_CASE("draft model: rows of its embedding beyond the vocabulary are not proposed") {
+    const TinyModel tiny;
+    GgufWriter writer = tiny.writer();
+    writer.set(tiny.arch + ".vocab_size", GgufValue{static_cast<std::uint32_t>(tiny.n_vocab)});
+    const int n_tokens = tiny.n_vocab / 2;
+    const Model model = with_vocab(writer, texts(n_tokens));
+    REQUIRE(model.info().n_vocab == tiny.n_vocab);
+    const auto drafter = model_drafter(model, model, {.context = {.n_ctx = 64}, .p_min = 0});
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+        std::vector<Token> out(5);
+        REQUIRE(drafter->draft(random_tokens(10, n_tokens, seed), out).n == 5);
+        for (const Token token : out) CHECK(token < Token{n_tokens});
+    }
+}
+
 TEST_CASE("draft model: another vocabulary is refused, naming where it differs") {
     const GgufWriter writer = TinyModel{}.writer();
     auto other = texts(128);

@@ -114,6 +114,23 @@ class Adapters(unittest.TestCase):
         self.assertEqual(memory["total"], sum(v for k, v in memory.items() if k != "total"))
         self.assertTrue(memory["adapters"] and memory["draft"] and memory["prompt_store"])
 
+    def test_an_adapter_is_counted_once_in_memory(self):
+        path = made("red.gguf", 3, "lora")
+        for name in "", "red=":  # one that requests name has inputs beside its weights
+            done = subprocess.run([TINFER, "serve", MODEL, "--check", "--ubatch", "64", "--lora", f"{name}{path}"],
+                                  capture_output=True, check=True)
+            adapters = json.loads(done.stdout)["memory"]["adapters"]
+            self.assertTrue(path.stat().st_size / 2 < adapters < 1.5 * path.stat().st_size, (name, adapters))
+
+    def test_a_folder_with_the_name_of_a_scale_is_no_adapter(self):
+        path = made("red.gguf", 3, "lora").resolve()
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "2").mkdir()
+            done = subprocess.run([TINFER, "serve", MODEL.resolve(), "--check", "--lora", f"{path}=2"], cwd=folder,
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(json.loads(done.stdout)["adapters"], [])
+
 
 class Store(unittest.TestCase):
     LONG = "once the other one " * 12
