@@ -105,6 +105,15 @@ std::string check_bounds(const std::string& text, T value, T least, T most, cons
     return {};
 }
 
+CLI::Validator above_0() {
+    return {[](std::string& text) {
+                const auto value = parse<double>(text);
+                if (!value || !std::isfinite(*value)) return "'" + text + "' is no number";
+                return *value > 0 ? std::string() : "must be above 0, not " + text;
+            },
+            ""};
+}
+
 }  // namespace
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
@@ -391,7 +400,7 @@ void SamplerArgs::add_to(CLI::App& command) {
         ->group(group);
     command
         .add_option("--penalty-repeat", options.penalty_repeat, "above 1: what was said becomes less likely; 1 = off")
-        ->check(number(0))
+        ->check(above_0())
         ->type_name("X")
         ->group(group);
     command.add_option("--min-keep", options.min_keep, "never keep fewer")->check(whole())->type_name("N")->group(more);

@@ -21,6 +21,9 @@ void load_adapter(const tinfer::Model& model, const std::string& text, const Mod
     const bool names_file =
         equals != std::string::npos && std::filesystem::is_regular_file(text.substr(equals + 1), ignored);
     const auto [path, scale] = is_file || names_file ? WeightedFile{text} : parse_weighted("--lora", text);
+    if (path != text && !std::filesystem::exists(path, ignored) &&
+        std::filesystem::exists(path.substr(path.find('=') + 1), ignored))
+        throw UsageError("--lora '" + text + "': NAME=FILE has no scale here: requests say it");
     if (equals == std::string::npos || is_file || path != text) {
         made.attached.push_back({tinfer::Adapter::load(model, path, args.log()), scale});
         return;

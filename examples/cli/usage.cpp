@@ -407,7 +407,8 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
         std::vector<std::string> known;
         for (const CLI::App* other : commands_of(*place)) known.push_back(other->get_name());
         message = "unknown command '" + *word + "'" + did_you_mean("", *word, known);
-        if (word->ends_with(".gguf")) message = "there is no command and no GGUF file '" + *word + "'";
+        if (word->ends_with(".gguf") || word->find('/') != std::string::npos)
+            message = "there is no command and no GGUF file '" + *word + "'";
         if (*word == "version") message += ": did you mean --version?";
     } else if (option != rest.end()) {
         const std::string name = option->substr(0, option->find('='));

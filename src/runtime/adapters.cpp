@@ -382,8 +382,9 @@ void set_control_vectors(Context& context, std::span<const WeightedControl> vect
         const int n_layer = impl.layout.model().hp.n_layer, last = range.last == -1 ? n_layer - 1 : range.last;
         next.controls.clear();
         if (!vectors.empty() && (range.first < 1 || last < range.first || last >= n_layer))
-            fail(ErrorCode::bad_parameter, cat("control vectors: layer range [", range.first, ",", last,
-                                               "] invalid: must lie in 1 to ", n_layer - 1));
+            fail(ErrorCode::bad_parameter,
+                 cat("control vectors: layer range [", range.first, ",", last, "] invalid: must lie in 1 to ",
+                     n_layer - 1, ", the first no later than the last"));
         next.range = {range.first, last};
         for (const WeightedControl& control : vectors) {
             const auto& state = detail::Access::state(control.vector);

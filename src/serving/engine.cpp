@@ -47,7 +47,7 @@ ContextOptions context_options(const EngineOptions& options) {
         for (const WeightedAdapter& always : options.attached)
             if (always.adapter.fingerprint() == options.adapters[i].adapter.fingerprint())
                 fail(ErrorCode::bad_parameter,
-                     cat("engine: adapter '", escaped(name), "' is attached to every sequence, too"));
+                     cat("engine: adapter '", escaped(name), "' is the same file as one that all requests have"));
     }
     o.cancel = nullptr;
     o.logits_all = false;

@@ -51,6 +51,8 @@ class Adapters(unittest.TestCase):
         self.assertEqual(steered, logits("--control-vector", vector, "--control-vector-layers", "1,1"))
         tinfer("logits", MODEL, "-p", "a", "--control-vector", vector, "--control-vector-layers", "0,1", code=1)
         self.assertIn("layer range [0,1] invalid", tinfer.stderr)
+        tinfer("logits", MODEL, "-p", "a", "--control-vector", vector, "--control-vector-layers", "2,1", code=1)
+        self.assertIn("layer range [2,1] invalid: must lie in 1 to 1, the first no later than the last", tinfer.stderr)
         tinfer("logits", MODEL, "-p", "a", "--control-vector", vector, "--control-vector-layers", "1", code=2)
         tinfer("logits", MODEL, "-p", "a", "--control-vector-layers", "1,1", code=2)
 

@@ -96,8 +96,9 @@ class Chat(unittest.TestCase):
         for named in ([talking], ["-m", talking]):
             self.assertEqual(tinfer(*named, *options), answer)
         self.assertEqual(tinfer(MODEL, *options), tinfer("run", MODEL, *options))   # has no template
-        tinfer(FOLDER / "absent.gguf", *options, code=2)
-        self.assertIn("there is no command and no GGUF file", tinfer.stderr)
+        for absent in ("absent.gguf", "absent.ggu"):   # a path is no command
+            tinfer(FOLDER / absent, *options, code=2)
+            self.assertIn("there is no command and no GGUF file", tinfer.stderr)
         (FOLDER / "text.gguf").write_text("once upon a time")
         tinfer(FOLDER / "text.gguf", *options, code=2)
 

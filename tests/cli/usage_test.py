@@ -140,6 +140,7 @@ class Usage(unittest.TestCase):
                               ("--top-p", "3"): "--top-p: must be at most 1, not 3",
                               ("--top-k", "99999999999"): "--top-k: must be at most 2147483647, not 99999999999",
                               ("--temp", "nan"): "--temp: 'nan' is no number",
+                              ("--penalty-repeat", "0"): "--penalty-repeat: must be above 0, not 0",
                               ("--seed", "4294967296"): "--seed: must be at most 4294967295",
                               ("-c", "-1"): "--ctx: must be at least 0, not -1",
                               ("-c", "300000000"): "--ctx: must be at most 268435456, not 300000000",

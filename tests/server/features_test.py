@@ -100,10 +100,13 @@ class Adapters(unittest.TestCase):
 
     def test_usage(self):
         for args, said in [(["--lora", "=red"], "NAME=FILE"), (["--lora", "red"], "red: "),
-                           (["--lora", red(), "--lora", made("red.gguf", 3, "lora")], "'red' is attached to every"),
+                           (["--lora", red(), "--lora", made("red.gguf", 3, "lora")],
+                            "'red' is the same file as one that all requests have"),
                            (["--control-vector-layers", "1,1"], "goes with --control-vector"),
                            (["--control-vector", "none.gguf"], "none.gguf: "), (["--speculate", "draft"], "--draft"),
                            (["--pooling", "mean", "--prompt-store", FOLDER / "x"], "vectors"),
+                           (["--lora", red() + "=0.5"], "NAME=FILE has no scale here"),
+                           (["--lora", "red=none.gguf"], "none.gguf: "), (["--lora", "none.gguf=0.5"], "none.gguf: "),
                            (["--lora", f"red={MODEL}"], "adapter")]:
             done = subprocess.run([TINFER, "serve", MODEL, "--check", *args], capture_output=True, text=True)
             self.assertNotEqual(done.returncode, 0, args)
