@@ -253,9 +253,7 @@ def region(table):
         gcc = "arch=armv8.2-a" + target if family == ARM else target
         before = (f"#  if defined(__clang__)\n"
                   f'#    pragma clang attribute push(__attribute__((target("{clang}"))), apply_to = function)\n'
-                  f"#  else\n#    pragma GCC push_options\n#    pragma GCC target(\"{gcc}\")\n"
-                  f"#    if defined(__OPTIMIZE__)   // prompts are 5 % slower with -O2\n"
-                  f'#      pragma GCC optimize("O3", "fp-contract=off")\n#    endif\n#  endif\n')
+                  f"#  else\n#    pragma GCC push_options\n#    pragma GCC target(\"{gcc}\")\n#  endif\n")
         after = ("#  if defined(__clang__)\n#    pragma clang attribute pop\n"
                  "#  else\n#    pragma GCC pop_options\n#  endif\n")
     return (f"#if defined(TINFER_TABLE_{table.upper()})\n#  if !{family} || !defined(__GNUC__)\n"
