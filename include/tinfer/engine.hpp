@@ -158,8 +158,7 @@ struct EngineEvent {
     std::optional<Error> error;       ///< of this request alone; what came before it stays valid
     bool timed_out = false;           ///< time_limit is why it was interrupted
     std::uint32_t seed = 0;           ///< in use
-    std::size_t n_pushed_back =
-        0;  ///< times it was preempted: older requests needed the cache, so it was computed anew
+    std::size_t n_pushed_back = 0;    ///< times that it lost its cache to older requests and was computed anew
     /// With the end: seconds from submit() until it first ran, and until the first token was drawn (0: never); of
     /// `timings`, prompt_s ends with the first token, prompt_n counts tokens computed in place of shared.
     double queued_s = 0, first_token_s = 0;

@@ -168,8 +168,8 @@ public:
     Tensor divide_ids(Tensor ids, int n);
     Tensor add_id(Tensor x, Tensor bias, Tensor ids);
     Tensor log_temperature(Tensor positions, float factor, int n, int first);
-    Tensor segment_sum(Tensor x, Tensor segments,
-                       Tensor sums);  ///< `segments`: of each row of x; `sums`: initial values
+    /// `segments`: of each row of x; `sums`: initial values.
+    Tensor segment_sum(Tensor x, Tensor segments, Tensor sums);
     /// Rotates elements [first, first + n_rot) of each head, in the keys of these slots. Keys stored after a Hadamard
     /// transform of blocks are transformed back before the rotation and again after it.
     Tensor key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope, const AttentionParams& params,

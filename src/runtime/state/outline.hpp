@@ -13,9 +13,8 @@ namespace tinfer::runtime::state {
 
 struct OutlineToken {
     std::int32_t pos = 0;
-    std::int32_t slot = -1;  ///< where its keys and values lie
-    std::int32_t window_slot =
-        -1;  ///< a slot of it that layers with a window hold; -1: none, no window sees it any more
+    std::int32_t slot = -1;                   ///< where its keys and values lie
+    std::int32_t window_slot = -1;            ///< its slot in layers with a window; -1: no window sees it any more
     std::uint32_t first_seq = 0, n_seqs = 0;  ///< in Outline::seqs
 };
 
