@@ -23,10 +23,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::string_view kUsage =
-    "usage: bench_sharing --model FILE [--only contexts,loops,alone] [--threads 2] [--seconds 1] [--rounds 11] "
+    "usage: bench_sharing --model FILE [--only contexts,loops,served,alone] [--threads 2] [--seconds 1] [--rounds 11] "
     "[--smoke] [--json]\n"
     "contexts: two contexts of so many threads that decode at once, beside two of one thread each.\n"
     "loops: one context beside a busy loop on each processor, as a share of half its speed without them.\n"
+    "served: the same in slices of 10 ms with an observer that counts, as a server runs it, beside one of one thread.\n"
     "alone: one context of so many threads, beside one of one thread.\n";
 
 struct Setting {
@@ -39,14 +40,28 @@ double median(std::vector<double> list) {
     return list.empty() ? 0 : (list[(list.size() - 1) / 2] + list[list.size() / 2]) / 2;
 }
 
+/// What the observer of a server's metrics asks for.
+struct Counter : Observer {
+    [[nodiscard]] TraceRequest request() const override { return {.level = TraceLevel::counts}; }
+};
+
+/// One decode, in slices of 10 ms.
+DecodeStatus decode_in_slices(Context& context, Token token) {
+    context.begin(std::span(&token, 1));
+    StepStatus status = StepStatus::pending;
+    while (status == StepStatus::pending) status = context.step(std::chrono::milliseconds(10));
+    return status == StepStatus::ok ? DecodeStatus::ok : DecodeStatus::cancelled;
+}
+
 /// Decodes single tokens until the time is over, and counts them.
-std::uint64_t decode_for(Context& context, double seconds) {
+std::uint64_t decode_for(Context& context, double seconds, bool in_slices = false) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
     std::uint64_t n = 0;
     do {
         if (context.room(SeqId{0}) == 0) context.clear();
         const Token token{static_cast<int>(n % 64)};
-        if (context.decode(std::span(&token, 1)) != DecodeStatus::ok) throw std::runtime_error("a decode failed");
+        const auto status = in_slices ? decode_in_slices(context, token) : context.decode(std::span(&token, 1));
+        if (status != DecodeStatus::ok) throw std::runtime_error("a decode failed");
         ++n;
     } while (Clock::now() < end);
     return n;
@@ -149,13 +164,30 @@ void loops(Printer& printer, const Model& model, const Setting& s) {
     }
 }
 
+void served(Printer& printer, const Model& model, const Setting& s) {
+    auto many = make_contexts(model, 1, s.n_threads), one = make_contexts(model, 1, 1);
+    const auto counted = {many[0].attach(std::make_shared<Counter>()), one[0].attach(std::make_shared<Counter>())};
+    const auto rate_of = [&](Context& context) {
+        const BusyLoops busy;
+        const auto begin = Clock::now();
+        const auto n = static_cast<double>(decode_for(context, s.seconds, true));
+        return n / std::chrono::duration<double>(Clock::now() - begin).count();
+    };
+    std::vector<double> a, b;
+    const auto list = ratios(
+        s, a, b, [&] { return rate_of(many[0]); }, [&] { return rate_of(one[0]); });
+    Record record("served");
+    record.add("threads", s.n_threads).add("tps", median(a), 1).add("one_thread_tps", median(b), 1);
+    printer.print(record.percent("of_one_thread", median(list), 1));
+}
+
 void measure(Options& options) {
     const bool smoke = options.flag("smoke");
     std::filesystem::path path = options.text("model", "");
     const Setting s{.seconds = options.number("seconds", smoke ? 0.02 : 1),
                     .n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 11)),
                     .n_threads = static_cast<int>(options.number("threads", 2))};
-    const auto parts = options.list("only", "contexts,loops,alone");
+    const auto parts = options.list("only", "contexts,loops,served,alone");
     Printer printer(options.flag("json"));
     options.finish();
     const bool own_model = smoke && path.empty();
@@ -165,6 +197,7 @@ void measure(Options& options) {
     for (const std::string& part : parts) {
         if (part == "contexts") contexts(printer, model, s, 2);
         else if (part == "loops") loops(printer, model, s);
+        else if (part == "served") served(printer, model, s);
         else if (part == "alone") contexts(printer, model, s, 1);
         else throw std::runtime_error("no measurement is named '" + part + "'; see --help");
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "base/barrier.hpp"
 
-#include <chrono>
 #include <limits>
 #include <thread>
 
@@ -46,10 +45,7 @@ void pause_cpu() noexcept {
 
 }  // namespace
 
-// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time slice, so
-// that a thread whose fellow lost its processor does not use up its own in vain.
 bool Barrier::passes_soon(std::uint64_t generation) const noexcept {
-    constexpr auto kLongest = std::chrono::microseconds(250);
     constexpr int kLooks = 64;  // between two looks at the clock
     const auto begin = std::chrono::steady_clock::now();
     do {
@@ -57,12 +53,12 @@ bool Barrier::passes_soon(std::uint64_t generation) const noexcept {
             if (state_.load(std::memory_order_acquire) >> 32 != generation) return true;
             pause_cpu();
         }
-    } while (std::chrono::steady_clock::now() - begin < kLongest);
+    } while (std::chrono::steady_clock::now() - begin < spin_);
     return false;
 }
 
-bool Barrier::wait(int n_threads) noexcept {
-    if (n_threads == 1) return false;
+std::chrono::nanoseconds Barrier::wait(int n_threads) noexcept {
+    if (n_threads == 1) return {};
     const std::uint64_t before = state_.fetch_add(1, std::memory_order_acq_rel), generation = before >> 32;
     if (static_cast<std::uint32_t>(before) + 1 == static_cast<std::uint32_t>(n_threads)) {
         state_.store((generation + 1) << 32, std::memory_order_seq_cst);
@@ -70,9 +66,10 @@ bool Barrier::wait(int n_threads) noexcept {
             wake_calls_.fetch_add(1, std::memory_order_seq_cst);
             wake_all(wake_calls_);
         }
-        return false;
+        return {};
     }
-    if (!crowded_ && passes_soon(generation)) return false;
+    if (spin_.count() > 0 && passes_soon(generation)) return {};
+    const auto begin = std::chrono::steady_clock::now();
     // A sleeper counts itself before it looks once more, the last to arrive looks for sleepers after it has moved on:
     // one of the two sees the other.
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
@@ -82,7 +79,7 @@ bool Barrier::wait(int n_threads) noexcept {
         sleep_while(wake_calls_, calls);
     }
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
-    return !crowded_;
+    return std::chrono::steady_clock::now() - begin;
 }
 
 }  // namespace tinfer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace tinfer {
@@ -13,10 +14,14 @@ namespace tinfer {
 /// on a futex of its own, since std::atomic::wait keeps a pool of waiters in writable globals.
 class Barrier {
 public:
-    /// True where the calling thread has slept.
-    bool wait(int n_threads) noexcept;
-    /// More threads than processors will meet here: they sleep at once. Call it while nobody waits.
-    void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+    /// How long the calling thread has slept.
+    std::chrono::nanoseconds wait(int n_threads) noexcept;
+    /// How long a thread spins before it sleeps. Call it while nobody waits.
+    void set_spin(std::chrono::nanoseconds longest) noexcept { spin_ = longest; }
+
+    /// Longer than a step that one thread does alone and than the others need to wake up; much shorter than a time
+    /// slice, so that a thread whose fellow lost its processor does not use up its own in vain.
+    static constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds(250);
 
 private:
     [[nodiscard]] bool passes_soon(std::uint64_t generation) const noexcept;
@@ -27,7 +32,7 @@ private:
     alignas(64) std::atomic<std::uint64_t> state_{0};  ///< generation · 2^32 + threads that have arrived
     alignas(64) std::atomic<std::uint32_t> wake_calls_{0};
     std::atomic<int> sleepers_{0};
-    bool crowded_ = false;
+    std::chrono::nanoseconds spin_ = kSpin;
 };
 
 }  // namespace tinfer

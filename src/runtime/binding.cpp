@@ -223,6 +223,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         if (graph.values()[id].output) bound.outputs.push_back(id);
     }
     bound.calls.clear();
+    bound.largest_operand = 0;
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const graph::Step& step = plan.steps[i];
         kernels::KernelCall call = make_call(graph, plan, step, n_threads);
@@ -241,6 +242,8 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
             const graph::StepOperand& operand = plan.operands[step.first_operand + k];
             if (!operand.elided) call.operands[operand.slot].data = address_of(graph, plan, memory, operand.value);
         }
+        for (const kernels::Operand& x : call.operands)
+            if (x.present()) bound.largest_operand = std::max(bound.largest_operand, x.bytes);
         bound.calls.push_back(call);
     }
     place_barriers(bound);

@@ -9,9 +9,11 @@ namespace tinfer::runtime {
 
 namespace {
 
-// After so many sleeps at barriers the leader does the rest of a run alone. It sleeps where processors are shared with
-// other work; a step can then take as long as another program's time slice.
-constexpr int kMostSleeps = 3;
+// Before the leader does the rest of a run alone it has slept at so many barriers. It sleeps where processors are shared
+// with other work: a step can then take as long as another program's time slice.
+constexpr int kFewSleeps = 3;
+constexpr auto kSharedSpin = std::chrono::microseconds(30);     // more than most waits; other programs have the rest
+constexpr auto kLongestCount = std::chrono::milliseconds(100);  // of sleeps
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
 bool wants_cancel(const CancelFn& cancel) noexcept {
@@ -69,11 +71,35 @@ Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
             return Next::stop;
         }
     }
-    if (deadline_ == kNoDeadline) return n_sleeps_ < kMostSleeps || observer_ != nullptr ? Next::go_on : Next::alone;
-    inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
-    first_step_ = inside_step_ ? last : last + 1;
-    const bool over = first_step_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
-    return over ? Next::pause : Next::go_on;
+    if (deadline_ != kNoDeadline) {
+        if (in_parts_) inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
+        rest_begin_ = inside_step_ ? last : last + 1;
+        const bool is_over = rest_begin_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
+        if (is_over) return Next::pause;
+    }
+    return waits_too_long() ? Next::alone : Next::go_on;
+}
+
+// Of n threads each sleeps the share s of the time, so they do n · (1 - s) threads' work: less than the leader alone
+// where s > (n - 1) / n. An observer that wants each thread's times sees the threads that were asked for.
+bool Executor::waits_too_long() noexcept {
+    if (n_sleeps_ < kFewSleeps || alone_ || (observer_ != nullptr && observer_->wants_threads())) return false;
+    const auto now = Clock::now();
+    const auto time = now - counted_since_;
+    alone_ = slept_ * mode_.n_threads > time * (mode_.n_threads - 1);
+    if (!alone_ && time > kLongestCount) {
+        n_sleeps_ = 0;
+        slept_ = {};
+        counted_since_ = now;
+    }
+    return alone_;
+}
+
+void Executor::meet(int thread, int n_threads) noexcept {
+    const Clock::duration slept = barrier_.wait(n_threads);
+    if (thread != 0 || slept == Clock::duration{}) return;
+    ++n_sleeps_;
+    slept_ += slept;
 }
 
 // One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel
@@ -85,9 +111,9 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // Kernels size their chunks by the threads asked for: a later slice may get another team, and chunks must stay the
     // same.
-    kernels::WorkSlice slice{thread, n_threads_, &chunks, &worker, thread, n_threads, in_parts_};
+    kernels::WorkSlice slice{thread, mode_.n_threads, &chunks, &worker, thread, n_threads, in_parts_};
     if (!in_parts_ || chunks.in_use()) return kernel.run(call, slice);
-    slice.n_parts = n_parts_of(kernel, call, n_threads_);
+    slice.n_parts = n_parts_of(kernel, call, mode_.n_threads);
     for (;;) {
         slice.part = parts(step).claim(thread, slice.n_parts, &worker);
         if (slice.part == kernels::WorkQueue::kNoChunk) return;
@@ -99,16 +125,16 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
 }
 
 // Every thread runs this. Threads meet only where the plan says that steps depend on each other, or after every step
-// where time is limited or an observer wants the step's end. Each thread takes its own time, and reads the clock once
+// where a step may end unfinished or an observer wants the step's end. Each thread takes its own time, and reads the clock once
 // where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
     const GuardedWork::Thread guarded(work_, thread);
     const FpEnvironment environment;  // round to nearest, denormals kept; the caller's comes back at the end
-    const bool leader = thread == 0, limited = deadline_ != kNoDeadline;
+    const bool leader = thread == 0;
     const bool immediate = Traced && observer_->immediate();
     const bool timed = Traced && observer_->wants_threads();
-    const bool meet_always = limited || immediate;
+    const bool meet_always = in_parts_ || immediate;
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
@@ -141,21 +167,20 @@ void Executor::loop(int thread, int n_threads) noexcept {
             observer_->thread_span(i, thread, begin, time, queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
         }
 
-        const bool meet = meet_always || bound_->barriers[i] != 0;
+        const bool meets = meet_always || bound_->barriers[i] != 0;
         Next next = Next::go_on;
-        if (meet) {
-            if (limited) barrier_.wait(n_threads);  // what is left of a step is known when nobody claims
+        if (meets) {
+            if (in_parts_) meet(thread, n_threads);  // what is left of a step is known when nobody claims
             turn ^= 1;
             if (leader) next = after(first, i);
             if (leader && n_threads > 1) decide(turn, next);
-            const bool slept = barrier_.wait(n_threads);
-            if (leader && slept) ++n_sleeps_;
+            meet(thread, n_threads);
             if (!leader) next = next_[turn];
             if (next == Next::pause && inside_step_) return;
             first = i + 1;
         }
         if constexpr (Traced) {
-            if (timed ? meet && n_threads > 1 : leader) time = observer_->now();
+            if (timed ? meets && n_threads > 1 : leader) time = observer_->now();
             if (leader && !error_)
                 observe([&] { observer_->after_step(i, call, queue(i).stopped() || next == Next::stop, time); });
         }
@@ -165,16 +190,19 @@ void Executor::loop(int thread, int n_threads) noexcept {
     }
 }
 
-void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer,
-                     TeamRunner team) noexcept {
+void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel,
+                     StepObserver* observer) noexcept {
     bound_ = &bound;
+    mode_ = mode;
     cancel_ = cancel != nullptr && *cancel ? cancel : nullptr;
     observer_ = observer;
-    team_ = team;
-    n_threads_ = n_threads;
-    barrier_.set_crowded(n_threads > n_processors_);
+    if (mode.n_threads > n_processors_) barrier_.set_spin({});
+    else barrier_.set_spin(mode.shares_processors ? kSharedSpin : Barrier::kSpin);
     first_step_ = 0;
-    inside_step_ = cancelled_ = false;
+    n_sleeps_ = 0;
+    slept_ = {};
+    counted_since_ = paused_at_ = Clock::now();
+    inside_step_ = cancelled_ = alone_ = false;
     error_ = nullptr;
     for (kernels::WorkQueue& chunks : queues_) {
         chunks.rearm();
@@ -183,27 +211,32 @@ void Executor::start(const BoundPlan& bound, int n_threads, const CancelFn* canc
     for (kernels::WorkQueue& any : parts_) any.rearm();
 }
 
-void Executor::run_team_on_steps() noexcept {
-    const bool forked = team_ == run_team && process_ != process_id();  // its threads have stayed in the parent
-    (forked ? run_new_team : team_)(
-        n_threads_,
-        [](void* self, int thread, int team_size) noexcept {
-            auto& executor = *static_cast<Executor*>(self);
+void Executor::run_loop(int thread, int n_threads) noexcept {
 #if !defined(TINFER_TRACE) || TINFER_TRACE
-            if (executor.observer_ != nullptr) return executor.loop<true>(thread, team_size);
+    if (observer_ != nullptr) return loop<true>(thread, n_threads);
 #endif
-            executor.loop<false>(thread, team_size);
+    loop<false>(thread, n_threads);
+}
+
+void Executor::run_team_on_steps() noexcept {
+    if (alone_) return run_loop(0, 1);
+    const bool forked = mode_.team == run_team && process_ != process_id();  // its threads have stayed in the parent
+    (forked ? run_new_team : mode_.team)(
+        mode_.n_threads,
+        [](void* self, int thread, int n_threads) noexcept {
+            static_cast<Executor*>(self)->run_loop(thread, n_threads);
         },
         this);
 }
 
 RunStatus Executor::resume(Clock::time_point deadline) noexcept {
+    rest_begin_ = first_step_;
     next_ = {};
-    n_sleeps_ = 0;
+    counted_since_ += Clock::now() - paused_at_;
     deadline_ = deadline;
-    in_parts_ = deadline != kNoDeadline || inside_step_;
+    in_parts_ = mode_.cut_steps && (deadline != kNoDeadline || inside_step_);
     for (auto* queues : {&queues_, &parts_})
-        for (kernels::WorkQueue& any : *queues) any.set_deadline(deadline);
+        for (kernels::WorkQueue& any : *queues) any.set_deadline(in_parts_ ? deadline : kNoDeadline);
     if (observer_ != nullptr) observer_->begin_slice();
     if (maps_ != nullptr) {
         GuardedWork work(*maps_, thread_ids_);
@@ -213,6 +246,8 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     } else {
         run_team_on_steps();
     }
+    first_step_ = rest_begin_;
+    paused_at_ = Clock::now();
     if (error_) return RunStatus::failed;
     if (maps_ != nullptr && maps_->damaged() != nullptr) return RunStatus::damaged;
     if (cancelled_) return RunStatus::cancelled;

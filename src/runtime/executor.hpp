@@ -93,12 +93,19 @@ public:
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
+    /// cut_steps: a deadline may fall inside a step. Without it a run pauses between steps alone, and its threads meet
+    /// no more often than without a deadline.
+    /// shares_processors: with other programs, so threads that wait spin for a moment only.
+    struct Mode {
+        int n_threads = 1;
+        bool cut_steps = true, shares_processors = false;
+        TeamRunner team = run_team;
+    };
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
     /// What is given here must stay until the run is over.
-    void start(const BoundPlan& bound, int n_threads, const CancelFn* cancel, StepObserver* observer,
-               TeamRunner team = run_team) noexcept;
+    void start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel, StepObserver* observer) noexcept;
     /// Runs to the end; with a deadline, until about then (`paused`: there is more to do), but at least one chunk per
-    /// thread. An exception of the observer stops the run (`failed`) and is kept for take_error().
+    /// thread, or one step. An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
     [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
@@ -111,6 +118,9 @@ private:
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
     void run_team_on_steps() noexcept;
+    void run_loop(int thread, int n_threads) noexcept;
+    void meet(int thread, int n_threads) noexcept;
+    [[nodiscard]] bool waits_too_long() noexcept;
     void run_step(std::size_t step, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last) noexcept;
     /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
@@ -129,11 +139,14 @@ private:
     const BoundPlan* bound_ = nullptr;
     const CancelFn* cancel_ = nullptr;
     StepObserver* observer_ = nullptr;
-    TeamRunner team_ = run_team;
+    Mode mode_;
     const long process_ = process_id();  ///< that made this: a fork has none of its OpenMP threads
     int n_processors_ = 1;
-    int n_threads_ = 1;
-    int n_sleeps_ = 0;  ///< of the leader in this slice
+    // How often and how long the leader has slept at barriers, and since when that is counted; moved on by pauses.
+    int n_sleeps_ = 0;
+    Clock::duration slept_{};
+    Clock::time_point counted_since_{}, paused_at_{};
+    bool alone_ = false;  ///< the leader does the rest of the run
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
@@ -146,9 +159,10 @@ private:
     std::array<Next, 2> next_{};
     std::array<bool, 2> stop_before_{};
     Clock::time_point deadline_ = kNoDeadline;
-    std::size_t first_step_ = 0;  ///< of the slice
+    std::size_t first_step_ = 0;  ///< of the slice; a thread may read it when others are steps ahead
+    std::size_t rest_begin_ = 0;  ///< first step of the next slice
     bool inside_step_ = false;    ///< a slice ended inside it
-    bool in_parts_ = false;       ///< even shares are cut
+    bool in_parts_ = false;       ///< steps may end unfinished, and even shares are cut
     bool cancelled_ = false;
     std::exception_ptr error_;
 };

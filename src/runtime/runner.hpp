@@ -35,7 +35,12 @@ public:
     [[nodiscard]] Executor& executor() noexcept { return executor_; }
 
 private:
+    /// In seconds: of wall-clock time, and of processor time of the thread that leads.
+    struct Time {
+        double wall = 0, on_processor = 0;
+    };
     RunStatus timed_slice(Executor::Clock::time_point deadline);
+    void look_for_others(const Time& slice) noexcept;
     void end(RunStatus status);
 
     std::shared_ptr<TraceSession> session_;
@@ -43,10 +48,12 @@ private:
     TeamSize team_size_;           // of runs of few tokens
     DeferringObserver deferring_;  // of a run that has to get to its end
     bool is_seen_ = false;         // observers saw the run begin and have yet to see it end
-    bool is_timed_ = false;        // for team_size_
-    struct {
-        double wall = 0, on_processor = 0;
-    } time_;  // seconds so far
+    bool is_timed_ = false;        // several threads
+    bool sets_team_size_ = false;  // for team_size_
+    Time run_;                     // so far
+    Time window_;                  // of runs since other programs were last looked for
+    bool shares_processors_ = false;
+    int n_windows_ = 0;  // since that changed, or in a row that say it should
 
 public:
     TeamRunner team = is_forked() ? run_new_team : run_team;  ///< tests may take another

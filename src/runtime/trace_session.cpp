@@ -131,7 +131,9 @@ void TraceSession::replace_registry(TensorRegistry registry) noexcept {
 }
 
 void TraceSession::update_level() noexcept {
-    clock_ = std::ranges::any_of(attached_, [](const auto& a) { return a->request.level != TraceLevel::counts; });
+    const auto any = [&](auto&& is) { return std::ranges::any_of(attached_, is); };
+    clock_ = any([](const auto& a) { return a->request.level != TraceLevel::counts; });
+    may_want_threads_ = any([](const auto& a) { return a->request.level == TraceLevel::threads; });
 }
 
 void TraceSession::prepare_filters() {

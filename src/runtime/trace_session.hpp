@@ -63,6 +63,8 @@ public:
     /// Replaces the tensors after the caches, while nobody is attached.
     void replace_registry(TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
+    /// Whether somebody attached takes the times of threads, in the runs that pass its filter.
+    [[nodiscard]] bool may_want_threads() const noexcept { return may_want_threads_; }
 
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
     /// end_run after a run that failed throws nothing of an observer's.
@@ -136,6 +138,7 @@ private:
 
     bool immediate_ = false, threads_ = false;  // of the running run
     bool clock_ = true;                         // somebody attached wants times
+    bool may_want_threads_ = false;
     std::uint64_t n_runs_ = 0, n_events_ = 0, first_decode_ = 0;
 
     // of the running run

@@ -122,7 +122,7 @@ TEST_CASE("binding: threads whose times are taken meet no more often, and go fro
     for (const int n_threads : {1, 3}) {
         ThreadTimes times(n_threads, n_steps);
         runtime::Executor executor(n_threads, n_threads);
-        executor.start(bound.plan, n_threads, nullptr, &times, run_in_std_threads);
+        executor.start(bound.plan, {.n_threads = n_threads, .team = run_in_std_threads}, nullptr, &times);
         REQUIRE(executor.resume() == runtime::RunStatus::ok);
         for (int t = 0; t < n_threads; ++t)
             for (std::size_t i = 0; i < n_steps; ++i) {
