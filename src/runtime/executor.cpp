@@ -9,7 +9,7 @@ namespace tinfer::runtime {
 
 namespace {
 
-// Before the leader does the rest of a run alone it has slept at so many barriers. It sleeps where processors are shared
+// So many sleeps at barriers come before the leader does the rest of a run alone. It sleeps where processors are shared
 // with other work: a step can then take as long as another program's time slice.
 constexpr int kFewSleeps = 3;
 constexpr auto kSharedSpin = std::chrono::microseconds(30);     // more than most waits; other programs have the rest
@@ -124,8 +124,8 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     }
 }
 
-// Every thread runs this. Threads meet only where the plan says that steps depend on each other, or after every step
-// where a step may end unfinished or an observer wants the step's end. Each thread takes its own time, and reads the clock once
+// Every thread runs this. Threads meet where the plan says that steps depend on each other, or after every step where a
+// step may end unfinished or an observer wants the step's end. Each thread takes its own time, and reads the clock once
 // where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
