@@ -158,12 +158,12 @@ public:
     /// The same for tokens of any sequences, with positions and outputs of their own.
     DecodeStatus decode(const Batch& batch);
 
-    /// Runs what attends to a whole text at once: the model itself where it is bidirectional (as decode() does; outputs
-    /// and pooled vectors are those of the call), the encoder where the model has one in front of a decoder
-    /// (ModelInfo::has_encoder; there are no outputs). Throws unsupported_operation where attention is causal. Tokens
-    /// of a text see each other, so a call has at most n_ubatch. The cache stays as it is. An encoder's result is kept
-    /// for the tokens that are decoded in the same sequences, in place of what all sequences had before, until the next
-    /// encode or clear(true). Nothing is encoded after a run that ended in anything but `ok`.
+    /// Runs what attends to a whole text at once: tokens of a text see each other, so a call has at most n_ubatch, and
+    /// the cache stays as it is. Throws unsupported_operation where attention is causal. Which models:
+    /// - A bidirectional one: the same as decode(). Outputs and pooled vectors are those of the call.
+    /// - One with an encoder in front of a decoder (ModelInfo::has_encoder): runs the encoder, without outputs. Its
+    ///   result is kept for the tokens that are decoded in the same sequences, in place of what all sequences had
+    ///   before, until the next encode or clear(true). After a run that ended in anything but `ok` nothing is kept.
     DecodeStatus encode(std::span<const Token> tokens);
     DecodeStatus encode(std::initializer_list<Token> tokens) {
         return encode(std::span<const Token>(tokens.begin(), tokens.size()));
