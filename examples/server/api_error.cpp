@@ -41,6 +41,7 @@ ApiError translate(const tinfer::Error& error, std::string param) {
         case ErrorCode::bad_schema:
         case ErrorCode::grammar_too_ambiguous:
         case ErrorCode::missing_special:
+        case ErrorCode::no_tokenizer:  // token ids work
         case ErrorCode::template_error:
         case ErrorCode::template_runtime:
         case ErrorCode::template_syntax:

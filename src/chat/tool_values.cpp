@@ -64,8 +64,9 @@ std::map<std::string, std::string, std::less<>> argument_types(std::string_view 
         const auto inner = item.value.find("function");
         const JsonValue tool = inner ? *inner : item.value;
         const auto name = tool.find("name"), schema = tool.find("parameters");
-        const auto properties = schema ? schema->find("properties") : std::nullopt;
-        if (!name || !name->is(JsonKind::string) || !properties || !properties->is(JsonKind::object)) continue;
+        if (!name || !name->is(JsonKind::string) || !schema) continue;
+        const auto properties = schema->find("properties");
+        if (!properties || !properties->is(JsonKind::object)) continue;
         for (const auto& member : properties->members()) {
             const auto type = member.value.find("type");
             if (type && type->is(JsonKind::string)) out[cat(name->string(), '\n', member.key)] = type->string();

@@ -47,10 +47,17 @@ void check_type(const gguf::File& file, const TensorInfo& tensor) {
          cat(file.name(), ": unexpected adapter tensor '", escaped(tensor.name), "'", why.empty() ? "" : ": ", why));
 }
 
+constexpr std::string_view kDirection = "direction.";
+
+bool has_directions(const gguf::File& file) {
+    return std::ranges::any_of(file.tensors(), [](const TensorInfo& t) { return t.name.starts_with(kDirection); });
+}
+
 void check_lora_keys(const gguf::File& file, const BoundModel& model, LoraAdapter& out) {
     const std::string_view kind = file.find_string("general.type").value_or("");
     if (kind != "adapter")
-        fail(ErrorCode::not_adapter, cat(file.name(), ": not an adapter file (general.type = '", escaped(kind), "')"));
+        fail(ErrorCode::not_adapter, cat(file.name(), ": not an adapter file (general.type = '", escaped(kind), "')",
+                                         has_directions(file) ? ": it is a control vector" : ""));
     const std::string_view arch = file.require_string("general.architecture");
     if (arch != model.hp.arch)
         fail(ErrorCode::arch_mismatch,
@@ -149,7 +156,6 @@ LoraAdapter read_lora(std::shared_ptr<gguf::File> file, const BoundModel& model,
 }
 
 Directions read_directions(std::shared_ptr<gguf::File> file, const BoundModel& model) {
-    constexpr std::string_view kPrefix = "direction.";
     Directions out;
     out.name = file->name();
     out.base = model.file;
@@ -159,13 +165,11 @@ Directions read_directions(std::shared_ptr<gguf::File> file, const BoundModel& m
     if (file->tensors().empty()) fail(ErrorCode::not_adapter, cat(file->name(), ": no direction tensors"));
     std::vector<const TensorInfo*> found(static_cast<std::size_t>(model.hp.n_layer), nullptr);
     for (const TensorInfo& tensor : file->tensors()) {
-        if (!tensor.name.starts_with(kPrefix)) {
-            const bool none =
-                std::ranges::none_of(file->tensors(), [&](const TensorInfo& t) { return t.name.starts_with(kPrefix); });
-            if (none) fail(ErrorCode::not_adapter, cat(file->name(), ": no direction tensors"));
+        if (!tensor.name.starts_with(kDirection)) {
+            if (!has_directions(*file)) fail(ErrorCode::not_adapter, cat(file->name(), ": no direction tensors"));
             unexpected(*file, tensor, "");
         }
-        const std::string_view digits = tensor.name.substr(kPrefix.size());
+        const std::string_view digits = tensor.name.substr(kDirection.size());
         int layer = 0;
         const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), layer);
         const bool plain = error == std::errc() && end == digits.data() + digits.size() && digits == cat(layer);

@@ -84,6 +84,9 @@ class Adapters(unittest.TestCase):
         tinfer("run", MODEL, "-p", "a", "--lora", MODEL, code=1)
         self.assertIn("not an adapter file", tinfer.stderr)
         self.assertEqual(tinfer.stderr.count("\n"), 1)
+        vector = make("control.gguf", "--directions", "1,1")
+        tinfer("run", MODEL, "-p", "a", "--lora", vector, code=1)
+        self.assertIn("it is a control vector", tinfer.stderr)
 
     def test_inspect_shows_pairs_and_layers(self):
         lora = make("lora.gguf", "--match", "attn_q", "--rank", "4", "--alpha", "2")

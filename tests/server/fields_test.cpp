@@ -137,5 +137,6 @@ TEST_CASE("server: errors of the library have a status and keep their field") {
     CHECK(server::translate(Error(ErrorCode::no_room, "x")).code == "context_length_exceeded");
     CHECK(server::translate(Error(ErrorCode::bad_schema, "x"), "tools").to_json()["error"]["param"] == "tools");
     CHECK(server::translate(Error(ErrorCode::compute_failed, "x")).status == 500);
+    CHECK(server::translate(Error(ErrorCode::no_tokenizer, "x")).status == 400);
     CHECK(server::translate(Error(ErrorCode::out_of_memory, "x")).status == 503);
 }
