@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "base/access.hpp"
@@ -27,6 +28,7 @@ struct Bound {
     Bound(const runtime::Layout& layout, std::int64_t n_tokens, bool fuse, kernels::Processor processor = {})
         : graph(layout.max_nodes(), layout.max_values()), arena(1 << 24), scratch(layout.scratch_bytes()),
           inputs(layout.input_bytes()) {
+        std::memset(inputs.data(), 0, inputs.size());  // token 0, position 0: what runs reads no memory of others
         layout.build(graph, n_tokens, 1, false);
         graph::Planner planner(layout.max_nodes(), layout.max_values());
         planner.make(graph, {.fuse = fuse}, plan.plan);
