@@ -71,13 +71,14 @@ Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
             return Next::stop;
         }
     }
+    const bool goes_alone = waits_too_long();  // also with the next slice, if this one is over
     if (deadline_ != kNoDeadline) {
         if (in_parts_) inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
         rest_begin_ = inside_step_ ? last : last + 1;
         const bool is_over = rest_begin_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
         if (is_over) return Next::pause;
     }
-    return waits_too_long() ? Next::alone : Next::go_on;
+    return goes_alone ? Next::alone : Next::go_on;
 }
 
 // Of n threads each sleeps the share s of the time, so they do n · (1 - s) threads' work: less than the leader alone

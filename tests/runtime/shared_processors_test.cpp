@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
@@ -53,7 +54,8 @@ TEST_CASE(
     const auto model = Model::load(TinyModel::of("qwen3moe").save(folder.path()));
     for (const int n_tokens : {1, 16, 40})  // up to 16 a run pauses between steps alone
         for (const bool watched : {false, true}) {
-            CAPTURE(n_tokens, watched);
+            CAPTURE(n_tokens);
+            CAPTURE(watched);
             const auto tokens = test::random_tokens(static_cast<std::size_t>(n_tokens), 128, 1);
             const auto expected = bits_of(test::logits_of(model, tokens, {.n_threads = 1}));
             Context context(model, {.n_ctx = 64, .n_threads = 2, .logits_all = true});
@@ -66,7 +68,7 @@ TEST_CASE(
             int n_slices = 1;
             while (context.step(std::chrono::nanoseconds(1)) == StepStatus::pending) ++n_slices;
             CHECK(n_slices > 8);
-            CHECK(n_teams < n_slices);
+            CHECK(n_teams.load() < n_slices);
             CHECK(watcher->n_runs == (watched ? 1 : 0));
             std::vector<float> logits;
             for (int i = 0; i < n_tokens; ++i) {
@@ -91,7 +93,7 @@ TEST_CASE("shared processors: the team of a watched context shrinks, but for an 
         for (int i = 0; i < 200 && !has_shrunk; ++i) {
             if (context.room(SeqId{0}) == 0) context.clear();
             REQUIRE(context.decode(std::array{Token{1}}) == DecodeStatus::ok);
-            CHECK(watcher->n_threads == last_size);
+            CHECK(watcher->n_threads == last_size.load());
             has_shrunk = last_size == 1;
         }
         CHECK(has_shrunk == (level != TraceLevel::threads));
