@@ -19,6 +19,7 @@
 #    include <sched.h>
 #endif
 #if defined(__unix__) || defined(__APPLE__)
+#    include <sys/resource.h>
 #    include <unistd.h>
 #endif
 
@@ -157,13 +158,21 @@ bool is_forked([[maybe_unused]] const SystemFiles& files) {
 #endif
 }
 
-double thread_seconds() noexcept {
+ThreadUse thread_use() noexcept {
+    ThreadUse out;
+#if defined(RUSAGE_THREAD)
+    rusage use{};  // its times are those of the last tick
+    if (getrusage(RUSAGE_THREAD, &use) == 0) out.n_pages_read = use.ru_majflt;
+#endif
 #if defined(CLOCK_THREAD_CPUTIME_ID)
     timespec time{};
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0)
-        return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0) {
+        out.seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+        return out;
+    }
 #endif
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return out;
 }
 
 }  // namespace tinfer

@@ -21,7 +21,11 @@ struct SystemFiles {
 /// has: run_new_team() (base/team.hpp) is for such a process. False where the system does not tell.
 [[nodiscard]] bool is_forked(const SystemFiles& files = {});
 
-/// Seconds that the calling thread has run so far; all time that passes, where the system does not tell.
-[[nodiscard]] double thread_seconds() noexcept;
+/// What the system tells of the calling thread so far; where it does not: all time that passes, no page read.
+struct ThreadUse {
+    double seconds = 0;          ///< on a processor
+    long long n_pages_read = 0;  ///< major page faults
+};
+[[nodiscard]] ThreadUse thread_use() noexcept;
 
 }  // namespace tinfer

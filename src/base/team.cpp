@@ -47,10 +47,15 @@ void* run_in_new_team(void* shared) {
     return nullptr;
 }
 
+int most_threads_here() noexcept {
+    return omp_get_active_level() < omp_get_max_active_levels() ? omp_get_thread_limit() : 1;
+}
+
 }  // namespace
 
 void run_new_team(int n_threads, TeamFn fn, void* context) noexcept {
     constexpr int kMost = 512;
+    n_threads = std::min(n_threads, most_threads_here());
     NewTeam team{fn, context};
     std::array<pthread_t, kMost> threads;
     int n = 1;

@@ -10,7 +10,8 @@ using TeamFn = void (*)(void* context, int thread, int n_threads) noexcept;
 using TeamRunner = void (*)(int n_threads, TeamFn fn, void* context) noexcept;
 /// The runner of this build: an OpenMP region, or (without OpenMP) the caller alone.
 void run_team(int n_threads, TeamFn fn, void* context) noexcept;
-/// The same with threads that are made for this call, in a build with OpenMP: some ten microseconds for each.
+/// The same with threads that are made for this call, in a build with OpenMP: some ten microseconds for each. They are
+/// no more than OpenMP would give here: the caller alone inside a parallel region, unless nested ones are active.
 void run_new_team(int n_threads, TeamFn fn, void* context) noexcept;
 
 }  // namespace tinfer

@@ -104,7 +104,9 @@ public:
         poll_ = poll;
         poll_context_ = context;
     }
-    void set_deadline(Clock::time_point deadline) noexcept { deadline_ = deadline; }
+    void set_deadline(Clock::time_point deadline) noexcept {
+        if (deadline_ != deadline) deadline_ = deadline;  // other threads' copies of the cache line stay valid
+    }
     [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
     /// For the next step.
@@ -148,8 +150,8 @@ struct WorkSlice {
     int n_threads = 1;           ///< as requested; the team may be smaller
     WorkQueue* queue = nullptr;  ///< of this step; shared by its threads
     Worker* worker = nullptr;
-    std::int64_t part = thread, n_parts = n_threads;  ///< for share(): with a deadline, more parts than threads
-    bool short_chunks = false;  ///< with a deadline: chunks should take at most half a millisecond
+    std::int64_t part = thread, n_parts = n_threads;  ///< for share(): of a step that is cut, more parts than threads
+    bool short_chunks = false;  ///< the step is cut: chunks should take at most half a millisecond
     /// Even contiguous share of n items.
     [[nodiscard]] Range share(std::int64_t n) const noexcept { return {n * part / n_parts, n * (part + 1) / n_parts}; }
     [[nodiscard]] std::int64_t claim(std::int64_t n_chunks) const noexcept {

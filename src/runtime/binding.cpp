@@ -76,13 +76,15 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
     kernels.reserve(max_nodes);
     calls.reserve(max_nodes);
     barriers.reserve(max_nodes);
+    declared.reserve(max_nodes);
     value_bytes.reserve(max_values);
     outputs.reserve(max_values);
 }
 
 std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
     return graph::Plan::bytes(max_nodes, max_values) +
-           max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t)) +
+           max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
+                        sizeof(DeclaredBytes)) +
            max_values * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
 }
 
@@ -223,7 +225,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         if (graph.values()[id].output) bound.outputs.push_back(id);
     }
     bound.calls.clear();
-    bound.largest_operand = 0;
+    bound.declared.clear();
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {
         const graph::Step& step = plan.steps[i];
         kernels::KernelCall call = make_call(graph, plan, step, n_threads);
@@ -242,8 +244,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
             const graph::StepOperand& operand = plan.operands[step.first_operand + k];
             if (!operand.elided) call.operands[operand.slot].data = address_of(graph, plan, memory, operand.value);
         }
-        for (const kernels::Operand& x : call.operands)
-            if (x.present()) bound.largest_operand = std::max(bound.largest_operand, x.bytes);
+        bound.declared.push_back(declared_bytes(*bound.kernels[i], call));
         bound.calls.push_back(call);
     }
     place_barriers(bound);

@@ -8,6 +8,7 @@
 
 #include "graph/plan.hpp"
 #include "kernels/kernel.hpp"
+#include "runtime/step_time.hpp"
 #include "runtime/tensor_registry.hpp"
 
 namespace tinfer::runtime {
@@ -37,7 +38,7 @@ struct BoundPlan {
     std::vector<std::uint8_t> barriers;                     ///< per step: 1 where all threads meet after it
     std::vector<std::uint64_t> value_bytes;                 ///< storage of each value
     std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
-    std::uint64_t largest_operand = 0;                      ///< of all steps, in bytes
+    std::vector<DeclaredBytes> declared;                    ///< per step
     std::uint32_t id = 0;                                   ///< counts plans of the context, from 1
 
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);

@@ -13,7 +13,8 @@ namespace {
 // with other work: a step can then take as long as another program's time slice.
 constexpr int kFewSleeps = 3;
 constexpr auto kSharedSpin = std::chrono::microseconds(30);     // more than most waits; other programs have the rest
-constexpr auto kLongestCount = std::chrono::milliseconds(100);  // of sleeps
+constexpr auto kLongestCount = std::chrono::milliseconds(100);  // of sleeps, and until a leader has its team again
+constexpr int kStepsOfSlice = 16;  // a slice goes so many times into the longest step that is not cut, or more
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
 bool wants_cancel(const CancelFn& cancel) noexcept {
@@ -26,19 +27,11 @@ bool wants_cancel(const CancelFn& cancel) noexcept {
 
 bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const CancelFn*>(cancel)); }
 
-// The number of parts into which a step is cut that its kernel does not cut itself. By its multiplications, or the
-// bytes that it moves, each part takes about a tenth of a millisecond.
-std::int64_t n_parts_of(const kernels::KernelDescriptor& kernel, const kernels::KernelCall& call,
-                        int n_threads) noexcept {
-    constexpr std::uint64_t kMacsPerPart = 2u << 20, kBytesPerPart = 256u << 10, kMost = 1u << 16;
-    std::uint64_t bytes = 0;
-    for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
-        const kernels::Operand& x = call[slot];
-        if (x.present()) bytes += static_cast<std::uint64_t>(x.n_rows() * std::max(x.nb[1], x.nb[0]));
-    }
-    const std::uint64_t macs = kernel.macs != nullptr ? kernel.macs(call) : 0;
-    const auto n = std::max(macs / kMacsPerPart, kernel.macs != nullptr ? 0 : bytes / kBytesPerPart);
-    return std::max(static_cast<std::int64_t>(std::min(n, kMost)), std::int64_t{n_threads});
+// The number of parts into which a step is cut that its kernel does not cut itself.
+std::int64_t n_parts_of(std::chrono::nanoseconds step, int n_threads) noexcept {
+    constexpr auto kPart = std::chrono::microseconds(100);
+    constexpr std::int64_t kMost = 1 << 16;
+    return std::max(std::min<std::int64_t>(step / kPart, kMost), std::int64_t{n_threads});
 }
 
 // Prefetches the KernelCall, which the weights have evicted from the caches since the last token.
@@ -61,7 +54,7 @@ void Executor::observe(Fn&& fn) noexcept {
 // The leader's decision at a barrier, about the steps since the last one. The run stops if an observer threw or the
 // cancel callback asked for it (polled between chunks by the queue, and here between steps). It pauses if the time is
 // over.
-Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
+Executor::Next Executor::after(std::size_t first, std::size_t last, bool cut) noexcept {
     if (error_ || (maps_ != nullptr && maps_->damaged() != nullptr)) return Next::stop;
     if (cancel_ != nullptr) {
         bool cancelled = wants_cancel(*cancel_);
@@ -73,7 +66,7 @@ Executor::Next Executor::after(std::size_t first, std::size_t last) noexcept {
     }
     const bool goes_alone = waits_too_long();  // also with the next slice, if this one is over
     if (deadline_ != kNoDeadline) {
-        if (in_parts_) inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
+        inside_step_ = cut && (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
         rest_begin_ = inside_step_ ? last : last + 1;
         const bool is_over = rest_begin_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
         if (is_over) return Next::pause;
@@ -87,13 +80,16 @@ bool Executor::waits_too_long() noexcept {
     if (n_sleeps_ < kFewSleeps || alone_ || (observer_ != nullptr && observer_->wants_threads())) return false;
     const auto now = Clock::now();
     const auto time = now - counted_since_;
+    if (time < mode_.shortest_count) return false;
     alone_ = slept_ * mode_.n_threads > time * (mode_.n_threads - 1);
-    if (!alone_ && time > kLongestCount) {
-        n_sleeps_ = 0;
-        slept_ = {};
-        counted_since_ = now;
-    }
+    if (alone_ || time > kLongestCount) count_anew(now);
     return alone_;
+}
+
+void Executor::count_anew(Clock::time_point now) noexcept {
+    n_sleeps_ = 0;
+    slept_ = {};
+    counted_since_ = now;
 }
 
 void Executor::meet(int thread, int n_threads) noexcept {
@@ -103,18 +99,36 @@ void Executor::meet(int thread, int n_threads) noexcept {
     slept_ += slept;
 }
 
-// One thread's work on a step. Where time is limited, even shares are made small and handed out like chunks; a kernel
+// Whether a deadline may fall inside the step.
+bool Executor::is_cut(std::size_t step) const noexcept {
+    if (longest_step_ == kNeverCut || step >= bound_->calls.size()) return false;
+    const auto time = step_time(*bound_->kernels[step], bound_->calls[step], bound_->declared[step]);
+    return time >= longest_step_ * n_working_;
+}
+
+void Executor::arm(std::size_t step) noexcept {
+    queue(step).rearm();
+    parts(step).rearm();
+    set_deadline(step, is_cut(step));
+}
+
+void Executor::set_deadline(std::size_t step, bool cut) noexcept {
+    queue(step).set_deadline(cut ? deadline_ : kNoDeadline);
+    parts(step).set_deadline(cut ? deadline_ : kNoDeadline);
+}
+
+// One thread's work on a step. A step that is cut is made into small parts that are handed out like chunks; a kernel
 // that claims chunks itself is known by its queue.
-void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
+void Executor::run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept {
     const kernels::KernelCall& call = bound_->calls[step];
     const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
     kernels::WorkQueue& chunks = queue(step);
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     // Kernels size their chunks by the threads asked for: a later slice may get another team, and chunks must stay the
     // same.
-    kernels::WorkSlice slice{thread, mode_.n_threads, &chunks, &worker, thread, n_threads, in_parts_};
-    if (!in_parts_ || chunks.in_use()) return kernel.run(call, slice);
-    slice.n_parts = n_parts_of(kernel, call, mode_.n_threads);
+    kernels::WorkSlice slice{thread, mode_.n_threads, &chunks, &worker, thread, n_threads, cut};
+    if (!cut || chunks.in_use()) return kernel.run(call, slice);
+    slice.n_parts = n_parts_of(step_time(kernel, call, bound_->declared[step]), mode_.n_threads);
     for (;;) {
         slice.part = parts(step).claim(thread, slice.n_parts, &worker);
         if (slice.part == kernels::WorkQueue::kNoChunk) return;
@@ -125,9 +139,9 @@ void Executor::run_step(std::size_t step, int thread, int n_threads) noexcept {
     }
 }
 
-// Every thread runs this. Threads meet where the plan says that steps depend on each other, or after every step where a
-// step may end unfinished or an observer wants the step's end. Each thread takes its own time, and reads the clock once
-// where it goes from step to step without meeting others.
+// Every thread runs this. Threads meet where the plan says that steps depend on each other, after a step that may end
+// unfinished, and after every step where an observer wants its end. Each thread takes its own time, and reads the clock
+// once where it goes from step to step without meeting others.
 template <bool Traced>
 void Executor::loop(int thread, int n_threads) noexcept {
     const GuardedWork::Thread guarded(work_, thread);
@@ -135,7 +149,6 @@ void Executor::loop(int thread, int n_threads) noexcept {
     const bool leader = thread == 0;
     const bool immediate = Traced && observer_->immediate();
     const bool timed = Traced && observer_->wants_threads();
-    const bool meet_always = in_parts_ || immediate;
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
@@ -145,9 +158,10 @@ void Executor::loop(int thread, int n_threads) noexcept {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) prefetch_call(bound_->calls[i + 1]);
         if (leader) {
-            queue(i + kAhead).rearm();
-            if (in_parts_) parts(i + kAhead).rearm();
+            if (longest_step_ == kNeverCut) queue(i + kAhead).rearm();
+            else arm(i + kAhead);
         }
+        const bool cut = goes_on || is_cut(i);
         if (!std::exchange(goes_on, false)) {
             worker.begin_step();
             if constexpr (Traced) {
@@ -161,19 +175,19 @@ void Executor::loop(int thread, int n_threads) noexcept {
             }
         }
         const std::uint32_t n_before = worker.n_chunks;
-        run_step(i, thread, n_threads);
+        run_step(i, cut, thread, n_threads);
         if (timed) {
             const std::uint32_t n_chunks = worker.n_chunks - n_before;
             const std::uint64_t begin = std::exchange(time, observer_->now());
             observer_->thread_span(i, thread, begin, time, queue(i).in_use() ? n_chunks : std::max(n_chunks, 1u));
         }
 
-        const bool meets = meet_always || bound_->barriers[i] != 0;
+        const bool meets = cut || immediate || bound_->barriers[i] != 0;
         Next next = Next::go_on;
         if (meets) {
-            if (in_parts_) meet(thread, n_threads);  // what is left of a step is known when nobody claims
+            if (cut) meet(thread, n_threads);  // what is left of a step is known when nobody claims
             turn ^= 1;
-            if (leader) next = after(first, i);
+            if (leader) next = after(first, i, cut);
             if (leader && n_threads > 1) decide(turn, next);
             meet(thread, n_threads);
             if (!leader) next = next_[turn];
@@ -233,11 +247,17 @@ void Executor::run_team_on_steps() noexcept {
 RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     rest_begin_ = first_step_;
     next_ = {};
-    counted_since_ += Clock::now() - paused_at_;
+    const auto now = Clock::now();
+    counted_since_ += now - paused_at_;
+    if (alone_ && now - counted_since_ > kLongestCount) {  // the other programs may have gone
+        alone_ = false;
+        count_anew(now);
+    }
+    n_working_ = alone_ ? 1 : mode_.n_threads;
     deadline_ = deadline;
-    in_parts_ = mode_.cut_steps && (deadline != kNoDeadline || inside_step_);
-    for (auto* queues : {&queues_, &parts_})
-        for (kernels::WorkQueue& any : *queues) any.set_deadline(in_parts_ ? deadline : kNoDeadline);
+    longest_step_ = deadline == kNoDeadline ? kNeverCut : std::max(deadline - now, Clock::duration{}) / kStepsOfSlice;
+    for (std::size_t i = 0; i < kQueues; ++i)
+        set_deadline(first_step_ + i, (i == 0 && inside_step_) || is_cut(first_step_ + i));
     if (observer_ != nullptr) observer_->begin_slice();
     if (maps_ != nullptr) {
         GuardedWork work(*maps_, thread_ids_);

@@ -93,19 +93,20 @@ public:
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
-    /// cut_steps: a deadline may fall inside a step. Without it a run pauses between steps alone, and its threads meet
-    /// no more often than without a deadline.
     /// shares_processors: with other programs, so threads that wait spin for a moment only.
+    /// shortest_count: so long are sleeps counted before the leader goes alone.
     struct Mode {
         int n_threads = 1;
-        bool cut_steps = true, shares_processors = false;
+        bool shares_processors = false;
+        Clock::duration shortest_count{};
         TeamRunner team = run_team;
     };
     /// Sets out to run all steps; resume() does it. `cancel` (null or empty: none) is polled between steps and chunks.
     /// What is given here must stay until the run is over.
     void start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel, StepObserver* observer) noexcept;
     /// Runs to the end; with a deadline, until about then (`paused`: there is more to do), but at least one chunk per
-    /// thread, or one step. An exception of the observer stops the run (`failed`) and is kept for take_error().
+    /// thread, or one step. Only steps that are long for the time until then are cut: threads meet twice after these.
+    /// An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
     [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
@@ -121,8 +122,12 @@ private:
     void run_loop(int thread, int n_threads) noexcept;
     void meet(int thread, int n_threads) noexcept;
     [[nodiscard]] bool waits_too_long() noexcept;
-    void run_step(std::size_t step, int thread, int n_threads) noexcept;
-    Next after(std::size_t first, std::size_t last) noexcept;
+    void count_anew(Clock::time_point now) noexcept;
+    [[nodiscard]] bool is_cut(std::size_t step) const noexcept;
+    void arm(std::size_t step) noexcept;
+    void set_deadline(std::size_t step, bool cut) noexcept;
+    void run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept;
+    Next after(std::size_t first, std::size_t last, bool cut) noexcept;
     /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
     void decide(std::size_t turn, Next next) noexcept {
         if (next != Next::go_on) next_[turn] = next;
@@ -133,6 +138,7 @@ private:
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
     static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
+    static constexpr Clock::duration kNeverCut = Clock::duration::max();
     template <class Fn>
     void observe(Fn&& fn) noexcept;
 
@@ -142,14 +148,16 @@ private:
     Mode mode_;
     const long process_ = process_id();  ///< that made this: a fork has none of its OpenMP threads
     int n_processors_ = 1;
-    // How often and how long the leader has slept at barriers, and since when that is counted; moved on by pauses.
+    // How often and how long the leader has slept at barriers, and since when that is counted (or it is alone); moved
+    // on by pauses.
     int n_sleeps_ = 0;
     Clock::duration slept_{};
     Clock::time_point counted_since_{}, paused_at_{};
-    bool alone_ = false;  ///< the leader does the rest of the run
+    bool alone_ = false;  ///< the leader does the rest of the run, or of 100 ms where it is cut into slices
+    int n_working_ = 1;   ///< threads of this slice
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
-    std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that knows no chunks, where time is limited
+    std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that is cut and knows no chunks
     std::vector<kernels::Worker> workers_;            ///< per thread
     std::vector<GuardedWork::ThreadId> thread_ids_;
     GuardedMaps* maps_ = nullptr;
@@ -159,10 +167,10 @@ private:
     std::array<Next, 2> next_{};
     std::array<bool, 2> stop_before_{};
     Clock::time_point deadline_ = kNoDeadline;
-    std::size_t first_step_ = 0;  ///< of the slice; a thread may read it when others are steps ahead
-    std::size_t rest_begin_ = 0;  ///< first step of the next slice
-    bool inside_step_ = false;    ///< a slice ended inside it
-    bool in_parts_ = false;       ///< steps may end unfinished, and even shares are cut
+    Clock::duration longest_step_{};  ///< longer ones are cut in this slice; kNeverCut: it has no deadline
+    std::size_t first_step_ = 0;      ///< of the slice; a thread may read it when others are steps ahead
+    std::size_t rest_begin_ = 0;      ///< first step of the next slice
+    bool inside_step_ = false;        ///< a slice ended inside it
     bool cancelled_ = false;
     std::exception_ptr error_;
 };

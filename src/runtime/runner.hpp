@@ -2,6 +2,7 @@
 // Runs plans for a context: how many threads, who watches, and how a run ends.
 #pragma once
 
+#include <array>
 #include <exception>
 #include <memory>
 
@@ -38,6 +39,11 @@ private:
     /// In seconds: of wall-clock time, and of processor time of the thread that leads.
     struct Time {
         double wall = 0, on_processor = 0;
+        Time& operator+=(const Time& other) noexcept {
+            wall += other.wall;
+            on_processor += other.on_processor;
+            return *this;
+        }
     };
     RunStatus timed_slice(Executor::Clock::time_point deadline);
     void look_for_others(const Time& slice) noexcept;
@@ -45,15 +51,17 @@ private:
 
     std::shared_ptr<TraceSession> session_;
     Executor executor_;
-    TeamSize team_size_;           // of runs of few tokens
-    DeferringObserver deferring_;  // of a run that has to get to its end
-    bool is_seen_ = false;         // observers saw the run begin and have yet to see it end
-    bool is_timed_ = false;        // several threads
-    bool sets_team_size_ = false;  // for team_size_
-    Time run_;                     // so far
-    Time window_;                  // of runs since other programs were last looked for
+    std::array<TeamSize, 5> team_sizes_;  // of runs of 1, 2, up to 4, 8, 16 tokens
+    TeamSize* team_size_ = nullptr;       // of this run; null: it has all threads
+    DeferringObserver deferring_;         // of a run that has to get to its end
+    bool is_seen_ = false;                // observers saw the run begin and have yet to see it end
+    bool is_timed_ = false;               // several threads, which nothing but other programs should hold up
+    bool has_read_ = false;               // pages of files: its time says nothing about other programs
+    Time run_;                            // so far
+    Time window_;                         // of runs since other programs were last looked for
+    bool was_missed_ = false;             // the window before said so
     bool shares_processors_ = false;
-    int n_windows_ = 0;  // since that changed, or in a row that say it should
+    double shared_for_ = 0;  // seconds of runs since then
 
 public:
     TeamRunner team = is_forked() ? run_new_team : run_team;  ///< tests may take another

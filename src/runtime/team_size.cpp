@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "runtime/team_size.hpp"
 
-#include <utility>
-
 namespace tinfer::runtime {
 
 namespace {
@@ -14,16 +12,10 @@ constexpr double kDearest = 32;  // windows to wait for each window that a trial
 
 }  // namespace
 
-int TeamSize::choose(int n, std::size_t shape) noexcept {
+int TeamSize::choose(int n) noexcept {
     if (n != most_) {
         *this = {};
         most_ = now_ = n;
-    }
-    if (shape != shape_) {  // what was timed so far says nothing about these runs
-        shape_ = shape;
-        wall_ = on_processor_ = 0;
-        n_runs_ = 0;
-        if (before_ != 0) now_ = std::exchange(before_, 0);
     }
     return now_;
 }

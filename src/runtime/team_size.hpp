@@ -2,18 +2,18 @@
 // How many threads a team should have. All threads of a run meet at barriers between steps, so where processors are
 // shared with other programs, all wait for the thread that is not scheduled, and a smaller team is often faster. That
 // cannot be known beforehand. So runs are timed, and where the team does not get its processors, a smaller size is
-// tried for a moment and kept if it is faster. The bits do not depend on it.
+// tried for a moment and kept if it is faster. The bits do not depend on it. All runs that one TeamSize sees should
+// take about the same time.
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 
 namespace tinfer::runtime {
 
 class TeamSize {
 public:
-    /// Threads for the next run, at most n; `shape` is the same for runs whose times can be compared.
-    [[nodiscard]] int choose(int n, std::size_t shape) noexcept;
+    /// Threads for the next run, at most n.
+    [[nodiscard]] int choose(int n) noexcept;
     /// What that run took, in seconds: of wall-clock time, and of processor time of thread 0, which waits for all
     /// others.
     void note(double wall, double on_processor) noexcept;
@@ -29,7 +29,6 @@ private:
     void end_trial(double time, double spent) noexcept;
 
     int most_ = 0, now_ = 0;
-    std::size_t shape_ = 0;
     double wall_ = 0, on_processor_ = 0;  ///< of the window
     int n_runs_ = 0;
     int n_disturbed_ = 0;       ///< windows in a row in which the team did not get its processors

@@ -87,6 +87,22 @@ TEST_CASE_FIXTURE(Parent, "fork: a decode that is pending ends in the child as i
     CHECK(end() == 0);
 }
 
+#    if defined(_OPENMP)
+TEST_CASE("fork: teams made for one call keep to OpenMP's limits") {
+    std::atomic<int> n_calls{0}, n_threads_sum{0};
+    std::pair<std::atomic<int>*, std::atomic<int>*> sums{&n_calls, &n_threads_sum};
+    const auto count = [](void* context, int, int n_threads) noexcept {
+        const auto& [calls, threads] = *static_cast<decltype(sums)*>(context);
+        ++*calls;
+        *threads += n_threads;
+    };
+#        pragma omp parallel num_threads(2)
+    run_new_team(3, count, &sums);
+    CHECK(n_calls == 2);  // the threads of the region, each alone
+    CHECK(n_threads_sum == 2);
+}
+#    endif
+
 TEST_CASE("fork: teams made for one call have the size asked for, and end with it") {
     struct Shared {
         Barrier barrier;
