@@ -32,11 +32,6 @@ bool is_whole(std::string_view text) {
     return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
 }
 
-std::string shown(double value) {
-    std::array<char, 32> text;
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
-}
-
 /// KEY=TYPE:VALUE with the types int, float, bool, str.
 tinfer::MetadataOverride parse_override(const std::string& text) {
     const auto equals = text.find('=');
@@ -132,7 +127,7 @@ CLI::Validator number(double least, double most) {
     return {[=](std::string& text) {
                 const auto value = parse<double>(text);
                 if (!value || !std::isfinite(*value)) return "'" + text + "' is no number";
-                return check_bounds(text, *value, least, most, shown(least), shown(most));
+                return check_bounds(text, *value, least, most, plain_number(least), plain_number(most));
             },
             ""};
 }

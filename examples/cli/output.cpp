@@ -156,6 +156,11 @@ std::string fixed(double value, int digits) {
             std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr};
 }
 
+std::string plain_number(double value) {
+    std::array<char, 32> text;
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
 std::string counted(std::uint64_t n, std::string_view noun) {
     return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
 }

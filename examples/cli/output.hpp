@@ -65,6 +65,8 @@ private:
 [[nodiscard]] std::optional<double> tokens_per_second(std::uint64_t n, double seconds);
 /// "%.*f" independent of the locale; "-" for non-finite values.
 [[nodiscard]] std::string fixed(double value, int digits);
+/// The shortest form that reads back equal.
+[[nodiscard]] std::string plain_number(double value);
 /// "1 token", "2 tokens"
 [[nodiscard]] std::string counted(std::uint64_t n, std::string_view noun);
 /// "98.4 MiB"

@@ -119,11 +119,18 @@ std::string escaped(std::string_view text, std::size_t limit) {
 
 namespace text {
 
-void append(std::string& out, double value) {
+namespace {
+
+template <class T>
+void append_shortest(std::string& out, T value) {
     std::array<char, 32> digits;
-    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
-    out.append(digits.data(), end);
+    out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
 }
+
+}  // namespace
+
+void append(std::string& out, double value) { append_shortest(out, value); }
+void append(std::string& out, float value) { append_shortest(out, value); }
 
 }  // namespace text
 

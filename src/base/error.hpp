@@ -47,12 +47,12 @@ inline void append(std::string& out, const char* value) { out += value; }
 inline void append(std::string& out, char value) { out += value; }
 inline void append(std::string& out, bool value) { out += value ? "true" : "false"; }
 void append(std::string& out, double value);  ///< shortest form that reads back equal, independent of locale
+void append(std::string& out, float value);   ///< the same
 // clang-format off
 template <std::integral T>
     requires(!std::same_as<T, bool> && !std::same_as<T, char>)
 void append(std::string& out, T value) { out += std::to_string(value); }
 // clang-format on
-inline void append(std::string& out, float value) { append(out, static_cast<double>(value)); }
 }  // namespace text
 
 /// cat("tensor '", name, "' has ", n, " bytes"): numbers in full, texts as they are.

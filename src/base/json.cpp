@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "base/json.hpp"
 
-#include <array>
-#include <charconv>
 #include <cmath>
 
+#include "base/error.hpp"
 #include "base/hex.hpp"
 #include "base/utf8.hpp"
 
@@ -13,13 +12,12 @@ namespace tinfer {
 namespace {
 
 template <class T>
-void append_shortest(std::string& out, T value) {
+void append_number(std::string& out, T value) {
     if (!std::isfinite(value)) {
         out += std::isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
         return;
     }
-    std::array<char, 32> digits;
-    out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
+    text::append(out, value);
 }
 
 }  // namespace
@@ -44,8 +42,8 @@ void append_json_string(std::string& out, std::string_view text) {
     out += '"';
 }
 
-void append_json_number(std::string& out, double value) { append_shortest(out, value); }
-void append_json_number(std::string& out, float value) { append_shortest(out, value); }
+void append_json_number(std::string& out, double value) { append_number(out, value); }
+void append_json_number(std::string& out, float value) { append_number(out, value); }
 
 void JsonWriter::separate() {
     if (follows_) *out_ += ',';

@@ -22,10 +22,9 @@ namespace tinfer::generation {
     return rank;
 }
 
-/// The first n ids of the order, or all if there are fewer.
-[[nodiscard]] inline std::vector<std::int32_t> top_ids(std::span<const float> row, std::size_t n_tokens,
-                                                       std::size_t n) {
-    std::vector<std::int32_t> ids(std::min(n_tokens, row.size()));
+/// The first n ids of the order, or all if there are fewer; `ids` keeps its memory.
+inline void top_ids(std::span<const float> row, std::size_t n_tokens, std::size_t n, std::vector<std::int32_t>& ids) {
+    ids.resize(std::min(n_tokens, row.size()));
     for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
     n = std::min(n, ids.size());
     std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n), ids.end(),
@@ -34,6 +33,11 @@ namespace tinfer::generation {
                           return a != b ? a > b : x < y;
                       });
     ids.resize(n);
+}
+[[nodiscard]] inline std::vector<std::int32_t> top_ids(std::span<const float> row, std::size_t n_tokens,
+                                                       std::size_t n) {
+    std::vector<std::int32_t> ids;
+    top_ids(row, n_tokens, n, ids);
     return ids;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The directory as CSV, one row per tensor, to be joined with a trace by id or name; and the whole container as one
 // JSON document. Both are valid whatever bytes the file uses as names and texts.
-#include <charconv>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -13,20 +12,10 @@
 
 namespace tinfer::gguf {
 
-namespace {
-
-template <class T>
-void append_float(std::string& out, T value) {
-    std::array<char, 32> digits;
-    out.append(digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr);
-}
-
-}  // namespace
-
 void append_scalar(std::string& out, ValueType type, const std::byte* bytes) {
     switch (type) {
-        case ValueType::f32: return append_float(out, load<float>(bytes));
-        case ValueType::f64: return append_float(out, load<double>(bytes));
+        case ValueType::f32: return text::append(out, load<float>(bytes));
+        case ValueType::f64: return text::append(out, load<double>(bytes));
         case ValueType::boolean: return text::append(out, *bytes != std::byte{0});
         case ValueType::u64: return text::append(out, load<std::uint64_t>(bytes));
         default: return text::append(out, *load_integer(type, bytes));

@@ -229,13 +229,6 @@ private:
 
 // ---- printing -------------------------------------------------------------------------------------------------------
 
-template <class T>
-std::string shortest(T value) {
-    std::array<char, 48> text;
-    const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
-    return {text.data(), end};
-}
-
 std::string in_quotes(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
@@ -255,9 +248,9 @@ std::string text_of(const LinkRow& row, const SamplerOptions& options) {
     for (std::size_t i = 0; i < row.n_values; ++i) {
         out += i == 0 ? "(" : ", ";
         if (const auto* field = std::get_if<int SamplerOptions::*>(&row.values[i].field))
-            out += shortest(options.*(*field));
+            text::append(out, options.*(*field));
         else if (const auto* real = std::get_if<float SamplerOptions::*>(&row.values[i].field))
-            out += shortest(options.*(*real));
+            text::append(out, options.*(*real));
         else out += options.*std::get<bool SamplerOptions::*>(row.values[i].field) ? "true" : "false";
     }
     if (row.letter == 'd' && options.dry_breakers) {
@@ -309,7 +302,7 @@ std::string describe(const SamplerOptions& options) {
     if (!options.logit_bias.empty()) {
         std::string list;
         for (const auto& [token, bias] : options.logit_bias)
-            list += cat(list.empty() ? "" : ", ", static_cast<std::int32_t>(token), ":") + sampling::shortest(bias);
+            list += cat(list.empty() ? "" : ", ", static_cast<std::int32_t>(token), ":", bias);
         add("logit_bias(" + list + ")");
     }
     const bool is_mirostat = options.mirostat != 0 && options.temp > 0.0f;
@@ -320,7 +313,7 @@ std::string describe(const SamplerOptions& options) {
         add(sampling::text_of(*sampling::find_row(options.mirostat == 1 ? "mirostat" : "mirostat_v2"), options));
     else if (options.adaptive_target >= 0.0f) add(sampling::text_of(*sampling::find_row('a'), options));
     if (options.temp <= 0.0f && letters.find('t') == std::string::npos) add("greedy");
-    if (options.seed != kRandomSeed) add("dist(" + sampling::shortest(options.seed) + ")");
+    if (options.seed != kRandomSeed) add(cat("dist(", options.seed, ")"));
     return out.empty() ? "dist" : out;
 }
 

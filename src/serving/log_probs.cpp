@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
 #include "base/math.hpp"
+#include "generation/ranking.hpp"
 
 namespace tinfer::serving {
 
@@ -28,17 +28,9 @@ TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::si
     const auto log_prob = [&](std::size_t i) { return static_cast<double>(logits[i]) - max - log_sum; };
 
     TokenChoice choice{.token = token, .piece = {}, .log_prob = log_prob(id), .top = {}};
-    order_.resize(std::min(n_tokens, logits.size()));
-    n = std::min(n, order_.size());
     if (n == 0) return choice;
-    std::iota(order_.begin(), order_.end(), 0);
-    const auto before = [&](std::int32_t a, std::int32_t b) {
-        const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-        return x != y ? x > y : a < b;
-    };
-    std::partial_sort(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(n), order_.end(), before);
-    for (std::size_t i = 0; i < n; ++i)
-        choice.top.emplace_back(Token{order_[i]}, log_prob(static_cast<std::size_t>(order_[i])));
+    generation::top_ids(logits, n_tokens, n, ids_);
+    for (const std::int32_t i : ids_) choice.top.emplace_back(Token{i}, log_prob(static_cast<std::size_t>(i)));
     return choice;
 }
 

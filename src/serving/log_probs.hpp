@@ -19,7 +19,7 @@ public:
     [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens);
 
 private:
-    std::vector<std::int32_t> order_;
+    std::vector<std::int32_t> ids_;
 };
 
 }  // namespace tinfer::serving

@@ -2,8 +2,6 @@
 #include "table.hpp"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 
 namespace cli {
 
@@ -37,11 +35,6 @@ std::string harmless_text(std::string_view text) {
     std::string out;
     for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '.' : c;
     return out;
-}
-
-std::string plain_number(double value) {
-    std::array<char, 64> text;
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
 
 std::string csv_field(std::string_view text) {

@@ -42,8 +42,6 @@ private:
 
 /// A CSV field, quoted if needed.
 [[nodiscard]] std::string csv_field(std::string_view text);
-/// A number independent of the locale, in the shortest form that reads back equal.
-[[nodiscard]] std::string plain_number(double value);
 /// "12.345" from nanoseconds.
 [[nodiscard]] inline std::string ms_text(std::uint64_t ns) { return fixed(double(ns) / 1e6, 3); }
 [[nodiscard]] inline std::string bytes_text(std::uint64_t bytes, bool exact) {
