@@ -64,11 +64,13 @@ Executor::Next Executor::after(std::size_t first, std::size_t last, bool cut) no
             return Next::stop;
         }
     }
-    const bool goes_alone = waits_too_long();  // also with the next slice, if this one is over
+    const bool goes_alone = waits_too_long();
     if (deadline_ != kNoDeadline) {
         inside_step_ = cut && (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
         rest_begin_ = inside_step_ ? last : last + 1;
-        const bool is_over = rest_begin_ < bound_->calls.size() && (inside_step_ || Clock::now() >= deadline_);
+        // A leader that goes on alone does so with the next slice: which steps are long depends on the team.
+        const bool is_over =
+            rest_begin_ < bound_->calls.size() && (inside_step_ || goes_alone || Clock::now() >= deadline_);
         if (is_over) return Next::pause;
     }
     return goes_alone ? Next::alone : Next::go_on;
@@ -99,20 +101,21 @@ void Executor::meet(int thread, int n_threads) noexcept {
     slept_ += slept;
 }
 
-// Whether a deadline may fall inside the step.
-bool Executor::is_cut(std::size_t step) const noexcept {
+// Whether a step should be one into which a deadline may fall.
+bool Executor::is_long(std::size_t step) const noexcept {
     if (longest_step_ == kNeverCut || step >= bound_->calls.size()) return false;
     const auto time = step_time(*bound_->kernels[step], bound_->calls[step], bound_->declared[step]);
-    return time >= longest_step_ * n_working_;
+    return time >= longest_step_ * team_size_;
 }
 
 void Executor::arm(std::size_t step) noexcept {
     queue(step).rearm();
     parts(step).rearm();
-    set_deadline(step, is_cut(step));
+    set_cut(step, is_long(step));
 }
 
-void Executor::set_deadline(std::size_t step, bool cut) noexcept {
+void Executor::set_cut(std::size_t step, bool cut) noexcept {
+    if (cut_[step % kQueues] != cut) cut_[step % kQueues] = cut;
     queue(step).set_deadline(cut ? deadline_ : kNoDeadline);
     parts(step).set_deadline(cut ? deadline_ : kNoDeadline);
 }
@@ -157,11 +160,8 @@ void Executor::loop(int thread, int n_threads) noexcept {
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) prefetch_call(bound_->calls[i + 1]);
-        if (leader) {
-            if (longest_step_ == kNeverCut) queue(i + kAhead).rearm();
-            else arm(i + kAhead);
-        }
-        const bool cut = goes_on || is_cut(i);
+        if (leader) arm(i + kAhead);
+        const bool cut = cut_[i % kQueues];
         if (!std::exchange(goes_on, false)) {
             worker.begin_step();
             if constexpr (Traced) {
@@ -214,6 +214,7 @@ void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* c
     if (mode.n_threads > n_processors_) barrier_.set_spin({});
     else barrier_.set_spin(mode.shares_processors ? kSharedSpin : Barrier::kSpin);
     first_step_ = 0;
+    last_team_ = mode.n_threads;
     n_sleeps_ = 0;
     slept_ = {};
     counted_since_ = paused_at_ = Clock::now();
@@ -239,7 +240,9 @@ void Executor::run_team_on_steps() noexcept {
     (forked ? run_new_team : mode_.team)(
         mode_.n_threads,
         [](void* self, int thread, int n_threads) noexcept {
-            static_cast<Executor*>(self)->run_loop(thread, n_threads);
+            auto& executor = *static_cast<Executor*>(self);
+            if (thread == 0) executor.last_team_ = n_threads;
+            executor.run_loop(thread, n_threads);
         },
         this);
 }
@@ -253,11 +256,11 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
         alone_ = false;
         count_anew(now);
     }
-    n_working_ = alone_ ? 1 : mode_.n_threads;
+    team_size_ = alone_ ? 1 : std::min(mode_.n_threads, last_team_);
     deadline_ = deadline;
     longest_step_ = deadline == kNoDeadline ? kNeverCut : std::max(deadline - now, Clock::duration{}) / kStepsOfSlice;
     for (std::size_t i = 0; i < kQueues; ++i)
-        set_deadline(first_step_ + i, (i == 0 && inside_step_) || is_cut(first_step_ + i));
+        set_cut(first_step_ + i, (i == 0 && inside_step_) || is_long(first_step_ + i));
     if (observer_ != nullptr) observer_->begin_slice();
     if (maps_ != nullptr) {
         GuardedWork work(*maps_, thread_ids_);

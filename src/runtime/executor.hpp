@@ -123,9 +123,9 @@ private:
     void meet(int thread, int n_threads) noexcept;
     [[nodiscard]] bool waits_too_long() noexcept;
     void count_anew(Clock::time_point now) noexcept;
-    [[nodiscard]] bool is_cut(std::size_t step) const noexcept;
+    [[nodiscard]] bool is_long(std::size_t step) const noexcept;
     void arm(std::size_t step) noexcept;
-    void set_deadline(std::size_t step, bool cut) noexcept;
+    void set_cut(std::size_t step, bool cut) noexcept;
     void run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last, bool cut) noexcept;
     /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
@@ -154,10 +154,12 @@ private:
     Clock::duration slept_{};
     Clock::time_point counted_since_{}, paused_at_{};
     bool alone_ = false;  ///< the leader does the rest of the run, or of 100 ms where it is cut into slices
-    int n_working_ = 1;   ///< threads of this slice
+    int team_size_ = 1;   ///< threads that this slice is expected to have
+    int last_team_ = 1;   ///< that the last slice had
     Barrier barrier_;
     std::array<kernels::WorkQueue, kQueues> queues_;  ///< chunks of a step
     std::array<kernels::WorkQueue, kQueues> parts_;   ///< parts of a step that is cut and knows no chunks
+    std::array<bool, kQueues> cut_{};                 ///< the deadline may fall inside a step; written with its queue
     std::vector<kernels::Worker> workers_;            ///< per thread
     std::vector<GuardedWork::ThreadId> thread_ids_;
     GuardedMaps* maps_ = nullptr;

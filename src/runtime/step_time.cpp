@@ -37,6 +37,25 @@ std::uint64_t dynamic_bytes(const kernels::Operand& x, const kernels::KernelDesc
     return (declared.dynamic & kWithinCache) == kWithinCache ? x.bytes : std::min(x.bytes, declared.fixed);
 }
 
+/// How many times as long a step takes as its bytes and multiply-accumulates tell.
+std::uint64_t work_factor(Op op) noexcept {
+    switch (op) {
+        case Op::select_keys:
+        case Op::rope_table:
+        case Op::sinkhorn: return 16;
+        case Op::top_k: return 8;
+        case Op::attention:
+        case Op::sparse_attention:
+        case Op::compressed_attention:
+        case Op::selective_scan:
+        case Op::softmax:
+        case Op::exp:
+        case Op::softplus:
+        case Op::sigmoid: return 3;
+        default: return 1;
+    }
+}
+
 }  // namespace
 
 DeclaredBytes declared_bytes(const kernels::KernelDescriptor& kernel, const kernels::StepShape& shape) noexcept {
@@ -52,9 +71,9 @@ std::chrono::nanoseconds step_time(const kernels::KernelDescriptor& kernel, cons
     std::uint64_t bytes = declared.fixed;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot)
         if ((declared.dynamic >> slot & 1) != 0) bytes += dynamic_bytes(call[slot], kernel, macs, declared);
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
-    return std::chrono::nanoseconds(
-        static_cast<std::int64_t>(std::min(std::max(macs / 20, has_macs ? bytes / 5 : bytes / 5 * 2), kMost)));
+    constexpr std::uint64_t kMost = std::uint64_t{1} << 56;
+    const std::uint64_t time = std::max(macs / 20, has_macs ? bytes / 5 : bytes / 5 * 2);
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(time, kMost) * work_factor(kernel.op)));
 }
 
 }  // namespace tinfer::runtime

@@ -69,6 +69,7 @@ std::int64_t routed_time(std::int64_t n_experts, std::int64_t n_used, std::int64
 TEST_CASE("step time: attention counts its query heads, tokens and visible cells, not the cache alone") {
     const std::int64_t one = attention_time(1, 1, kCells);
     CHECK(one >= 2 * kCells * 128 * 2 / 5);  // reading K and V counts
+    CHECK(one < 4 * 2 * kCells * 128 * 2 / 5);
     CHECK(attention_time(128, 16, kCells) >= 16 * 128 * kCells * 256 / 20);
     CHECK(attention_time(128, 16, kCells) > 30 * one);
     CHECK(attention_time(1, 1, 16) < one / 50);
@@ -80,6 +81,13 @@ TEST_CASE("step time: a product reads its weights once and multiplies for each t
     CHECK(product_time(1) >= 2048 * 2048 / 5);
     CHECK(product_time(1) < 2 * 2048 * 2048 / 5);
     CHECK(product_time(512) >= 512LL * 2048 * 2048 / 20);
+}
+
+TEST_CASE("step time: sines take longer than the bytes that they fill") {
+    kernels::KernelCall table;
+    table.operands[0] = operand(DType::f32, {64, 512, 1, 1});
+    table.operands[1] = operand(DType::i32, {512, 1, 1, 1});
+    CHECK(time_of(Op::rope_table, DType::none, table) > 150'000);  // 33 thousand of them, some 5 ns each
 }
 
 TEST_CASE("step time: of a stack of experts those count that are used") {
