@@ -66,7 +66,8 @@ Executor::Next Executor::after(std::size_t first, std::size_t last, bool cut) no
     }
     const bool goes_alone = waits_too_long();
     if (deadline_ != kNoDeadline) {
-        inside_step_ = cut && (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
+        // Of other steps the threads have not met yet, and some may still look at it.
+        if (cut) inside_step_ = (queue(last).in_use() ? queue(last) : parts(last)).unfinished();
         rest_begin_ = inside_step_ ? last : last + 1;
         // A leader that goes on alone does so with the next slice: which steps are long depends on the team.
         const bool is_over =
