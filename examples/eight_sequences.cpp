@@ -22,6 +22,7 @@ int main(int argc, char** argv) try {
     for (int s = 0; s < kSequences; ++s) {
         samplers.emplace_back(vocab, tinfer::SamplerOptions{.temp = 1.0f, .seed = 100u + s});
         stories.emplace_back(vocab, std::vector<tinfer::Token>{}, tinfer::GenerationOptions{.n_predict = 24});
+        for (const tinfer::Token token : prompt) samplers[s].accept(token);  // what penalties look back on
         stories[s].accept(samplers[s].sample(context.logits(-1)));
     }
 

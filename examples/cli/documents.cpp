@@ -188,7 +188,12 @@ std::string man(CLI::App& app, CLI::App* command) {
         out += ".SH ENVIRONMENT\nEvery option can stand in the environment: \\fB\\-\\-top\\-k 1\\fR as "
                "\\fBTINFER_TOP_K=1\\fR.\n";
     }
-    out += ".SH EXIT STATUS\n0 done, 1 an error of input or environment, 2 wrong usage, 130 interrupted.\n";
+    out += ".SH EXIT STATUS\n";
+    if (command != nullptr && command->get_name() == "trace")
+        out +=
+            "0 done, 1 findings (validate, diff, layers), or an error of input or environment while recording, 2 wrong "
+            "usage or a trace that cannot be read, 3 another model than the trace's (\\-\\-model), 130 interrupted.\n";
+    else out += "0 done, 1 an error of input or environment, 2 wrong usage, 130 interrupted.\n";
     std::string footer = command == nullptr ? app.get_footer() : command->get_footer();
     footer.erase(0, footer.find_first_not_of('\n'));
     if (const auto line = footer.find('\n'); line != footer.npos)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -287,7 +288,9 @@ std::string unexpected(const CLI::App& command, const std::string& word) {
             }
     const bool has_text =
         command.get_option_no_throw("--prompt") != nullptr && command.get_option_no_throw("--prompt")->count() > 0;
-    if (has_text) return text + ": a text of several words stands in quotes";
+    std::error_code ignored;
+    const bool is_file = std::filesystem::is_regular_file(word, ignored);
+    if (has_text && !is_file) return text + ": a text of several words stands in quotes";
     if (command.get_option_no_throw("--model") != nullptr)
         return text + ": the model is given already, anything else follows the name of an option";
     return text + ": anything else follows the name of an option";

@@ -174,7 +174,11 @@ Usage usage_of(const Job& job, const std::vector<Choice>& choices) {
 json timings_of(const std::vector<Choice>& choices) {
     const auto& event = choices.front().last;
     const auto& times = event.timings;
-    const auto rate = [](std::uint64_t n, double seconds) { return seconds > 0 ? json(double(n) / seconds) : json(); };
+    const auto rate = [](std::uint64_t n, double seconds) {
+        return n > 0 && seconds > 0 ? json(double(n) / seconds) : json();
+    };
+    // The first token comes from the prompt's last row: the time after it is that of the others.
+    const std::uint64_t n_decoded = times.generation_n - (times.generation_n > 0 ? 1 : 0);
     return {{"queued_s", event.queued_s},
             {"first_token_s", event.first_token_s},
             {"prompt_n", times.prompt_n},
@@ -183,7 +187,7 @@ json timings_of(const std::vector<Choice>& choices) {
             {"prompt_tps", rate(times.prompt_n, times.prompt_s)},
             {"generation_n", times.generation_n},
             {"generation_s", times.generation_s},
-            {"generation_tps", rate(times.generation_n, times.generation_s)},
+            {"generation_tps", rate(n_decoded, times.generation_s)},
             {"drafted_n", times.drafted_n},
             {"accepted_n", times.accepted_n},
             {"seed", event.seed}};

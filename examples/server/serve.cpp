@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #ifdef __GLIBC__
@@ -85,11 +87,13 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     Listener listener(limits_of(options), options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
     add_routes(listener, hub);
     int port = options.port;
+    errno = 0;
     if (port == 0) port = listener.bind_to_any_port(options.host);
     else if (!listener.bind_to_port(options.host, port)) port = -1;
     if (port < 0)
-        throw Error(ErrorCode::io_error,
-                    options.host + ":" + std::to_string(options.port) + ": this address cannot be listened on");
+        throw Error(ErrorCode::io_error, options.host + ":" + std::to_string(options.port) +
+                                             ": this address cannot be listened on" +
+                                             (errno == 0 ? "" : ": " + std::generic_category().message(errno)));
     listener.widen_backlog();
     const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
     const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);

@@ -147,10 +147,10 @@ public:
     ~Context();
 
     /// Appends tokens to sequence 0; the last one is the one output (every one with logits_all). One transaction of any
-    /// length up to n_batch: all of it, or nothing. Throws invalid_batch (context unchanged), compute_failed, and
-    /// io_error where a part of the mapped model file cannot be read any more (ModelOptions::guard_mapping). Where the
-    /// model has an encoder, tokens attend to what encode() has kept for their sequence; encoder_missing where there is
-    /// nothing.
+    /// length up to n_batch: all of it, or nothing; one that throws or is not `ok` leaves the sequences as they were,
+    /// and no outputs. Throws invalid_batch, compute_failed, and io_error where a part of the mapped model file cannot
+    /// be read any more (ModelOptions::guard_mapping). Where the model has an encoder, tokens attend to what encode()
+    /// has kept for their sequence; encoder_missing where there is nothing.
     DecodeStatus decode(std::span<const Token> tokens);
     DecodeStatus decode(std::initializer_list<Token> tokens) {
         return decode(std::span<const Token>(tokens.begin(), tokens.size()));
@@ -171,17 +171,18 @@ public:
     DecodeStatus encode(const Batch& batch);
 
     /// decode() in slices of time: begin(), then step() until it is not `pending`. One transaction, the same bits and
-    /// the same events; in between the context is busy for everything that would change it, has no outputs, and
-    /// observers' clocks go on. The batch is copied, or taken. begin() throws invalid_batch, and busy where a decode is
-    /// pending.
+    /// the same events; in between the context is busy for everything that would change it, has no outputs, counts the
+    /// tokens of the batch as its own (used(), room(), seq_pos_max()), and observers' clocks go on. The batch is
+    /// copied, or taken. begin() throws invalid_batch, and busy where a decode is pending.
     void begin(std::span<const Token> tokens);
+    void begin(std::initializer_list<Token> tokens) { begin(std::span<const Token>(tokens.begin(), tokens.size())); }
     void begin(const Batch& batch);
     void begin(Batch&& batch);
-    /// Computes for about `budget` and returns between two pieces of work, of which each thread does at least one. With
-    /// the vector tables they take a fraction of a millisecond (some milliseconds in attention over many thousands of
-    /// positions), or up to a quarter of the budget where that is more: steps that are short beside the budget are not
-    /// cut, so that threads meet less often. Throws bad_parameter when nothing has begun; an exception ends the decode
-    /// as it does in decode().
+    /// Computes for about `budget` (0 or less: as little as it can) and returns between two pieces of work, of which
+    /// each thread does at least one. With the vector tables they take a fraction of a millisecond (some milliseconds
+    /// in attention over many thousands of positions), or up to a quarter of the budget where that is more: steps that
+    /// are short beside the budget are not cut, so that threads meet less often. Throws bad_parameter when nothing has
+    /// begun; an exception ends the decode as it does in decode().
     StepStatus step(std::chrono::nanoseconds budget);
     /// Ends a decode that is pending; the context is as before begin(). Nothing happens when there is none.
     void abandon();

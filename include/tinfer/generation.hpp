@@ -36,7 +36,7 @@ enum class StopReason : std::uint8_t { eog, limit, string, interrupt, context };
 struct GenerationOptions {
     std::int64_t n_predict = -1;  ///< most tokens; -1 = until something else ends it
     /// The text ends before the first of these to be complete, over the borders of tokens too. One that is the text of
-    /// a control token also ends it at that token.
+    /// a control token also ends it at that token. Empty ones are ignored.
     std::vector<std::string> stop{};
     SeqId seq = SeqId{0};                 ///< the sequence of the context that it fills
     int prompt_piece = 0;                 ///< most prompt tokens of one next(); 0 = the context's n_batch
@@ -70,7 +70,9 @@ public:
     StopReason run(Context& context, Sampler& sampler, const std::function<bool(std::string_view)>& show = {});
 
     /// For programs that decode several generations in one batch: pending() went through the context, and `token` was
-    /// drawn from its last row. Returns text as next() does. Nothing happens once the generation has ended.
+    /// drawn from its last row. Returns text as next() does. Nothing happens once the generation has ended. Samplers
+    /// that look back (penalties, DRY) must have seen the prompt, as with next(): Sampler::accept(token) for each of
+    /// its tokens, before the first is drawn.
     std::string_view accept(Token token);
     /// Ends it from outside and returns the text that was held back.
     std::string_view end(StopReason reason = StopReason::interrupt);

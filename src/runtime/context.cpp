@@ -46,8 +46,13 @@ void runtime::check_memory_limit(const Layout& layout, const ContextOptions& opt
              "); a smaller n_ctx, a smaller KV type or a smaller n_ubatch would help"));
 }
 
+void Context::Impl::refuse_busy() {
+    fail(ErrorCode::busy, "context is busy: another call of it runs, or a decode that begin() has begun is pending "
+                          "(step() computes it, abandon() ends it)");
+}
+
 Context::Impl::Busy::Busy(std::atomic<bool>& flag) : flag_(flag) {
-    if (flag.exchange(true, std::memory_order_acquire)) fail(ErrorCode::busy, "context is busy");
+    if (flag.exchange(true, std::memory_order_acquire)) refuse_busy();
 }
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_)

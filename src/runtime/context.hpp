@@ -77,6 +77,7 @@ struct Context::Impl {
     /// runtime::set_scale
     void set_adapter_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept;
 
+    [[noreturn]] static void refuse_busy();
     /// Holds a flag of the context; refuses while somebody else does (`busy`).
     class Busy {
     public:

@@ -86,7 +86,7 @@ void Context::Impl::take_times() noexcept {
 
 void Context::Impl::open(const Batch& given, Purpose purpose) {
     const Busy busy(stepping_);
-    if (transaction_.is_open()) fail(ErrorCode::busy, "context is busy");  // begun_ is in use
+    if (transaction_.is_open()) refuse_busy();  // begun_ is in use
     begun_ = given;
     prepare(begun_, purpose);
 }
@@ -143,7 +143,7 @@ void Context::Impl::begin(std::span<const Token> tokens) {
 template <class AnyBatch>
 void Context::Impl::begin(AnyBatch&& given) {
     const Busy busy(stepping_);
-    if (transaction_.is_open()) fail(ErrorCode::busy, "context is busy");  // begun_ is in use
+    if (transaction_.is_open()) refuse_busy();  // begun_ is in use
     begun_ = std::forward<AnyBatch>(given);
     prepare(begun_, Purpose::decode);
 }

@@ -22,7 +22,7 @@ std::span<const float> all_floats(const AlignedBuffer& buffer) noexcept {
 }
 
 [[noreturn]] void refuse_none() {
-    fail(ErrorCode::no_output, "no outputs: the last decode did not succeed, or there was none");
+    fail(ErrorCode::no_output, "no outputs: the last decode is pending or did not succeed, or there was none");
 }
 
 }  // namespace

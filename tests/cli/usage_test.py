@@ -114,6 +114,7 @@ class Usage(unittest.TestCase):
         meanings = {("run", MODEL, "-p", "a", "-temp", "0"): "long options have two dashes: --temp",
                     ("version",): "did you mean --version?",
                     ("run", MODEL, "-p", "a", "b", "c"): "a text of several words stands in quotes",
+                    ("run", MODEL, MODEL, "-p", "a"): "the model is given already",
                     ("run", MODEL, "-p", "a", "--temp", "0", "--temp", "1"): "--temp: given more than once"}
         for args, meant in meanings.items():
             tinfer(*args, code=2)

@@ -293,6 +293,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
         const auto busy = [&](const std::function<void()>& fn) { CHECK(code_of_call(fn) == ErrorCode::busy); };
         busy([&] { (void)context.decode(first); });
         busy([&] { context.begin(first); });
+        busy([&] { context.begin({Token{1}}); });
         busy([&] { context.clear(); });
         busy([&] { (void)context.seq_rm(SeqId{0}); });
         busy([&] { context.seq_keep(SeqId{0}); });

@@ -49,6 +49,16 @@ class Routes(unittest.TestCase):
         self.assertEqual([c["index"] for c in answer["choices"]], [0, 1, 2, 3])
         self.assertEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
 
+    def test_rate_of_generation(self):
+        for n in (1, 2, 8):  # the first token comes from the prompt's last row
+            body = {"prompt": "once", "max_tokens": n, "temperature": 0, **NO_EOG}
+            times = self.server.post("/v1/completions", body)["timings"]
+            self.assertEqual(times["generation_n"], n)
+            if n == 1:
+                self.assertIsNone(times["generation_tps"])
+            else:
+                self.assertAlmostEqual(times["generation_tps"] * times["generation_s"], n - 1, places=6)
+
     def test_v7_scores(self):  # [V7]
         """echo with logprobs: a log-probability for each token but the first, from one call"""
         answer = self.server.post("/v1/completions", {"prompt": "the one", "max_tokens": 0, "echo": True,
