@@ -14,7 +14,7 @@ namespace {
 constexpr int kFewSleeps = 3;
 constexpr auto kSharedSpin = std::chrono::microseconds(30);     // more than most waits; other programs have the rest
 constexpr auto kLongestCount = std::chrono::milliseconds(100);  // of sleeps, and until a leader has its team again
-constexpr int kStepsOfSlice = 16;  // a slice goes so many times into the longest step that is not cut, or more
+constexpr int kStepsOfSlice = 16;                               // steps that take this part of a slice or more are cut
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
 bool wants_cancel(const CancelFn& cancel) noexcept {

@@ -94,7 +94,7 @@ public:
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
 
     /// shares_processors: with other programs, so threads that wait spin for a moment only.
-    /// shortest_count: so long are sleeps counted before the leader goes alone.
+    /// shortest_count: the leader counts its sleeps at least so long before it goes on alone.
     struct Mode {
         int n_threads = 1;
         bool shares_processors = false;
@@ -105,7 +105,8 @@ public:
     /// What is given here must stay until the run is over.
     void start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel, StepObserver* observer) noexcept;
     /// Runs to the end; with a deadline, until about then (`paused`: there is more to do), but at least one chunk per
-    /// thread, or one step. Only steps that are long for the time until then are cut: threads meet twice after these.
+    /// thread, or one step. The deadline may fall inside a step that takes a sixteenth of that time or more. Threads
+    /// meet twice after each such step.
     /// An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
@@ -148,12 +149,12 @@ private:
     Mode mode_;
     const long process_ = process_id();  ///< that made this: a fork has none of its OpenMP threads
     int n_processors_ = 1;
-    // How often and how long the leader has slept at barriers, and since when that is counted (or it is alone); moved
-    // on by pauses.
+    // How often and how long the leader has slept at barriers, and since when that is counted; once it is alone, since
+    // when it is. Pauses between slices do not count.
     int n_sleeps_ = 0;
     Clock::duration slept_{};
     Clock::time_point counted_since_{}, paused_at_{};
-    bool alone_ = false;  ///< the leader does the rest of the run, or of 100 ms where it is cut into slices
+    bool alone_ = false;  ///< the leader does the rest alone; between slices it may get its team back
     int team_size_ = 1;   ///< threads that this slice is expected to have
     int last_team_ = 1;   ///< that the last slice had
     Barrier barrier_;
@@ -169,7 +170,7 @@ private:
     std::array<Next, 2> next_{};
     std::array<bool, 2> stop_before_{};
     Clock::time_point deadline_ = kNoDeadline;
-    Clock::duration longest_step_{};  ///< longer ones are cut in this slice; kNeverCut: it has no deadline
+    Clock::duration longest_step_{};  ///< steps from here on are cut in this slice; kNeverCut: no deadline
     std::size_t first_step_ = 0;      ///< of the slice; a thread may read it when others are steps ahead
     std::size_t rest_begin_ = 0;      ///< first step of the next slice
     bool inside_step_ = false;        ///< a slice ended inside it

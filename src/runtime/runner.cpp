@@ -11,7 +11,8 @@ namespace tinfer::runtime {
 namespace {
 
 constexpr std::size_t kFewTokens = 16;  // of a run whose team may be made smaller
-// Of a run of more tokens: one bad moment should not leave the rest of a long prompt to one thread.
+// So long the leader counts its sleeps in longer runs before it goes on alone: one bad moment should not leave the rest
+// of a long prompt to one thread.
 constexpr auto kLongRunCount = std::chrono::milliseconds(50);
 
 constexpr double kShared = 0.3;         // share of the time without a processor, from which on other programs have it
@@ -47,7 +48,7 @@ void Runner::start(const RunDetails& run, Kind kind, const CancelFn* cancel) {
         deferring_.watch(observer);
         observer = &deferring_;
     }
-    // Threads also wait for callbacks between steps.
+    // The time that immediate callbacks take would look like that of other programs.
     is_timed_ = (team_size_ != nullptr || details.n_threads > 1) && !(observer != nullptr && observer->immediate());
     const bool shares = shares_processors_ && details.n_threads > 1;
     executor_.start(*run.bound,

@@ -55,11 +55,11 @@ private:
     TeamSize* team_size_ = nullptr;       // of this run; null: it has all threads
     DeferringObserver deferring_;         // of a run that has to get to its end
     bool is_seen_ = false;                // observers saw the run begin and have yet to see it end
-    bool is_timed_ = false;               // several threads, which nothing but other programs should hold up
+    bool is_timed_ = false;               // its time tells whether other programs share the processors
     bool has_read_ = false;               // pages of files: its time says nothing about other programs
     Time run_;                            // so far
     Time window_;                         // of runs since other programs were last looked for
-    bool was_missed_ = false;             // the window before said so
+    bool was_missed_ = false;             // in the window before, other programs had the processors
     bool shares_processors_ = false;
     double shared_for_ = 0;  // seconds of runs since then
 

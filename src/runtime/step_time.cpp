@@ -26,8 +26,8 @@ private:
     const kernels::StepShape& shape_;
 };
 
-// At most the whole operand. A product or attention uses no element more often than it multiplies; other steps read or
-// write as much of a table as they have of the rest, and those that move rows within the cache may move all.
+// At most the whole operand. A product, or attention, reads no more elements than it multiplies. Other steps read or
+// write as many bytes of a table as of their other operands; those that move rows within the cache may move all.
 std::uint64_t dynamic_bytes(const kernels::Operand& x, const kernels::KernelDescriptor& kernel, std::uint64_t macs,
                             const DeclaredBytes& declared) noexcept {
     constexpr std::int64_t kElements = 256;  // a multiple of all block sizes
@@ -37,7 +37,7 @@ std::uint64_t dynamic_bytes(const kernels::Operand& x, const kernels::KernelDesc
     return (declared.dynamic & kWithinCache) == kWithinCache ? x.bytes : std::min(x.bytes, declared.fixed);
 }
 
-/// How many times as long a step takes as its bytes and multiply-accumulates tell.
+/// The time of a step, as a multiple of what its bytes and multiply-accumulates alone would take.
 std::uint64_t work_factor(Op op) noexcept {
     switch (op) {
         case Op::select_keys:

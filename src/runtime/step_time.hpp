@@ -17,9 +17,9 @@ struct DeclaredBytes {
 [[nodiscard]] DeclaredBytes declared_bytes(const kernels::KernelDescriptor& kernel,
                                            const kernels::StepShape& shape) noexcept;
 
-/// The time that one thread may need for a step, with vector kernels: 20 · 10^9 multiply-accumulates and 5 GB a second,
-/// or 2.5 GB in steps that compute something else, and several times that for sines, exponentials and sorting. Most
-/// take less, so that parts come out too small rather than too large. Data must be present.
+/// The time that one thread may need for a step, with vector kernels: 20 · 10^9 multiply-accumulates and 5 GB a
+/// second, 2.5 GB in steps without multiply-accumulates, and several times as long with sines, exponentials or sorting.
+/// Most steps take less. Data must be present.
 [[nodiscard]] std::chrono::nanoseconds step_time(const kernels::KernelDescriptor& kernel,
                                                  const kernels::KernelCall& call,
                                                  const DeclaredBytes& declared) noexcept;

@@ -111,7 +111,7 @@ TEST_CASE("random slices: any lengths, teams and interruptions give the bits of 
     test::TempFolder folder;
     test::Random random(7);
     int n_whole = 0, n_stopped = 0;
-    for (const char* arch : {"llama", "qwen3moe", "qwen2"}) {
+    for (const std::string arch : {"llama", "qwen3moe", "qwen2"}) {
         CAPTURE(arch);
         const auto model = Model::load(TinyModel::of(arch).save(folder.path()));
         const auto n_ubatch = static_cast<int>(4 + random.below(40));

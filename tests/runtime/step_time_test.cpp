@@ -31,9 +31,9 @@ std::int64_t time_of(Op op, DType type, const kernels::KernelCall& call) {
     return runtime::step_time(*kernel, call, runtime::declared_bytes(*kernel, call)).count();
 }
 
-constexpr std::int64_t kCells = 8192;
+constexpr std::int64_t kSlots = 8192;
 
-/// T queries of H heads over a cache of one head, of which each sees so many cells.
+/// T queries of H heads over a cache of one head, of which each sees so many KV slots.
 std::int64_t attention_time(std::int64_t n_heads, std::int64_t n_tokens, std::int32_t visible) {
     std::array<std::int32_t, 4 * 16> spans{};
     for (std::size_t t = 0; t < 16; ++t) spans[4 * t + 2] = visible;
@@ -42,7 +42,7 @@ std::int64_t attention_time(std::int64_t n_heads, std::int64_t n_tokens, std::in
     call.params.attention.head_dim_k = call.params.attention.head_dim_v = 128;
     call.operands[0] = operand(DType::f32, {128 * n_heads, n_tokens, 1, 1});
     call.operands[1] = operand(DType::f32, {128, n_heads, n_tokens, 1});
-    call.operands[2] = call.operands[3] = operand(DType::f16, {128, kCells, 1, 1});
+    call.operands[2] = call.operands[3] = operand(DType::f16, {128, kSlots, 1, 1});
     call.operands[6] = operand(DType::i32, {4, n_tokens, 1, 1}, spans.data());
     return time_of(Op::attention, DType::none, call);
 }
@@ -66,15 +66,15 @@ std::int64_t routed_time(std::int64_t n_experts, std::int64_t n_used, std::int64
 
 }  // namespace
 
-TEST_CASE("step time: attention counts its query heads, tokens and visible cells, not the cache alone") {
-    const std::int64_t one = attention_time(1, 1, kCells);
-    CHECK(one >= 2 * kCells * 128 * 2 / 5);  // reading K and V counts
-    CHECK(one < 4 * 2 * kCells * 128 * 2 / 5);
-    CHECK(attention_time(128, 16, kCells) >= 16 * 128 * kCells * 256 / 20);
-    CHECK(attention_time(128, 16, kCells) > 30 * one);
+TEST_CASE("step time: attention counts its query heads, tokens and visible KV slots, not the cache alone") {
+    const std::int64_t one = attention_time(1, 1, kSlots);
+    CHECK(one >= 2 * kSlots * 128 * 2 / 5);  // reading K and V counts
+    CHECK(one < 4 * 2 * kSlots * 128 * 2 / 5);
+    CHECK(attention_time(128, 16, kSlots) >= 16 * 128 * kSlots * 256 / 20);
+    CHECK(attention_time(128, 16, kSlots) > 30 * one);
     CHECK(attention_time(1, 1, 16) < one / 50);
     // A step of about a tenth of a second is no short one, whatever the cache's bytes.
-    CHECK(attention_time(128, 16, kCells) > 100'000'000);
+    CHECK(attention_time(128, 16, kSlots) > 100'000'000);
 }
 
 TEST_CASE("step time: a product reads its weights once and multiplies for each token") {

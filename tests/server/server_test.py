@@ -320,6 +320,13 @@ class Routes(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
+    def test_port_is_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            done = subprocess.run([TINFER, "serve", MODEL, "--port", str(taken.getsockname()[1])], text=True,
+                                  capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot be listened on: Address already in use", done.stderr)
+
     def test_limits(self):
         """Slow, silent and huge requests: refused, and the server answers others meanwhile"""
         with Server("--read-timeout", 1, "--max-body", 4096, "--max-connections", 64, "--parallel", 2, "-c",
