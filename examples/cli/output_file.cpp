@@ -12,7 +12,8 @@
 
 namespace cli {
 
-void check_output(const std::string& path, std::string_view option, std::span<const std::string> inputs) {
+void check_output(const std::string& path, std::string_view option, std::span<const std::string> inputs,
+                  bool overwrite) {
     namespace fs = std::filesystem;
     if (path.empty()) return;
     const auto refuse = [&](const std::string& what) {
@@ -21,6 +22,7 @@ void check_output(const std::string& path, std::string_view option, std::span<co
     std::error_code ignored;
     const auto status = fs::status(path, ignored);
     if (fs::is_directory(status)) refuse("is a directory, a file is to be written");
+    if (!overwrite && fs::exists(status)) refuse("is there already (see --overwrite)");
     for (const auto& input : inputs)
         if (fs::equivalent(path, input, ignored)) refuse("is read too, another file is needed");
     if (fs::exists(status) && !fs::is_regular_file(status)) return;  // opening a pipe would block until it has a reader

@@ -10,8 +10,10 @@
 namespace cli {
 
 /// Throws io_error, naming the option, if the file cannot be written; call it before the work starts. An existing file
-/// is not changed. The file must not be one of `inputs`. An empty path means no file.
-void check_output(const std::string& path, std::string_view option, std::span<const std::string> inputs = {});
+/// is not changed, and without `overwrite` it is an error. The file must not be one of `inputs`. An empty path means no
+/// file.
+void check_output(const std::string& path, std::string_view option, std::span<const std::string> inputs = {},
+                  bool overwrite = true);
 
 /// A file that is written completely or not at all: as a temporary file in the same folder, which finish() renames.
 /// Without finish() it is removed, and an existing file stays. Written directly if the folder is not writable, or if it

@@ -182,7 +182,7 @@ int perplexity(const PerplexityArgs& args) {
         print_line(document);
     } else {
         print("PPL " + fixed(score.ppl(), 4) + " ± " + fixed(score.error(), 4) + " over " +
-              std::to_string(score.count) + " tokens\n");
+              counted(score.count, "token") + "\n");
         if (users.kl) print(users.kl->text());
     }
     return 0;

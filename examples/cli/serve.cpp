@@ -135,7 +135,7 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
 }
 
 int run_serve(ServeArgs& args) {
-    (void)args.model.paths();  // report errors before the address is printed
+    (void)args.model.open();  // a file that is no model is reported before the address is printed
     read_keys(args);
     auto& options = args.options;
     args.check_together();

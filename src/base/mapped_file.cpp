@@ -34,6 +34,7 @@ std::string errno_text(int error) { return cat(std::generic_category().message(e
 std::string display_name(const std::filesystem::path& path) {
     constexpr std::size_t longest = 480;
     const std::string text = path.string();
+    if (text.empty()) return "\"\"";
     if (text.size() <= longest) return escaped(text, 2 * longest);
     return "…" + escaped(std::string_view(text).substr(text.size() - longest), 2 * longest);
 }

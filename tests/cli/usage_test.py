@@ -209,7 +209,9 @@ class Usage(unittest.TestCase):
                               ("inspect", "/dev/null"): "is a device",
                               ("run", MODEL, "-f", str(FOLDER)): "is a directory, a file is needed",
                               ("run", MODEL, "-f", str(FOLDER / "no")): "cannot be opened: No such file",
-                              ("graph", MODEL, "-o", str(FOLDER)): "is a directory, a file is to be written"}.items():
+                              ("graph", MODEL, "-o", str(FOLDER)): "is a directory, a file is to be written",
+                              ("trace", "record", MODEL, "-p", "a", "-o", str(FOLDER)):
+                                  "is a directory, a file is to be written"}.items():
             self.assertEqual(tinfer(*args, code=1), b"")
             self.assertIn(message, tinfer.stderr)
             self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
@@ -217,8 +219,12 @@ class Usage(unittest.TestCase):
                               FOLDER / "no": "cannot be opened: No such file"}.items():
             self.assertEqual(tinfer("trace", "stats", path, code=2), b"")
             self.assertIn(message, tinfer.stderr)
-        self.assertEqual(tinfer("serve", FOLDER, code=1), b"")
-        self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+ is a directory, a GGUF file is needed\n\Z")
+        no_model = FOLDER / "no_model.gguf"
+        no_model.write_bytes(b"GGUF")
+        for path, message in {FOLDER: "is a directory, a GGUF file is needed", no_model: "header",
+                              FOLDER / "no": "cannot open: No such file"}.items():
+            self.assertEqual(tinfer("serve", path, "--port", 0, code=1), b"")
+            self.assertRegex(tinfer.stderr, rf"\Atinfer: [^\n]+{message}[^\n]*\n\Z")  # and nothing of an address
         with subprocess.Popen(["sh", "-c", f"printf 'on the inn' > {pipe}"]):
             self.assertEqual(json.loads(tinfer("tokenize", MODEL, "-f", pipe)), ids_of("on the inn"))
 

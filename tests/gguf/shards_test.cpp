@@ -164,6 +164,9 @@ TEST_CASE("gguf: what is no regular file is refused") {
     CHECK(code_of_open({folder.path()}) == ErrorCode::io_error);
     CHECK(code_of_open({folder / "absent.gguf"}) == ErrorCode::io_error);
     CHECK(code_of_open({"/dev/zero"}) == ErrorCode::io_error);
+    std::string message;
+    CHECK(code_of_open({""}, &message) == ErrorCode::io_error);
+    CHECK(message.starts_with("\"\": cannot open"));
     CHECK(code_of_open({}) == ErrorCode::bad_parameter);
     std::ofstream(folder / "empty.gguf").close();
     CHECK(code_of_open({folder / "empty.gguf"}) == ErrorCode::not_gguf);

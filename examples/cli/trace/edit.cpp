@@ -12,10 +12,7 @@ namespace {
 /// Checks the output file before the work starts.
 void check_target(const std::string& path, const std::string& trace, bool overwrite) {
     if (path.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
-    std::error_code ignored;
-    if (!overwrite && std::filesystem::exists(path, ignored))
-        throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": is there already (see --overwrite)");
-    check_output(path, "--output", std::span(&trace, 1));
+    check_output(path, "--output", std::span(&trace, 1), overwrite);
 }
 
 void write_trace(const std::string& path, const std::vector<std::byte>& bytes) {

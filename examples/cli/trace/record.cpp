@@ -162,13 +162,9 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
 void check_record(RecordArgs& args, const ModelArgs& model) {
     if (args.output.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
     (void)args.options();
-    std::error_code ignored;
-    for (const auto& path : {args.output, args.router_inputs})
-        if (!args.overwrite && !path.empty() && std::filesystem::exists(path, ignored))
-            throw tinfer::Error(tinfer::ErrorCode::io_error, path + ": is there already (see --overwrite)");
     if (args.router_inputs == args.output) throw UsageError("--output and --router-inputs: two files are needed");
-    check_output(args.output, "--output", model.files);
-    check_output(args.router_inputs, "--router-inputs", model.files);
+    check_output(args.output, "--output", model.files, args.overwrite);
+    check_output(args.router_inputs, "--router-inputs", model.files, args.overwrite);
     if (!args.drop_cache) return;
     bool dropped = true;
     for (const auto& file : model.files) dropped = drop_from_cache(file) && dropped;
