@@ -94,11 +94,15 @@ Tensor Graph::mul_mat_id(Tensor w, Tensor x, Tensor ids) {
         refuse(Op::mul_mat_id, {w, x, ids}, ErrorCode::compute_failed, "inner extents differ");
     const Shape ne{matrices.ne[1], chosen.ne[0], chosen.ne[1], 1};
     // {K,T}: every expert of a token sees the same row, {K,1,T}. Quantized first, so that other products share it.
-    const bool shared = rows.ne[2] == 1 && rows.ne[1] == chosen.ne[1] && chosen.ne[1] > 1;
+    // Which values a graph has must not depend on its number of tokens, and with one expert and one token both forms
+    // are {K,1,1}: so with one expert there is always a view.
+    const std::int64_t n_tokens = chosen.ne[1];
+    const bool shared = rows.ne[2] == 1 && rows.ne[1] == n_tokens;
     if (is_activation(activation)) x = quantized(x, activation);
-    if (shared) {
+    if (shared || chosen.ne[0] == 1) {
         const Value& v = values_[x.id];
-        x = alias(x, {v.ne[0], 1, v.ne[1], 1}, {v.nb[0], v.nb[1], v.nb[1], v.nb[1] * v.ne[1]}, 0);
+        const std::int64_t row = shared ? v.nb[1] : v.nb[2];
+        x = alias(x, {v.ne[0], 1, n_tokens, 1}, {v.nb[0], row, row, row * n_tokens}, 0);
     }
     return emit(Op::mul_mat_id, {w, x, ids}, DType::f32, ne);
 }

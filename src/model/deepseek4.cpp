@@ -122,12 +122,12 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
     return g.name(linear(b, w.attn_output, low), "attn_out");
 }
 
-/// The experts that layers in front choose by the tokens' ids, {k, T}.
-Tensor experts_by_id(const BuildContext& b, const Inputs& in, const LayerWeights& w, Tensor h) {
+/// The experts that layers in front choose by the tokens' ids, {k, T}; of the last layer for its output rows.
+Tensor experts_by_id(const BuildContext& b, const Inputs& in, const LayerWeights& w, int il) {
     Graph& g = b.g;
     if (w.experts_of_token == nullptr || !in.tokens) return {};  // embeddings are refused before anything runs
     const Tensor ids = g.name(g.get_rows(g.weight(*w.experts_of_token), in.tokens), "ffn_moe_by_id");
-    return g.value(h).ne[1] == b.shape.n_tokens ? ids : output_rows(b, in, ids);
+    return il == b.hp.n_layer - 1 ? output_rows(b, in, ids) : ids;
 }
 
 void bind_compress(WeightBinder& binder, const HParams& hp, int il, std::string_view prefix, std::int64_t width,
@@ -295,7 +295,7 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn_norm);
         h = norm(b, w.ffn_norm, mix_streams(b, w.ffn_streams, s), "ffn_norm");
         g.set_part(Part::ffn);
-        write_streams(b, s, moe_ffn(b, w, h, experts_by_id(b, in, w, h)));
+        write_streams(b, s, moe_ffn(b, w, h, experts_by_id(b, in, w, il)));
     }
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
