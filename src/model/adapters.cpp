@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // W x + σ · B(A x) (arXiv:2106.09685 §4.1). Where an adapter belongs to some of a batch's sequences, it is computed for
-// all rows and added to theirs alone, so that no row depends on its neighbours; both forms do the same arithmetic.
+// all rows and added to theirs alone, so that no row depends on its neighbours; both forms do the same arithmetic. The
+// graph of a micro-batch leaves out those that no row of it has.
 #include "model/adapters.hpp"
 
 #include <algorithm>
@@ -18,6 +19,8 @@ AdapterPair* GraphAdapter::find(std::uint32_t base) noexcept {
     return at != pairs.end() && at->base == base ? &*at : nullptr;
 }
 
+bool GraphAdapters::has_rows() const noexcept { return !std::ranges::all_of(list, &GraphAdapter::everywhere); }
+
 void GraphAdapters::start_graph() noexcept {
     for (GraphAdapter& adapter : list)
         for (GraphAdapter::Rows& rows : adapter.of) rows.rows = rows.scales = {};
@@ -30,16 +33,6 @@ void GraphAdapters::forget_use() noexcept {
 }
 
 namespace {
-
-// {n, …, T} as {n · …, T}
-Tensor flat(Graph& g, Tensor x, std::int64_t n_rows) {
-    const auto ne = g.value(x).ne;
-    return ne[1] == n_rows && ne[2] == 1 ? x : g.reshape(x, {ne[0] * ne[1] * ne[2] / n_rows, n_rows, 1, 1});
-}
-
-Tensor shaped_as(Graph& g, Tensor x, const std::array<std::int64_t, 4>& ne) {
-    return g.value(x).ne == ne ? x : g.reshape(x, ne);
-}
 
 // The inputs for as many rows as x has: they are tokens of the micro-batch, or outputs.
 const GraphAdapter::Rows& rows_of(const BuildContext& b, GraphAdapter& adapter, const AdapterPair& pair,
@@ -65,6 +58,7 @@ struct Place {
     GraphAdapter& adapter;
     AdapterPair& pair;
     std::int64_t n_rows;  ///< of tokens or outputs
+    bool grouped;         ///< each has a row per expert or head: {n, k, n_rows}
 
     // A x times alpha / r, then times the scale
     [[nodiscard]] Tensor scaled(Tensor ax) const {
@@ -73,9 +67,8 @@ struct Place {
         if (const float rank = static_cast<float>(pair.b->ne[0]); adapter.alpha != 0.0f && adapter.alpha != rank)
             ax = g.name(g.scale(ax, adapter.alpha / rank), "lora_alpha");
         if (adapter.everywhere) return adapter.scale == 1.0f ? ax : g.name(g.scale(ax, adapter.scale), "lora_scaled");
-        const auto ne = g.value(ax).ne;
         const Tensor scales = rows_of(b, adapter, pair, n_rows).scales;
-        return shaped_as(g, g.name(g.mul(flat(g, ax, n_rows), scales), "lora_scaled"), ne);
+        return shaped_as(ax, g.name(g.mul(flat(ax), scales), "lora_scaled"));
     }
 
     [[nodiscard]] Tensor added(Tensor y, Tensor delta) const {
@@ -83,21 +76,33 @@ struct Place {
         pair.used = true;
         delta = g.name(delta, "lora_b");
         if (adapter.everywhere) return g.name(g.add(y, delta), "lora_sum");
-        const auto ne = g.value(y).ne;
         const Tensor places = rows_of(b, adapter, pair, n_rows).rows;
-        const Tensor sum = g.segment_sum(flat(g, delta, n_rows), places, flat(g, y, n_rows));
-        return shaped_as(g, g.name(sum, "lora_sum"), ne);
+        return shaped_as(y, g.name(g.segment_sum(flat(delta), places, flat(y)), "lora_sum"));
+    }
+
+    // {n, k, n_rows} as {n · k, n_rows}, and back. For few tokens extents may be 1, so they do not decide: which values
+    // a graph has must not depend on its numbers of tokens and outputs.
+    [[nodiscard]] Tensor flat(Tensor x) const {
+        const auto ne = b.g.value(x).ne;
+        return grouped ? b.g.reshape(x, {ne[0] * ne[1] * ne[2] / n_rows, n_rows, 1, 1}) : x;
+    }
+    [[nodiscard]] Tensor shaped_as(Tensor like, Tensor x) const {
+        return grouped ? b.g.reshape(x, b.g.value(like).ne) : x;
     }
 };
 
+enum class Kind : std::uint8_t { rows, grouped_rows, lookup };
+
 // y after delta(place) of every adapter that has this weight, for lookups or for products.
 template <class Delta>
-Tensor adapt(const BuildContext& b, const TensorInfo& w, bool lookup, Tensor y, std::int64_t n_rows, Delta&& delta) {
+Tensor adapt(const BuildContext& b, const TensorInfo& w, Kind kind, Tensor y, std::int64_t n_rows, Delta&& delta) {
     if (b.adapters == nullptr) return y;
-    for (GraphAdapter& adapter : b.adapters->list) {
+    for (std::size_t k = 0; k < b.adapters->list.size(); ++k) {
+        GraphAdapter& adapter = b.adapters->list[k];
+        if (!adapter.everywhere && (b.shape.adapters & mask_of(k)) == 0) continue;
         AdapterPair* const pair = adapter.find(w.id);
-        if (pair == nullptr || pair->lookup != lookup) continue;
-        const Place place{b, adapter, *pair, n_rows};
+        if (pair == nullptr || pair->lookup != (kind == Kind::lookup)) continue;
+        const Place place{b, adapter, *pair, n_rows, kind == Kind::grouped_rows};
         y = place.added(y, delta(place));
     }
     return y;
@@ -106,13 +111,13 @@ Tensor adapt(const BuildContext& b, const TensorInfo& w, bool lookup, Tensor y, 
 }  // namespace
 
 Tensor adapt_linear(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor y) {
-    return adapt(b, w, false, y, b.g.value(y).ne[1], [&](const Place& place) {
+    return adapt(b, w, Kind::rows, y, b.g.value(y).ne[1], [&](const Place& place) {
         return b.g.mul_mat(b.g.weight(*place.pair.b), place.scaled(b.g.mul_mat(b.g.weight(*place.pair.a), x)));
     });
 }
 
 Tensor adapt_experts(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor ids, Tensor y) {
-    return adapt(b, w, false, y, b.g.value(ids).ne[1], [&](const Place& place) {
+    return adapt(b, w, Kind::grouped_rows, y, b.g.value(ids).ne[1], [&](const Place& place) {
         const Tensor ax = place.scaled(b.g.mul_mat_id(b.g.weight(*place.pair.a), x, ids));
         return b.g.mul_mat_id(b.g.weight(*place.pair.b), ax, ids);
     });
@@ -121,7 +126,7 @@ Tensor adapt_experts(const BuildContext& b, const TensorInfo& w, Tensor x, Tenso
 Tensor adapt_heads(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor y) {
     Graph& g = b.g;
     const std::int64_t k = g.value(x).ne[0], n_head = g.value(x).ne[1], n_tokens = g.value(x).ne[2];
-    return adapt(b, w, false, y, n_tokens, [&](const Place& place) {
+    return adapt(b, w, Kind::grouped_rows, y, n_tokens, [&](const Place& place) {
         const TensorInfo &pair_a = *place.pair.a, &pair_b = *place.pair.b;
         if (w.ne[2] == n_head)
             return g.mul_mat_heads(g.weight(pair_b), place.scaled(g.mul_mat_heads(g.weight(pair_a), x)));
@@ -133,7 +138,7 @@ Tensor adapt_heads(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor 
 }
 
 Tensor adapt_rows(const BuildContext& b, const TensorInfo& w, Tensor ids, Tensor y) {
-    return adapt(b, w, true, y, b.g.value(y).ne[1], [&](const Place& place) {
+    return adapt(b, w, Kind::lookup, y, b.g.value(y).ne[1], [&](const Place& place) {
         return b.g.mul_mat(b.g.weight(*place.pair.b), place.scaled(b.g.get_rows(b.g.weight(*place.pair.a), ids)));
     });
 }

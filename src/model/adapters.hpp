@@ -37,11 +37,21 @@ struct GraphAdapter {
     [[nodiscard]] AdapterPair* find(std::uint32_t base) noexcept;
 };
 
+/// Which adapters of some sequences take part in a graph: a bit for each of the list, the last bit for all from there
+/// on. Those of all sequences always do.
+using AdapterMask = std::uint64_t;
+inline constexpr AdapterMask kAllAdapters = ~AdapterMask{0};
+[[nodiscard]] constexpr AdapterMask mask_of(std::size_t number) noexcept {
+    return AdapterMask{1} << (number < 63 ? number : 63);
+}
+
 /// All of them, and the directions of control vectors. Graphs of one state have one structure, whatever their size.
 struct GraphAdapters {
     std::vector<GraphAdapter> list;
     std::vector<const TensorInfo*> directions;  ///< {n_layer}, or none: null where a layer has none
     std::vector<int> n_ends;                    ///< {n_layer}, with directions: how often the graph ended each
+    /// Some adapter belongs to some sequences.
+    [[nodiscard]] bool has_rows() const noexcept;
     void start_graph() noexcept;
     void forget_use() noexcept;
 };

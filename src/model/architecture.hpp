@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/graph.hpp"
+#include "model/adapters.hpp"
 #include "model/hparams.hpp"
 #include "model/weights.hpp"
 
@@ -27,6 +28,7 @@ struct BatchShape {
     bool whole_layers = false;        ///< the last layer computes all of its rows even in a run without outputs
     bool encodes = false;             ///< an encoder in front of a decoder: every row is kept, none is an output
     std::int64_t n_cross_entries = 1, n_cross_seqs = 1;  ///< capacities of cross_table and cross_seqs
+    AdapterMask adapters = kAllAdapters;
 };
 
 /// KV cache and recurrent states of a layer; null where it has none.

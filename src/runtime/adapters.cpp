@@ -170,9 +170,11 @@ void ContextAdapters::check(std::span<const memory::KvToken> tokens) const {
                              escaped(lora->adapter->lora.name), "' has not the same scale in both"));
 }
 
-void ContextAdapters::write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
-                                   const MicroBatch& mb) noexcept {
+model::AdapterMask ContextAdapters::write_inputs(std::span<const memory::KvToken> tokens,
+                                                 std::span<const std::int32_t> output_rows,
+                                                 const MicroBatch& mb) noexcept {
     std::size_t next = 0;
+    model::AdapterMask adding = graph_.has_rows() ? 0 : model::kAllAdapters;
     for (std::size_t k = 0; k < active_.size(); ++k) {
         if (graph_.list[k].everywhere) continue;
         const auto write = [&](std::size_t n, const auto& token_of) {
@@ -181,11 +183,13 @@ void ContextAdapters::write_inputs(std::span<const memory::KvToken> tokens, std:
             for (std::size_t i = 0; i < n; ++i) {
                 scales[i] = scale_in(*active_[k], tokens[token_of(i)].seqs.front());
                 rows[i] = scales[i] == 0.0f ? -1 : static_cast<std::int32_t>(i);
+                if (rows[i] >= 0) adding |= model::mask_of(k);
             }
         };
         write(mb.n, [&](std::size_t i) { return mb.first + i; });
         write(mb.n_outputs, [&](std::size_t i) { return static_cast<std::size_t>(output_rows[mb.first_output + i]); });
     }
+    return adding;
 }
 
 void ContextAdapters::set_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept {

@@ -71,9 +71,10 @@ public:
 
     /// Throws invalid_batch for a token of several sequences that differ in their adapters.
     void check(std::span<const memory::KvToken> tokens) const;
-    /// Which rows of the micro-batch each adapter adds to, and with what scale.
-    void write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
-                      const MicroBatch& micro_batch) noexcept;
+    /// Which rows of the micro-batch each adapter adds to, and with what scale. Returns those that add to some;
+    /// all, if none belongs to some sequences.
+    model::AdapterMask write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
+                                    const MicroBatch& micro_batch) noexcept;
     /// For an adapter that stays; nothing else changes, so observers need not be told.
     void set_scale(const Adapter::Impl& adapter, SeqId seq, float scale) noexcept;
     /// Throws where a graph reads a base tensor of an adapter but multiplies nothing with it, or a layer does not end

@@ -55,9 +55,11 @@ public:
     Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table);
 
     /// Builds the graph of one micro-batch into `graph`.
-    void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const;
+    void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings,
+               model::AdapterMask adapters = model::kAllAdapters) const;
     /// Builds the graph of the encoder in front of the decoder.
-    void build_encoder(graph::Graph& graph, std::int64_t n_tokens) const;
+    void build_encoder(graph::Graph& graph, std::int64_t n_tokens,
+                       model::AdapterMask adapters = model::kAllAdapters) const;
     /// Builds the graph that copies cache pages: kv_pairs {2, n_seq_max} names them.
     void build_page_copies(graph::Graph& graph) const;
     /// Builds the graph that moves slots, as kv_moves and kv_moves_window list them.

@@ -29,7 +29,8 @@ std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) no
 
 }  // namespace
 
-void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings) const {
+void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings,
+                   model::AdapterMask adapters) const {
     graph.reset();
     const model::BuildContext context{.g = graph,
                                       .hp = model_->hp,
@@ -46,7 +47,8 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                                 .n_pooled = options_.n_seq_max,
                                                 .whole_layers = whole_layers_,
                                                 .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1,
-                                                .n_cross_seqs = options_.n_seq_max},
+                                                .n_cross_seqs = options_.n_seq_max,
+                                                .adapters = adapters},
                                       .rope = rope_,
                                       .rope_window = rope_window_,
                                       .rope_factors = rope_factors_,
@@ -65,7 +67,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
 #endif
 }
 
-void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
+void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens, model::AdapterMask adapters) const {
     graph.reset();
     const model::BuildContext context{.g = graph,
                                       .hp = model_->encoder->hp,
@@ -74,7 +76,8 @@ void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens) const {
                                                 .n_outputs = 0,
                                                 .n_table_entries = encoder_->table_entries,
                                                 .n_seqs = run_sequences_,
-                                                .encodes = true},
+                                                .encodes = true,
+                                                .adapters = adapters},
                                       .rope = {},
                                       .rope_window = {},
                                       .memory = encoder_->layers,
@@ -211,15 +214,23 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
     }
 }
 
-// Builds the largest graph of each kind, then those of maintenance, and calls fn with the kind, or null, after each.
+// Builds the largest graph of each kind, then those without the adapters of some sequences and those of maintenance,
+// and calls fn with the kind, or null, after each.
 template <class Fn>
 void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
     const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
                        n_outputs = std::min(options_.n_outputs, n_tokens);
+    const GraphKind* const none = nullptr;
     for (const GraphKind kind :
          {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
         fn(&kind);
+    }
+    if (measures_.adapters != nullptr && measures_.adapters->has_rows()) {
+        for (const std::int32_t outputs : {n_outputs, 0}) {
+            build(graph, n_tokens, outputs, false, 0);
+            fn(none);
+        }
     }
     if (encoder_) {
         constexpr GraphKind kEncoder{.encodes = true};
@@ -227,7 +238,6 @@ void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
         fn(&kEncoder);
     }
     if (!memory_limits_.has_attention) return;
-    const GraphKind* const none = nullptr;
     build_page_copies(graph);
     fn(none);
     build_compaction(graph);

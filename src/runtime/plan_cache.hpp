@@ -16,6 +16,7 @@ struct PlanKey {
     Work work = Work::none;
     bool from_embeddings = false;
     std::int64_t n_tokens = 0, n_outputs = 0;
+    model::AdapterMask adapters = model::kAllAdapters;
     bool operator==(const PlanKey&) const = default;
 };
 
@@ -33,12 +34,15 @@ public:
 
 private:
     struct Slot {
-        PlanKey key;  ///< of no work: empty
+        PlanKey key;                      ///< of no work: empty
+        model::AdapterMask adapters = 0;  ///< of its graph: the key's, or all where that plan does not fit
         BoundPlan plan;
         std::uint64_t last_use = 0;
     };
-    void build(const PlanKey& key);
-    void make(const PlanKey& key, BoundPlan& plan);
+    void build(const PlanKey& key, model::AdapterMask adapters);
+    void make(Slot& slot, const PlanKey& key);
+    /// Its memory is that of the context. Chooses its kernels.
+    [[nodiscard]] bool fits(BoundPlan& bound) const;
 
     const Layout& layout_;
     MemoryMap memory_;

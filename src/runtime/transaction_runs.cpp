@@ -30,7 +30,8 @@ void Transaction::start_micro_batch() {
     const MicroBatch& mb = micro_batch_;
     deps_.inputs.write(*batch_, mb, *memory_, encodes());
     if (deps_.encoder != nullptr && !encodes()) deps_.encoder->write_spans(*batch_, mb, deps_.inputs);
-    if (deps_.adapters) deps_.adapters->write_inputs(batch_->tokens(), batch_->output_rows(), mb);
+    model::AdapterMask adapters = model::kAllAdapters;
+    if (deps_.adapters) adapters = deps_.adapters->write_inputs(batch_->tokens(), batch_->output_rows(), mb);
     for (std::size_t i = 0; i < mb.n; ++i) {
         const memory::KvToken& token = batch_->tokens()[mb.first + i];
         token_views_[i] = {Token{batch_->ids()[mb.first + i]}, Pos{token.pos}, token.seqs.front(),
@@ -41,7 +42,8 @@ void Transaction::start_micro_batch() {
     RunDetails run = run_of({.work = encodes() ? PlanKey::Work::encode : PlanKey::Work::decode,
                              .from_embeddings = batch_->has_embeddings(),
                              .n_tokens = static_cast<std::int64_t>(mb.n),
-                             .n_outputs = static_cast<std::int64_t>(mb.n_outputs)},
+                             .n_outputs = static_cast<std::int64_t>(mb.n_outputs),
+                             .adapters = adapters},
                             encodes() || !deps_.layout.causal() ? Phase::encode
                             : is_check()                        ? Phase::verify
                             : prefill                           ? Phase::prefill

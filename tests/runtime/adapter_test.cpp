@@ -4,12 +4,14 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <set>
 
 #include "base/access.hpp"
 #include "runtime/context.hpp"
 #include "runtime/context_support.hpp"
+#include "runtime/graph_structure.hpp"
 #include "support/adapter_files.hpp"
 #include "support/alloc_counter.hpp"
 #include "trace/adapter_reads.hpp"
@@ -170,6 +172,89 @@ TEST_CASE("[D1] [A18] adapter: four sequences with four sets in one decode have 
                         compare(one, tokens.size() - 1);
                         CHECK(same);
                     }
+    }
+}
+
+TEST_CASE("adapter: a micro-batch is computed with the adapters that its rows have, and no others") {
+    for (const char* const arch : {"llama", "qwen2moe"}) {
+        World world(TinyModel::of(arch));
+        const std::vector<Adapter> adapters{world.adapter(1), world.adapter(2, DType::q8_0, 32)};
+        const auto tokens = random_tokens(24, world.n_vocab, 9);
+        // Bits of all rows: without an adapter, with the first, with the second.
+        std::vector<std::vector<std::uint32_t>> alone;
+        for (int set = 0; set < 3; ++set) {
+            Context context(world.model(), kAllRows);
+            if (set > 0) attach(context, adapters[static_cast<std::size_t>(set) - 1], 0.5f);
+            alone.push_back(bits_of(all_logits(context, tokens)));
+        }
+        std::array<std::set<std::uint32_t>, 3> read;  // tensors of adapters, by set
+        const auto width = static_cast<std::size_t>(world.n_vocab);
+
+        Context context(world.model(), {.n_ctx = 512, .n_seq_max = 3, .n_ubatch = 5, .logits_all = true});
+        runtime::attach_for_sequences(context, adapters);
+        const auto recorder = std::make_shared<Recorder>();
+        const auto recording = context.attach(recorder);
+        // Tokens [first, first + n) of some sequences, whose numbers are those of their sets. Returns what was read.
+        const auto decode = [&](std::vector<std::size_t> sets, std::size_t first, std::size_t n) {
+            recorder->events.clear();
+            Batch batch;
+            for (std::size_t t = first; t < first + n; ++t)
+                for (const std::size_t set : sets) batch.add(tokens[t], {}, {SeqId{static_cast<std::int32_t>(set)}});
+            REQUIRE(context.decode(batch) == DecodeStatus::ok);
+            for (std::size_t i = 0; i < n * sets.size(); ++i)
+                CHECK(bits_of(context.logits(static_cast<int>(i))) ==
+                      slice(alone[sets[i % sets.size()]], first + i / sets.size(), width));
+            std::set<std::uint32_t> seen;
+            for (const SeenEvent& event : recorder->events)
+                for (const SeenAccess& access : event.accesses)
+                    if (access.tensor.tensor_class == TensorClass::adapter) seen.insert(access.tensor.id);
+            return seen;
+        };
+        for (std::size_t k = 0; k < 2; ++k)
+            runtime::set_scale(context, adapters[k], SeqId{static_cast<std::int32_t>(k) + 1}, 0.5f);
+        // Micro-batches of every size, with one set in turns.
+        for (std::size_t first = 0, n = 1; first + n <= tokens.size(); first += n, n = n % 6 + 1)
+            for (std::size_t set = 0; set < 3; ++set) read[set].merge(decode({set}, first, n));
+        CHECK(read[0].empty());
+        for (std::size_t k = 0; k < 2; ++k)
+            CHECK(read[k + 1].size() == 2 * static_cast<std::size_t>(adapters[k].n_pairs()));
+        std::set<std::uint32_t> both = read[1];
+        both.merge(std::set(read[2]));
+        CHECK(both.size() == read[1].size() + read[2].size());
+        // Several sets in one decode, and a sequence that no longer has its own.
+        context.clear();
+        CHECK(decode({0, 2}, 0, 2) == read[2]);
+        context.clear();
+        CHECK(decode({2, 0, 1}, 0, 5) == both);
+        context.clear();
+        runtime::set_scale(context, adapters[1], SeqId{2}, 0.0f);
+        alone[2] = alone[0];
+        CHECK(decode({0, 2}, 0, 5).empty());
+        CHECK(decode({1}, 0, 5) == read[1]);
+    }
+}
+
+// A plan that does not fit takes the places of the largest of its kind.
+TEST_CASE("adapter: graphs have one structure, whatever their numbers of tokens and outputs") {
+    for (const int n_experts_used : {0, 1, 2}) {
+        CAPTURE(n_experts_used);
+        TinyModel tiny = TinyModel::of(n_experts_used == 0 ? "llama" : "qwen2moe");
+        tiny.n_expert_used = n_experts_used;
+        World world(tiny);
+        Context context(world.model(), {.n_ctx = 64, .n_seq_max = 2, .n_ubatch = 8, .n_threads = 1});
+        attach(context, world.adapter(1), 1, SeqId{1});
+        const runtime::Layout& layout = detail::impl_of(context).layout;
+        graph::Graph graph(layout.max_nodes(), layout.max_values());
+        graph::Planner planner(layout.max_nodes(), layout.max_values());
+        graph::Plan plan;
+        std::vector<std::uint64_t> expected;
+        for (const std::int64_t n_tokens : {8, 1, 2, 7})
+            for (const std::int64_t n_outputs : {n_tokens, std::int64_t{1}}) {
+                layout.build(graph, n_tokens, n_outputs, false);
+                planner.make(graph, {}, plan);
+                if (expected.empty()) expected = structure_of(graph, plan);
+                CHECK(structure_of(graph, plan) == expected);
+            }
     }
 }
 
