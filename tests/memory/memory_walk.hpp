@@ -391,7 +391,11 @@ struct Walk {
             case 1: copy(seq, other, p0, p1); break;
             case 2: copy(seq, other, 0, kEndOfAll); break;
             case 3:
-            case 4: move(seq, p0, p1, (below(2) == 0 ? 1 : -1) * (1 + below(30)), 1); break;
+            case 4: {
+                const int by = 1 + below(30);
+                move(seq, p0, p1, below(2) == 0 ? by : -by, 1);
+                break;
+            }
             case 5:
                 if (kind.window.kind == WindowKind::none) move(seq, p0, p1, 0, 2 + below(3));
                 break;
@@ -411,9 +415,12 @@ struct Walk {
             case 8:
                 if (kind.attention && below(3) == 0) fill_up(seq);
                 break;
-            default:
-                n_full += !decode(1 + below(below(pool.empty() ? 4 : 2) == 0 ? kMostOfBatch : 20), below(4) == 0);
+            default: {  // one after the other: compilers evaluate the operands of a call in orders of their own
+                const bool take_back = below(4) == 0;
+                const int most = below(pool.empty() ? 4 : 2) == 0 ? kMostOfBatch : 20;
+                n_full += !decode(1 + below(most), take_back);
                 break;
+            }
         }
         check();
     }
