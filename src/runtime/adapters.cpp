@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 
 #include "base/access.hpp"
 #include "base/error.hpp"
@@ -73,6 +74,21 @@ ContextAdapters::ContextAdapters(AttachedAdapters attached, const Layout& layout
     for (std::size_t k = 0; k < active_.size(); ++k) add_lora(*active_[k], k);
     if (!attached_.controls.empty()) add_controls(layout);
     place_inputs(layout);
+    bytes_ += bookkeeping_bytes();
+}
+
+// The places of inputs stand in the context's list as well.
+std::uint64_t ContextAdapters::bookkeeping_bytes() const noexcept {
+    std::uint64_t bytes = sizeof *this + bytes_of(attached_.loras) + bytes_of(attached_.controls) + bytes_of(tensors_) +
+                          bytes_of(graph_.list) + bytes_of(graph_.directions) + bytes_of(graph_.n_ends) +
+                          bytes_of(active_) + bytes_of(names_) + 2 * bytes_of(inputs_);
+    for (const Lora& lora : attached_.loras) bytes += bytes_of(lora.scales);
+    for (const std::string& name : names_) bytes += heap_bytes(name);
+    for (const model::GraphAdapter& adapter : graph_.list) {
+        bytes += bytes_of(adapter.pairs);
+        for (const auto& rows : adapter.of) bytes += heap_bytes(rows.rows_role) + heap_bytes(rows.scales_role);
+    }
+    return bytes;
 }
 
 void ContextAdapters::add_lora(const Lora& lora, std::size_t number) {
@@ -275,6 +291,10 @@ void change_adapters(Context& context, Change&& change) {
         const Context::Impl::Busy busy(impl.session->busy);
         runtime::AttachedAdapters next = impl.attached_adapters();
         change(impl, next);
+        // The order in which they are applied is not that of attaching: by hash, and of one file twice by scales.
+        std::ranges::sort(next.loras, {}, [](const runtime::AttachedAdapters::Lora& lora) {
+            return std::tie(lora.adapter->lora.fingerprint, lora.scales);
+        });
         impl.set_adapters(std::move(next));
     });
 }
@@ -299,10 +319,9 @@ using AttachedLora = runtime::AttachedAdapters::Lora;
 AttachedLora& find_or_add(const Context::Impl& impl, runtime::AttachedAdapters& attached, const Adapter& adapter) {
     if (const auto at = find_lora(attached, adapter); at != attached.loras.end()) return *at;
     const auto& state = detail::Access::state(adapter);
-    const auto by_hash = [](const AttachedLora& lora) -> const auto& { return lora.adapter->lora.fingerprint; };
-    const auto place = std::ranges::upper_bound(attached.loras, state->lora.fingerprint, {}, by_hash);
-    return *attached.loras.insert(
-        place, {state, std::vector<std::optional<float>>(static_cast<std::size_t>(impl.options.n_seq_max))});
+    const auto n_seqs = static_cast<std::size_t>(impl.options.n_seq_max);
+    attached.loras.push_back({state, std::vector<std::optional<float>>(n_seqs)});
+    return attached.loras.back();
 }
 
 void attach_to(Context& context, const Adapter& adapter, float scale, std::optional<SeqId> seq) {

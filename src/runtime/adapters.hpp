@@ -39,7 +39,7 @@ struct AttachedAdapters {
         std::vector<std::optional<float>> scales;  ///< {n_seq_max}: nullopt where it is not attached, 0: inactive
         bool stays = false;  ///< part of every graph even where no scale is set: scales may change between two decodes
     };
-    std::vector<Lora> loras;  ///< ascending by fingerprint
+    std::vector<Lora> loras;  ///< ascending by fingerprint, then by scales
     struct Control {
         std::shared_ptr<const ControlVector::Impl> vector;
         float strength = 1;
@@ -85,6 +85,7 @@ private:
     void add_lora(const AttachedAdapters::Lora& lora, std::size_t number);
     void add_controls(const Layout& layout);
     void place_inputs(const Layout& layout);
+    [[nodiscard]] std::uint64_t bookkeeping_bytes() const noexcept;
 
     AttachedAdapters attached_;
     std::vector<TensorInfo> tensors_;

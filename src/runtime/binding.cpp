@@ -77,7 +77,6 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
     calls.reserve(max_nodes);
     barriers.reserve(max_nodes);
     declared.reserve(max_nodes);
-    value_bytes.reserve(max_values);
     outputs.reserve(max_values);
 }
 
@@ -85,7 +84,7 @@ std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values
     return graph::Plan::bytes(max_nodes, max_values) +
            max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
                         sizeof(DeclaredBytes)) +
-           max_values * (sizeof(std::uint64_t) + sizeof(std::uint32_t));
+           max_values * sizeof(std::uint32_t);
 }
 
 void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
@@ -218,12 +217,9 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
           BoundPlan& bound) {
     const graph::Plan& plan = bound.plan;
     choose_kernels(graph, plan, table, bound.kernels);
-    bound.value_bytes.clear();
     bound.outputs.clear();
-    for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
-        bound.value_bytes.push_back(graph::storage_bytes(graph.values()[id]));
+    for (std::uint32_t id = 0; id < graph.values().size(); ++id)
         if (graph.values()[id].output) bound.outputs.push_back(id);
-    }
     bound.calls.clear();
     bound.declared.clear();
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {

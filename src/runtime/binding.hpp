@@ -36,7 +36,6 @@ struct BoundPlan {
     std::vector<const kernels::KernelDescriptor*> kernels;  ///< per step
     std::vector<kernels::KernelCall> calls;                 ///< per step
     std::vector<std::uint8_t> barriers;                     ///< per step: 1 where all threads meet after it
-    std::vector<std::uint64_t> value_bytes;                 ///< storage of each value
     std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
     std::vector<DeclaredBytes> declared;                    ///< per step
     std::uint32_t id = 0;                                   ///< counts plans of the context, from 1

@@ -16,7 +16,9 @@ Inputs::Inputs(const Layout& layout) : layout_(layout), data_(layout.input_bytes
 }
 
 std::vector<InputPlace> Inputs::places_with(std::span<const InputPlace> of_adapters) const {
-    std::vector<InputPlace> places(places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(n_own_));
+    std::vector<InputPlace> places;
+    places.reserve(n_own_ + of_adapters.size());
+    places.insert(places.end(), places_.begin(), places_.begin() + static_cast<std::ptrdiff_t>(n_own_));
     places.insert(places.end(), of_adapters.begin(), of_adapters.end());
     return places;
 }

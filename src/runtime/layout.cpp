@@ -24,17 +24,6 @@ DType cache_dtype(KvType type) noexcept {
     return DType::f16;
 }
 
-// ---- what the standard library's objects hold beyond their own size
-
-template <class T>
-std::uint64_t bytes_of(const std::vector<T>& list) noexcept {
-    return list.capacity() * sizeof(T);
-}
-
-std::uint64_t heap_bytes(const std::string& text) noexcept {
-    return text.capacity() > std::string().capacity() ? text.capacity() + 1 : 0;
-}
-
 std::uint64_t keep_bytes(const std::vector<std::string>& names) noexcept {
     std::uint64_t bytes = bytes_of(names);
     for (const std::string& name : names) bytes += heap_bytes(name);

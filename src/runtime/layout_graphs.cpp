@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "graph/rules.hpp"
 #include "model/kv_rotation.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/sizes.hpp"
@@ -14,15 +15,18 @@ namespace {
 
 constexpr std::uint32_t kMostNodes = 1 << 22;  // a graph beyond them is a builder's mistake, not a model's size
 
-bool may_be_kept(const graph::Value& value) noexcept {
-    return value.node != graph::kNone && !value.is_view && value.type == DType::f32;
+// A computed value, or a view of one that has no gaps: such is what adapters add to products of experts and heads.
+bool may_be_kept(const graph::Graph& graph, const graph::Value& value) noexcept {
+    return value.type == DType::f32 && graph.values()[value.root].node != graph::kNone &&
+           graph.values()[value.root].tensor_class == TensorClass::value &&
+           value.nb == graph::contiguous_strides(value.type, value.ne);
 }
 
 // The first of its name, where the graph has it.
 std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) noexcept {
     for (std::uint32_t id = 0; id < graph.values().size(); ++id) {
         const graph::Value& value = graph.values()[id];
-        if (may_be_kept(value) && value.role == kept.role && value.layer == kept.layer) return id;
+        if (may_be_kept(graph, value) && value.role == kept.role && value.layer == kept.layer) return id;
     }
     return graph::kNone;
 }
@@ -183,7 +187,7 @@ void Layout::find_kept(const graph::Graph& graph) {
         bool found = false;
         for (std::uint32_t id = 0; id < graph.values().size() && !found; ++id) {
             const graph::Value& value = graph.values()[id];
-            if (!may_be_kept(value) || graph.display_name(id) != name) continue;
+            if (!may_be_kept(graph, value) || graph.display_name(id) != name) continue;
             found = true;
             kept_.push_back({.name = name, .role = value.role, .layer = value.layer});
             whole_layers_ = whole_layers_ || value.layer == model_->hp.n_layer - 1;
@@ -198,7 +202,10 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
     const auto sizes = [&](std::int32_t tokens, std::int32_t outputs) {
         build(graph, tokens, outputs, false);
         std::vector<std::uint64_t> bytes;
-        for (const Kept& kept : kept_) bytes.push_back(graph::storage_bytes(graph.values()[kept_value(graph, kept)]));
+        for (const Kept& kept : kept_) {
+            const auto& ne = graph.values()[kept_value(graph, kept)].ne;
+            bytes.push_back(static_cast<std::uint64_t>(ne[0] * ne[1] * ne[2] * ne[3]) * sizeof(float));
+        }
         return bytes;
     };
     const auto few = sizes(4, 1), of_tokens = sizes(8, 1), of_outputs = sizes(4, 2), most = sizes(n_tokens, n_outputs);

@@ -21,6 +21,10 @@ std::span<const float> all_floats(const AlignedBuffer& buffer) noexcept {
     return {reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)};
 }
 
+std::size_t element_count(const graph::Value& value) noexcept {
+    return static_cast<std::size_t>(value.ne[0] * value.ne[1] * value.ne[2] * value.ne[3]);
+}
+
 [[noreturn]] void refuse_none() {
     fail(ErrorCode::no_output, "no outputs: the last decode is pending or did not succeed, or there was none");
 }
@@ -53,9 +57,9 @@ void Outputs::forget() noexcept {
 void Outputs::collect(const graph::Graph& graph, const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch,
                       const MicroBatch& mb, Inputs& inputs) {
     for (const std::uint32_t id : bound.outputs) {
-        const graph::Value& value = graph.values()[id];
-        const std::span values(reinterpret_cast<const float*>(arena + bound.plan.offsets[id]),
-                               bound.value_bytes[id] / sizeof(float));
+        const graph::Value& value = graph.values()[id];  // all of its memory, or a view without gaps
+        const std::byte* const data = arena + bound.plan.offsets[value.root] + (value.is_view ? value.offset : 0);
+        const std::span values(reinterpret_cast<const float*>(data), element_count(value));
         const auto width = static_cast<std::size_t>(value.ne[0]);
         const auto copy_rows = [&](AlignedBuffer& to) {
             const auto rows = all_floats(to).subspan(mb.first_output * width, mb.n_outputs * width);
@@ -67,7 +71,10 @@ void Outputs::collect(const graph::Graph& graph, const BoundPlan& bound, const s
         for (std::size_t k = 0; k < n_kept_.size(); ++k) {
             const Layout::Kept& kept = layout_.kept()[k];
             if (kept.role != value.role || kept.layer != value.layer) continue;
-            const std::uint64_t before = kept.grows ? n_kept_[k] : 0;
+            const std::uint64_t before = kept.grows ? n_kept_[k] : 0, room = kept.bytes / sizeof(float) - before;
+            if (values.size() > room)
+                fail(ErrorCode::compute_failed, cat("'", escaped(kept.name), "' has ", values.size(),
+                                                    " further values, where there is room for ", room));
             std::ranges::copy(values, all_floats(kept_).subspan(kept.offset / sizeof(float) + before).begin());
             n_kept_[k] = before + values.size();
         }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -25,6 +27,15 @@ namespace tinfer::runtime {
 
 [[nodiscard]] inline std::uint64_t n_move_rows(std::int32_t n_pages) noexcept {
     return memory::SlotMoves::n_rows(n_pages * memory::kPageSlots);
+}
+
+// What objects of the standard library hold beyond their own size.
+template <class T>
+[[nodiscard]] std::uint64_t bytes_of(const std::vector<T>& list) noexcept {
+    return list.capacity() * sizeof(T);
+}
+[[nodiscard]] inline std::uint64_t heap_bytes(const std::string& text) noexcept {
+    return text.capacity() > std::string().capacity() ? text.capacity() + 1 : 0;
 }
 
 }  // namespace tinfer::runtime

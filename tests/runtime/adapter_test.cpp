@@ -106,6 +106,18 @@ TEST_CASE("[D1] adapter: several add up, in whatever order they were attached") 
     CHECK(bits_of(all_logits(first, tokens)) == bits_of(all_logits(second, tokens)));
 }
 
+TEST_CASE("[D1] adapter: a file that is attached twice, with two scales, counts in an order of its own, too") {
+    World world(TinyModel::of("qwen2moe"));
+    const auto path = world.folder / "twice.gguf";
+    lora_for(world.writer, {.arch = world.arch, .names = adaptable(world.writer), .rank = 4, .seed = 3}).save(path);
+    const Adapter first = Adapter::load(world.model(), path), second = Adapter::load(world.model(), path);
+    const auto tokens = random_tokens(9, world.n_vocab, 4);
+    Context a(world.model(), kAllRows), b(world.model(), kAllRows);
+    attach(a, first, 0.3f), attach(a, second, 0.7f);
+    attach(b, second, 0.7f), attach(b, first, 0.3f);
+    CHECK(bits_of(all_logits(a, tokens)) == bits_of(all_logits(b, tokens)));
+}
+
 TEST_CASE("[D1] adapter: rows of a shared matrix change at the lookup, never in the tied head") {
     TinyModel tiny;
     tiny.tied = true;
@@ -234,6 +246,36 @@ TEST_CASE("adapter: a micro-batch is computed with the adapters that its rows ha
     }
 }
 
+TEST_CASE("adapter: kept values have a row for each token, whichever rows have an adapter") {
+    World world(TinyModel::of("qwen2moe"));
+    const Adapter adapter = world.adapter(1);
+    const auto tokens = random_tokens(6, world.n_vocab, 2);
+    const std::string name = "ffn_moe_gate-0";
+    std::vector<std::vector<std::uint32_t>> alone;
+    for (const bool adapted : {false, true}) {
+        Context context(world.model(), {.n_ctx = 64, .n_threads = 1, .keep = {name}});
+        if (adapted) attach(context, adapter, 0.5f);
+        REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+        alone.push_back(bits_of(context.result(name)));
+    }
+    CHECK(alone[0] != alone[1]);
+    const std::size_t width = alone[0].size() / tokens.size();
+    for (const int n_ubatch : {1, 2, 5, 64}) {
+        CAPTURE(n_ubatch);
+        Context context(world.model(),
+                        {.n_ctx = 128, .n_seq_max = 2, .n_ubatch = n_ubatch, .n_threads = 1, .keep = {name}});
+        attach(context, adapter, 0.5f, SeqId{1});
+        Batch batch;
+        for (const Token token : tokens)
+            for (const int seq : {0, 1}) batch.add(token, {}, {SeqId{seq}});
+        REQUIRE(context.decode(batch) == DecodeStatus::ok);
+        const auto kept = bits_of(context.result(name));
+        REQUIRE(kept.size() == 2 * alone[0].size());
+        for (std::size_t i = 0; i < 2 * tokens.size(); ++i)
+            CHECK(slice(kept, i, width) == slice(alone[i % 2], i / 2, width));
+    }
+}
+
 // A plan that does not fit takes the places of the largest of its kind.
 TEST_CASE("adapter: graphs have one structure, whatever their numbers of tokens and outputs") {
     for (const int n_experts_used : {0, 1, 2}) {
@@ -306,6 +348,23 @@ TEST_CASE("[N6] adapter: what a decode allocates, and what the memory plan count
     CHECK(code_of([&] { attach(limited, adapter); }) == ErrorCode::limit_exceeded);
     CHECK(adapter_scale(limited, adapter, SeqId{0}) == std::nullopt);
     CHECK(limited.decode(tokens) == DecodeStatus::ok);
+}
+
+TEST_CASE("[N6] adapter: what a context holds for adapters is counted to the byte") {
+    for (const int n : {1, 2, 5}) {
+        CAPTURE(n);
+        World world(TinyModel::of("qwen2moe"));
+        std::vector<Adapter> adapters;
+        std::uint64_t of_files = 0;  // allocated before
+        for (int k = 0; k < n; ++k) {
+            adapters.push_back(world.adapter(static_cast<std::uint64_t>(k + 1)));
+            of_files += adapters.back().bytes();
+        }
+        const AllocationScope scope;
+        Context context(world.model(), {.n_ctx = 64, .n_seq_max = 3, .n_threads = 1});
+        for (int k = 0; k < n; ++k) attach(context, adapters[static_cast<std::size_t>(k)], 0.5f, SeqId{k % 3});
+        CHECK(static_cast<std::uint64_t>(scope.live()) == context.memory().context_total() - of_files);
+    }
 }
 
 TEST_CASE("[N3] adapter: memory that runs out while attaching leaves what was attached") {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "support/temp_folder.hpp"
@@ -190,6 +191,31 @@ TEST_CASE("normalize: a value that is not finite is an error, and the vector sta
         }
     std::vector<float> untouched{std::numeric_limits<float>::infinity()};
     CHECK_NOTHROW(normalize(untouched, -1));
+}
+
+TEST_CASE("outputs: a kept value of few numbers per token has them all, and no more, however the batch is cut") {
+    const test::TempFolder folder;
+    test::TinyModel example = test::TinyModel::of("qwen2moe");
+    example.n_expert = 6, example.n_expert_used = 3;
+    const auto model = Model::load(example.save(folder.path()));
+    const auto tokens = random_tokens(61, 128, 5);
+    const std::map<std::string, std::size_t> widths{
+        {"ffn_moe_logits-0", 6}, {"ffn_moe_weights-0", 3}, {"shexp_gate-0", 1}, {"ffn_moe_gate-0", 0}};
+    std::map<std::string, std::vector<std::uint32_t>> whole;
+    for (const int n_ubatch : {64, 1, 2, 5, 16}) {
+        CAPTURE(n_ubatch);
+        ContextOptions options{.n_ctx = 64, .n_ubatch = n_ubatch, .n_threads = 1};
+        for (const auto& [name, width] : widths) options.keep.push_back(name);
+        Context context(model, options);
+        REQUIRE(context.decode(tokens) == DecodeStatus::ok);
+        for (const auto& [name, width] : widths) {
+            CAPTURE(name);
+            const auto bits = test::bits_of(context.result(name));
+            if (width > 0) CHECK(bits.size() == width * tokens.size());
+            if (n_ubatch == 64) whole[name] = bits;
+            CHECK(bits == whole[name]);
+        }
+    }
 }
 
 TEST_CASE("log_prob: ln softmax by the formula, finite or an error") {
