@@ -4,8 +4,6 @@
 
 #include <array>
 #include <fstream>
-#include <sstream>
-#include <string>
 
 #include "base/access.hpp"
 #include "base/barrier.hpp"
@@ -51,16 +49,10 @@ struct Parent {
     }
 };
 
-// The marks of a process, of which a fork is one (field 9 of its line), are never 0 under Linux. Emulators of user
-// programs tell 0, so that a program under them cannot know whether it came from a fork.
-bool is_emulated() {
-    std::ifstream in("/proc/self/stat");
-    std::string line, marks;
-    std::getline(in, line);
-    std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
-    for (int field = 3; field <= 9; ++field) fields >> marks;
-    if (marks == "0") MESSAGE("skipped: the emulator does not tell whether a process came from a fork");
-    return marks == "0";
+bool skip_where_forks_are_hidden() {
+    const bool hidden = test::forks_are_hidden();
+    if (hidden) MESSAGE("skipped: the emulator does not tell whether a process came from a fork");
+    return hidden;
 }
 
 }  // namespace
@@ -73,7 +65,7 @@ TEST_CASE_FIXTURE(Parent, "fork: a child decodes with the context of its parent,
 }
 
 TEST_CASE_FIXTURE(Parent, "fork: a child makes a context of its own, from its parent's model or from the file") {
-    if (is_emulated()) return;
+    if (skip_where_forks_are_hidden()) return;
     CHECK(in_child(kSeconds, [&] {
               Context own = make(model);
               return decode(own) == expected ? 0 : 1;
@@ -144,7 +136,7 @@ TEST_CASE("fork: teams made for one call have the size asked for, and end with i
 
 #    if defined(__linux__)
 TEST_CASE("fork: a process knows whether it came from one") {
-    if (is_emulated()) return;
+    if (skip_where_forks_are_hidden()) return;
     CHECK(!is_forked());
     CHECK(in_child(kSeconds, [] { return is_forked() ? 0 : 1; }) == "exit 0");
     const test::TempFolder folder;
