@@ -135,7 +135,9 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
 }
 
 int run_serve(ServeArgs& args) {
-    (void)args.model.open();  // a file that is no model is reported before the address is printed
+    ModelArgs checked = args.model;  // a file that is no model is reported before the address is printed
+    checked.log_level = "none";      // loading will say what there is to say
+    (void)checked.open();
     read_keys(args);
     auto& options = args.options;
     args.check_together();

@@ -80,8 +80,8 @@ struct Place {
         return shaped_as(y, g.name(g.segment_sum(flat(delta), places, flat(y)), "lora_sum"));
     }
 
-    // {n, k, n_rows} as {n · k, n_rows}, and back. For few tokens extents may be 1, so they do not decide: which values
-    // a graph has must not depend on its numbers of tokens and outputs.
+    // {n, k, n_rows} as {n · k, n_rows}, and back. Extents do not decide this, because they may be 1 for few tokens:
+    // which values a graph has must not depend on its numbers of tokens and outputs.
     [[nodiscard]] Tensor flat(Tensor x) const {
         const auto ne = b.g.value(x).ne;
         return grouped ? b.g.reshape(x, {ne[0] * ne[1] * ne[2] / n_rows, n_rows, 1, 1}) : x;
@@ -91,6 +91,7 @@ struct Place {
     }
 };
 
+/// What is adapted: a product with a row per token or output, one with a row per expert or head of each, a lookup.
 enum class Kind : std::uint8_t { rows, grouped_rows, lookup };
 
 // y after delta(place) of every adapter that has this weight, for lookups or for products.

@@ -37,8 +37,8 @@ struct GraphAdapter {
     [[nodiscard]] AdapterPair* find(std::uint32_t base) noexcept;
 };
 
-/// Which adapters of some sequences take part in a graph: a bit for each of the list, the last bit for all from there
-/// on. Those of all sequences always do.
+/// Which adapters of some sequences take part in a graph: one bit per entry of GraphAdapters::list; entries from 63 on
+/// share the last bit. Adapters of all sequences always take part.
 using AdapterMask = std::uint64_t;
 inline constexpr AdapterMask kAllAdapters = ~AdapterMask{0};
 [[nodiscard]] constexpr AdapterMask mask_of(std::size_t number) noexcept {

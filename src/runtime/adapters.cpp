@@ -291,7 +291,8 @@ void change_adapters(Context& context, Change&& change) {
         const Context::Impl::Busy busy(impl.session->busy);
         runtime::AttachedAdapters next = impl.attached_adapters();
         change(impl, next);
-        // The order in which they are applied is not that of attaching: by hash, and of one file twice by scales.
+        // Adapters are applied in the order of their hashes, a file that is attached twice in that of its scales: the
+        // order of attaching changes no bit.
         std::ranges::sort(next.loras, {}, [](const runtime::AttachedAdapters::Lora& lora) {
             return std::tie(lora.adapter->lora.fingerprint, lora.scales);
         });

@@ -71,8 +71,8 @@ public:
 
     /// Throws invalid_batch for a token of several sequences that differ in their adapters.
     void check(std::span<const memory::KvToken> tokens) const;
-    /// Which rows of the micro-batch each adapter adds to, and with what scale. Returns those that add to some;
-    /// all, if none belongs to some sequences.
+    /// Which rows of the micro-batch each adapter adds to, and with what scale. Returns the adapters that add to
+    /// some row, or all where every adapter belongs to all sequences.
     model::AdapterMask write_inputs(std::span<const memory::KvToken> tokens, std::span<const std::int32_t> output_rows,
                                     const MicroBatch& micro_batch) noexcept;
     /// For an adapter that stays; nothing else changes, so observers need not be told.

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::uint32_t kMostNodes = 1 << 22;  // a graph beyond them is a builder's mistake, not a model's size
 
-// A computed value, or a view of one that has no gaps: such is what adapters add to products of experts and heads.
+// A computed value, or a view of one that has no gaps: products of experts and heads are such views where adapters add
+// to them.
 bool may_be_kept(const graph::Graph& graph, const graph::Value& value) noexcept {
     return value.type == DType::f32 && graph.values()[value.root].node != graph::kNone &&
            graph.values()[value.root].tensor_class == TensorClass::value &&

@@ -41,7 +41,7 @@ private:
     };
     void build(const PlanKey& key, model::AdapterMask adapters);
     void make(Slot& slot, const PlanKey& key);
-    /// Its memory is that of the context. Chooses its kernels.
+    /// Whether the plan needs no more arena and scratch than the context has. Chooses its kernels.
     [[nodiscard]] bool fits(BoundPlan& bound) const;
 
     const Layout& layout_;
