@@ -95,10 +95,13 @@ void add_options(CLI::App& command, ServeArgs& args) {
 void read_keys(ServeArgs& args) {
     for (const auto& file : args.key_files) {
         std::istringstream lines(read_document(file, "--api-key-file"));
+        const auto n_before = args.options.api_keys.size();
         for (std::string line; std::getline(lines, line);) {
             if (line.ends_with('\r')) line.pop_back();
-            if (!line.empty()) args.options.api_keys.push_back(line);
+            if (line.find_first_not_of(" \t") != line.npos) args.options.api_keys.push_back(line);
         }
+        if (args.options.api_keys.size() == n_before)
+            throw UsageError("--api-key-file " + file + ": the file has no key");
     }
     const auto& options = args.options;
     for (const auto& key : options.api_keys)
@@ -167,7 +170,8 @@ int run_serve(ServeArgs& args) {
         note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
              size("cache") + " cache, " + size("compute") + " buffers, " + others + size("connections") + " for " +
              counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ", " + size("bodies") +
-             " for what they send, " + size("answers") + " for answers: " + size("total") + " at most");
+             " for what they send, " + size("requests") + " for requests, " + size("answers") +
+             " for answers: " + size("total") + " at most");
         return engine;
     };
     server::ServeEvents events{.stops = interrupted};
@@ -207,8 +211,7 @@ Action add_serve(CLI::App& app) {
     command->allow_extras();
     return []() -> int {
         throw tinfer::Error(tinfer::ErrorCode::not_available,
-                            "serve: this program was built without cpp-httplib; install it (Debian: "
-                            "libcpp-httplib-dev) and build again");
+                            "serve: the server is not part of this build; it needs a POSIX system");
     };
 }
 

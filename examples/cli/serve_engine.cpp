@@ -165,6 +165,7 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
                {"draft", draft},
                {"prompt_store", store},
                {"connections", server::connection_bytes(args.options)},
+               {"requests", server::request_bytes(engine.max_tokens(), args.n_parallel, args.max_queue)},
                {"bodies", server::body_bytes(args.options)},
                {"answers", args.options.answer_memory}};
     std::uint64_t total = 0;

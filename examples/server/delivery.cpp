@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <atomic>
 
-#include "listener.hpp"
-
 namespace server {
 
 namespace {
@@ -14,16 +12,16 @@ namespace {
 constexpr std::size_t kSmallBody = 16 << 10;
 
 struct CountedBody {
-    CountedBody(AnswerMemory& memory, std::string given)
-        : text(std::move(given)), share(memory, [this, breaks = break_connection()] {
+    CountedBody(AnswerMemory& memory, std::string given, std::function<void()> breaks)
+        : text(std::move(given)), share(memory, [this, breaks = std::move(breaks)] {
               has_to_go = true;
               if (is_sent) breaks();
           }) {}
-    bool send(std::size_t offset, std::size_t size, httplib::DataSink& sink) {
+    bool send(const WriteBytes& write) {
         is_sent = true;
         if (has_to_go) return false;
         share.waits(true);
-        const bool ok = sink.write(text.data() + offset, size);
+        const bool ok = write(text);
         share.waits(false);
         return ok;
     }
@@ -34,34 +32,24 @@ struct CountedBody {
 
 }  // namespace
 
-void set_body(AnswerMemory& memory, httplib::Response& response, std::string text, const char* type) {
-    if (text.size() <= kSmallBody) return response.set_content(text, type);
-    auto body = std::make_shared<CountedBody>(memory, std::move(text));
+void set_body(AnswerMemory& memory, Response& response, std::string text, std::string_view type) {
+    if (text.size() <= kSmallBody) return response.set_content(std::move(text), type);
+    auto body = std::make_shared<CountedBody>(memory, std::move(text), response.client.breaker());
     if (!body->share.add(static_cast<std::int64_t>(body->text.capacity()))) throw body->share.reason();
-    response.set_content_provider(body->text.size(), type,
-                                  [body](std::size_t offset, std::size_t size, httplib::DataSink& sink) {
-                                      return body->send(offset, size, sink);
-                                  });
+    const auto size = body->text.size();
+    response.set_source(size, type, [body = std::move(body)](const WriteBytes& write) { return body->send(write); });
 }
 
-void set_shared_body(httplib::Response& response, std::shared_ptr<const std::string> text, const char* type) {
+void set_shared_body(Response& response, std::shared_ptr<const std::string> text, std::string_view type) {
     const auto size = text->size();
-    response.set_content_provider(size, type,
-                                  [text = std::move(text)](std::size_t offset, std::size_t n, httplib::DataSink& sink) {
-                                      return sink.write(text->data() + offset, n);
-                                  });
+    response.set_source(size, type, [text = std::move(text)](const WriteBytes& write) { return write(*text); });
 }
 
-void set_fixed_body(httplib::Response& response, std::span<const std::string_view> parts, const char* type) {
+void set_fixed_body(Response& response, std::span<const std::string_view> parts, std::string_view type) {
     std::size_t size = 0;
     for (const auto part : parts) size += part.size();
-    response.set_content_provider(size, type, [parts](std::size_t offset, std::size_t, httplib::DataSink& sink) {
-        for (const auto part : parts) {
-            if (offset < part.size() && !sink.write(part.data() + offset, part.size() - offset)) return false;
-            offset -= std::min(offset, part.size());
-        }
-        return true;
-    });
+    response.set_source(size, type,
+                        [parts](const WriteBytes& write) { return std::ranges::all_of(parts, std::cref(write)); });
 }
 
 }  // namespace server

@@ -34,24 +34,41 @@ struct Exchange::Mailbox {
         std::int64_t bytes;
     };
 
+    /// Thrown at the engine, which then cancels the request.
+    struct Unwanted {};
+
     Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { give_way(); }) {}
 
-    /// Called on the engine's thread.
+    /// Called on the engine's thread. What it throws ends the request; without memory its reader hears of it.
     void put(std::size_t index, const tinfer::EngineEvent& event) {
-        Letter letter{index, event, 0};
-        letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
-        if (!share.add(letter.bytes)) return;
-        const std::lock_guard lock(mutex);
-        if (has_given_way) return;
-        events.push_back(std::move(letter));
+        try {
+            Letter letter{index, event, 0};
+            letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
+            if (!share.add(letter.bytes)) throw Unwanted();
+            const std::lock_guard lock(mutex);
+            if (has_given_way) throw Unwanted();
+            events.push_back(std::move(letter));
+        } catch (const Unwanted&) {
+            throw;
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            has_lost = true;
+            arrived.notify_one();
+            throw;
+        }
         arrived.notify_one();
     }
     /// Called on any thread, which may hold other locks.
-    void give_way() {
+    void give_way() noexcept {
         const std::lock_guard lock(mutex);
         has_given_way = true;
         events.clear();
-        for (const auto id : ids) engine.cancel(id);
+        for (const auto id : ids) {
+            try {
+                engine.cancel(id);
+            } catch (...) {  // no memory: put() ends the request with its next event
+            }
+        }
         arrived.notify_one();
     }
 
@@ -61,11 +78,15 @@ struct Exchange::Mailbox {
     std::deque<Letter> events;
     std::vector<tinfer::RequestId> ids;
     bool has_given_way = false;
+    bool has_lost = false;  ///< an event could not be kept
     AnswerMemory::Share share;
 };
 
-Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory)
+Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
+                   std::size_t kept)
     : engine_(engine), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
+    keep(kept);
+    mailbox_->ids.reserve(requests.size());
     try {
         for (std::size_t i = 0; i < requests.size(); ++i) {
             const auto id = engine_.submit(
@@ -84,9 +105,7 @@ Exchange::~Exchange() {
     if (!done()) cancel();
 }
 
-void Exchange::cancel() {
-    for (const auto id : ids()) engine_.cancel(id);
-}
+void Exchange::cancel() noexcept { mailbox_->give_way(); }
 
 std::vector<tinfer::RequestId> Exchange::ids() const {
     const std::lock_guard lock(mailbox_->mutex);
@@ -96,7 +115,8 @@ std::vector<tinfer::RequestId> Exchange::ids() const {
 std::optional<std::pair<std::size_t, tinfer::EngineEvent>> Exchange::next(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mailbox_->mutex);
     const bool is_there = mailbox_->arrived.wait_for(
-        lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way; });
+        lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way || mailbox_->has_lost; });
+    if (mailbox_->has_lost) throw ApiError(503, "out of memory", "out_of_memory");
     if (mailbox_->has_given_way) {
         lock.unlock();
         throw mailbox_->share.reason();

@@ -18,10 +18,21 @@ std::string finish_of(const Choice& choice) {
     return stop == StopReason::eog || stop == StopReason::string ? "stop" : "length";
 }
 
+/// What a job holds until its end beside the tokens of its prompts, which request_bytes() covers.
+std::size_t bytes_beside_tokens(const Job& job) {
+    std::size_t per_answer = 0, sum = job.tools.capacity() + job.generation_prompt.capacity() + job.suffix.capacity();
+    for (const auto& stop : job.request.generation.stop) per_answer += 2 * (sizeof stop + stop.capacity());
+    per_answer += 2 * job.request.sampler.logit_bias.size() * sizeof(job.request.sampler.logit_bias[0]);
+    for (const auto& warning : job.warnings) sum += sizeof warning + warning.capacity();
+    for (const auto& prompt : job.prompts) sum += prompt.text.capacity();
+    return sum + per_answer * job.prompts.size() * static_cast<std::size_t>(job.n);
+}
+
 }  // namespace
 
 Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol)
-    : service_(service), job_(std::move(job)), protocol_(protocol(job_)) {
+    : service_(service), job_(std::move(job)), protocol_(protocol(job_)), kept_(bytes_beside_tokens(job_)),
+      texts_(service.texts) {
     std::vector<tinfer::EngineRequest> requests;
     for (std::size_t p = 0; p < job_.prompts.size(); ++p)
         for (int i = 0; i < job_.n; ++i) {
@@ -43,25 +54,24 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
-        exchange_.emplace(service_.engine, std::move(requests), service_.memory);
+        exchange_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
         throw translate(error, job_.prompt_field);
     }
-    if (!service_.options.expose_text) return;
-    const auto ids = exchange_->ids();
-    for (std::size_t i = 0; i < choices_.size(); ++i) {
-        auto text = service_.model.vocab().decode(job_.prompts[choices_[i].prompt].tokens);
-        kept_ += text.size();
-        service_.texts.add(ids[i], std::move(text));
-    }
-    exchange_->keep(kept_);
+    if (service_.options.expose_text) show_texts();
 }
 
-Reply::~Reply() {
-    if (service_.options.expose_text)
-        for (const auto id : exchange_->ids()) service_.texts.remove(id);
+/// Counts the texts before they are kept.
+void Reply::show_texts() {
+    std::vector<std::string> prompts;
+    for (const auto& choice : choices_) {
+        prompts.push_back(service_.model.vocab().decode(job_.prompts[choice.prompt].tokens));
+        kept_ += prompts.back().capacity();
+        exchange_->keep(kept_);
+    }
+    texts_.add(exchange_->ids(), std::move(prompts));
 }
 
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
@@ -124,7 +134,22 @@ std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
     return protocol_->whole(choices_);
 }
 
-void Reply::stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone) {
+bool Reply::stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone) {
+    const auto failed = [&](const ApiError& error) { return write(protocol_->failed(error)); };
+    try {
+        return stream_events(write, gone);
+    } catch (const ApiError& error) {
+        return failed(error);
+    } catch (const tinfer::Error& error) {
+        return failed(translate(error));
+    } catch (const std::bad_alloc&) {
+        return failed(ApiError(503, "out of memory", "out_of_memory"));
+    } catch (const std::exception& error) {
+        return failed(ApiError(500, error.what(), "internal"));
+    }
+}
+
+bool Reply::stream_events(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone) {
     is_streaming_ = true;
     auto written_at = Clock::now();
     const auto send = [&](const std::string& bytes) {
@@ -136,25 +161,21 @@ void Reply::stream(const std::function<bool(std::string_view)>& write, const std
         exchange_->waits(false);
         return ok;
     };
-    try {
-        if (!send(protocol_->begin())) return;
-        while (!exchange_->done()) {
-            auto event = exchange_->next(kPoll);
-            if (!exchange_->done() && gone()) return;
-            if (!event) {
-                if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return;
-                continue;
-            }
-            std::string bytes;
-            if (job_.prompt_progress && event->second.n_generated == 0 && !event->second.ended())
-                bytes = protocol_->progress(event->second);
-            bytes += take(event->first, std::move(event->second));
-            if (!bytes.empty() && !send(bytes)) return;
+    if (!send(protocol_->begin())) return false;
+    while (!exchange_->done()) {
+        auto event = exchange_->next(kPoll);
+        if (!exchange_->done() && gone()) return false;
+        if (!event) {
+            if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return false;
+            continue;
         }
-        (void)send(protocol_->end(choices_));
-    } catch (const ApiError& error) {
-        (void)write(protocol_->failed(error));
+        std::string bytes;
+        if (job_.prompt_progress && event->second.n_generated == 0 && !event->second.ended())
+            bytes = protocol_->progress(event->second);
+        bytes += take(event->first, std::move(event->second));
+        if (!bytes.empty() && !send(bytes)) return false;
     }
+    return send(protocol_->end(choices_));
 }
 
 Usage usage_of(const Job& job, const std::vector<Choice>& choices) {

@@ -70,17 +70,19 @@ public:
     /// Throws ApiError.
     Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol);
 
-    ~Reply();
     [[nodiscard]] const Job& job() const noexcept { return job_; }
     /// Waits for the end and returns the document's text, polling `gone`. nullopt: the client has gone. Throws
     /// ApiError.
     [[nodiscard]] std::optional<std::string> whole(const std::function<bool()>& gone);
-    /// Writes events until the end, or until `write` returns false or `gone` true.
-    void stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
+    /// Writes events until the end, which may be an error event, or until `write` returns false or `gone` true. Whether
+    /// the stream has its end. Throws std::bad_alloc if there is no memory to tell of an error.
+    [[nodiscard]] bool stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
     /// A comment in the event stream, which clients ignore.
     static constexpr std::string_view kPing = ": ping\n\n";
 
 private:
+    void show_texts();
+    bool stream_events(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
     std::string take(std::size_t index, tinfer::EngineEvent event);
 
     Service& service_;
@@ -93,6 +95,7 @@ private:
     std::size_t kept_ = 0;       ///< bytes kept of events
     std::optional<Traces> traces_;
     std::optional<Exchange> exchange_;
+    RunningTexts::Shown texts_;
 };
 
 }  // namespace server

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The routes, and the checks before all of them: keys, origins, hosts, limits.
+// The routes, and the checks before all of them: keys, origins, hosts, limits. A path is compared with the names of
+// routes as a whole.
 #pragma once
 
-#include <httplib.h>
-
+#include <functional>
+#include <map>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 
+#include "http.hpp"
 #include "service.hpp"
 
 namespace server {
@@ -17,30 +22,52 @@ struct Route {
 /// All routes except /v1/models/{id}.
 [[nodiscard]] std::span<const Route> routes() noexcept;
 
-/// Adds all routes to a server; `hub` must outlive it. Requests get 503 while the model loads and during draining.
-void add_routes(httplib::Server& http, Hub& hub);
+/// Answers requests by their routes: with 503 while the model loads and during draining.
+class Router final : public Application {
+public:
+    /// Has all routes. `hub` must outlive it.
+    explicit Router(Hub& hub);
 
-// The parts of add_routes().
-void add_generating_routes(httplib::Server& http, Hub& hub);
-void add_text_routes(httplib::Server& http, Hub& hub);
-void add_vector_routes(httplib::Server& http, Hub& hub);
-void add_state_routes(httplib::Server& http, Hub& hub);
+    /// Errors that handlers throw become error documents of the route's API. `path` must be static.
+    using GetHandler = std::function<void(Service&, const Request&, Response&)>;
+    void get(std::string_view path, GetHandler handler);
+    /// The handler gets the body, whatever its content type.
+    using PostHandler = std::function<void(Service&, Body, Response&)>;
+    void post(std::string_view path, PostHandler handler);
 
-/// Errors of handlers become error documents of the route's API.
-using GetHandler = std::function<void(Service&, const httplib::Request&, httplib::Response&)>;
-void add_get(httplib::Server& http, Hub& hub, const std::string& path, GetHandler handler);
-/// The handler gets the body, whatever its content type.
-using PostHandler = std::function<void(Service&, std::string body, httplib::Response&)>;
-void add_post(httplib::Server& http, Hub& hub, const std::string& path, PostHandler handler);
-void set_json(httplib::Response& response, const json& document, int status = 200);
+    [[nodiscard]] bool admit(const Request& request, Response& response) override;
+    void answer(const Request& request, Body body, Response& response) override;
+    void refuse(const Request* request, Response& response, const ApiError& error) override;
+
+private:
+    using Handler = std::function<void(Service&, const Request&, Body, Response&)>;
+    /// Why a request is not answered; null if it is.
+    [[nodiscard]] std::optional<ApiError> objection(const Request& request, std::string_view method,
+                                                    Response& response) const;
+    Hub& hub_;
+    const bool is_loopback_;
+    std::map<std::string_view, Handler> handlers_;
+};
+
+// The parts of a Router.
+void add_generating_routes(Router& router);
+void add_text_routes(Router& router);
+void add_vector_routes(Router& router);
+void add_state_routes(Router& router);
+/// The page for people. Throws ApiError if the server has none.
+void set_page(Hub& hub, Response& response);
+
+void set_json(Response& response, const json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.
-void set_answer(Service& service, httplib::Response& response, std::string document);
-void set_error(const httplib::Request& request, httplib::Response& response, const ApiError& error);
+void set_answer(Service& service, Response& response, std::string document);
 
 /// Whether the given key is one of the keys, in constant time.
 [[nodiscard]] bool is_known_key(const std::vector<std::string>& keys, std::string_view given);
 /// Whether a Host header names the loopback interface.
 [[nodiscard]] bool is_loopback_host(std::string_view host);
 [[nodiscard]] bool is_loopback_address(std::string_view address);
+/// Whether a page of another origin sends the request, as far as its browser tells: Origin names another authority than
+/// the request, or Sec-Fetch-Site another site. Navigation to the page of the server is none of its business.
+[[nodiscard]] bool is_cross_origin(const Request& request);
 
 }  // namespace server

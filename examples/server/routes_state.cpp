@@ -28,16 +28,16 @@ json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
 
 }  // namespace
 
-void add_state_routes(httplib::Server& http, Hub& hub) {
-    const auto get = [&](const char* path, GetHandler handler) { add_get(http, hub, path, std::move(handler)); };
+void add_state_routes(Router& router) {
+    const auto get = [&](const char* path, Router::GetHandler handler) { router.get(path, std::move(handler)); };
     for (const char* path : {"/health", "/v1/health"})
         get(path, [](Service&, const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
     for (const char* path : {"/v1/models", "/models"})
         get(path, [](Service& service, const auto&, auto& response) {
             set_json(response, {{"object", "list"}, {"data", json::array({service.model_card()})}});
         });
-    get(R"(/v1/models/(.+))", [](Service& service, const auto& request, auto& response) {
-        service.check_model(std::string(request.matches[1]));
+    get("/v1/models/", [](Service& service, const auto& request, auto& response) {
+        service.check_model(request.path.substr(std::string_view("/v1/models/").size()));
         set_json(response, service.model_card());
     });
     get("/openapi.json", [](Service& service, const auto&, auto& response) {
@@ -61,19 +61,16 @@ void add_state_routes(httplib::Server& http, Hub& hub) {
         response.set_header("Cache-Control", "no-store");
         set_json(response, service.options.activity->look());
     });
-    // Available while the model loads: the page itself waits for it.
-    http.Get("/", [&hub](const auto& request, auto& response) {
-        if (hub.options.no_page)
-            return set_error(request, response, ApiError(404, "there is no page here", "not_found"));
-        response.status = 200;
-        response.set_header("Content-Security-Policy",
-                            "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-                            "frame-ancestors 'none'");
-        response.set_header("X-Content-Type-Options", "nosniff");
-        set_fixed_body(response, page_parts(), "text/html; charset=utf-8");
-        hub.metrics.request("/", 200);
-    });
+}
+
+void set_page(Hub& hub, Response& response) {
+    if (hub.options.no_page) throw ApiError(404, "there is no page here", "not_found");
+    response.set_header("Content-Security-Policy",
+                        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                        "frame-ancestors 'none'");
+    response.set_header("X-Content-Type-Options", "nosniff");
+    set_fixed_body(response, page_parts(), "text/html; charset=utf-8");
 }
 
 }  // namespace server

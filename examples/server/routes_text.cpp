@@ -7,9 +7,9 @@ namespace server {
 
 namespace {
 
-void tokenize(Service& service, const std::string& body, httplib::Response& response) {
+void tokenize(Service& service, const Body& body, Response& response) {
     const ReadingRoom::Place place(service.reading, body.size());
-    const json document = parse_body(body);
+    const json document = parse_body(body.text());
     Fields fields(document);
     auto text = fields.text("text");
     if (!text) text = fields.text("content");
@@ -26,9 +26,9 @@ void tokenize(Service& service, const std::string& body, httplib::Response& resp
     set_answer(service, response, ids + "]}");
 }
 
-void detokenize(Service& service, const std::string& body, httplib::Response& response) {
+void detokenize(Service& service, const Body& body, Response& response) {
     const ReadingRoom::Place place(service.reading, body.size());
-    const json document = parse_body(body);
+    const json document = parse_body(body.text());
     Fields fields(document);
     const json* list = fields.list("tokens");
     if (list == nullptr) fields.refuse("tokens", "is missing");
@@ -36,9 +36,9 @@ void detokenize(Service& service, const std::string& body, httplib::Response& re
     set_answer(service, response, to_line({{"text", std::move(text)}}));
 }
 
-void apply_template(Service& service, const std::string& body, httplib::Response& response) {
+void apply_template(Service& service, const Body& body, Response& response) {
     const ReadingRoom::Place place(service.reading, body.size());
-    const json document = parse_body(body);
+    const json document = parse_body(body.text());
     Fields fields(document);
     const bool follows = fields.boolean("add_generation_prompt").value_or(true);
     const Conversation talk = read_conversation(fields);
@@ -51,10 +51,10 @@ void apply_template(Service& service, const std::string& body, httplib::Response
 
 }  // namespace
 
-void add_text_routes(httplib::Server& http, Hub& hub) {
-    add_post(http, hub, "/tokenize", tokenize);
-    add_post(http, hub, "/detokenize", detokenize);
-    add_post(http, hub, "/apply-template", apply_template);
+void add_text_routes(Router& router) {
+    router.post("/tokenize", tokenize);
+    router.post("/detokenize", detokenize);
+    router.post("/apply-template", apply_template);
 }
 
 }  // namespace server

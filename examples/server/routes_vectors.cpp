@@ -6,7 +6,6 @@
 
 #include "exchange.hpp"
 #include "features.hpp"
-#include "listener.hpp"
 #include "routes.hpp"
 
 namespace server {
@@ -41,13 +40,13 @@ struct VectorResults {
 
 /// Runs all requests, a few at a time so that the queue has room for others. nullopt: the client has gone.
 std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests,
-                                 Held& held) {
+                                 Held& held, Client& client) {
     Traces traces(service, job, requests);
     const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
     VectorResults results;
     held.add(requests.size() * sizeof(VectorResults::One));
     results.all.resize(requests.size());
-    ClientWatch watch(write_interim);
+    ClientWatch watch(client);
     for (std::size_t first = 0; first < requests.size(); first += at_once) {
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
@@ -120,7 +119,7 @@ struct VectorJob {
     bool as_base64 = false;
 };
 
-VectorJob read_embeddings(Service& service, const std::string& text) {
+VectorJob read_embeddings(Service& service, std::string_view text) {
     const ReadingRoom::Place place(service.reading, text.size());
     const json body = parse_body(text);
     Fields fields(body);
@@ -149,13 +148,14 @@ VectorJob read_embeddings(Service& service, const std::string& text) {
     return job;
 }
 
-void embeddings(Service& service, const std::string& body, httplib::Response& response) {
-    auto job = read_embeddings(service, body);
+void embeddings(Service& service, Body body, Response& response) {
+    auto job = read_embeddings(service, body.text());
+    body.clear();
     const auto n_numbers = static_cast<std::size_t>(job.dimensions.value_or(service.model.info().n_embd));
     const std::size_t size = job.requests.size() * (n_numbers * (job.as_base64 ? 6 : kNumberText) + 64);
     service.memory.check(size, "input", "send fewer texts at once, or ask for base64");
     std::optional<Held> held(std::in_place, service.memory);
-    auto results = run(service, job.job, std::move(job.requests), *held);
+    auto results = run(service, job.job, std::move(job.requests), *held, response.client);
     if (!results) {
         response.status = 499;
         return;
@@ -202,7 +202,7 @@ std::vector<tinfer::Token> pair_tokens(const tinfer::Vocab& vocab, const std::st
     return tokens;
 }
 
-void rerank(Service& service, const std::string& text, httplib::Response& response) {
+void rerank(Service& service, Body text, Response& response) {
     std::vector<tinfer::EngineRequest> requests;
     std::vector<std::string> documents;
     Job job;
@@ -210,7 +210,7 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
     std::size_t most = 0;
     {
         const ReadingRoom::Place place(service.reading, text.size());
-        const json body = parse_body(text);
+        const json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));
         fields.take({"user"});
@@ -236,8 +236,9 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
         }
     }
     std::optional<Held> held(std::in_place, service.memory);
-    held->add(gives_texts ? 3 * text.size() : 0);
-    const auto results = run(service, job, std::move(requests), *held);
+    held->add((gives_texts ? 3 : 1) * text.size());
+    text.clear();
+    const auto results = run(service, job, std::move(requests), *held, response.client);
     if (!results) {
         response.status = 499;
         return;
@@ -269,9 +270,9 @@ void rerank(Service& service, const std::string& text, httplib::Response& respon
 
 }  // namespace
 
-void add_vector_routes(httplib::Server& http, Hub& hub) {
-    for (const char* path : {"/v1/embeddings", "/embeddings"}) add_post(http, hub, path, embeddings);
-    for (const char* path : {"/v1/rerank", "/rerank"}) add_post(http, hub, path, rerank);
+void add_vector_routes(Router& router) {
+    for (const char* path : {"/v1/embeddings", "/embeddings"}) router.post(path, embeddings);
+    for (const char* path : {"/v1/rerank", "/rerank"}) router.post(path, rerank);
 }
 
 }  // namespace server

@@ -2,8 +2,6 @@
 #include "serve.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -19,43 +17,19 @@ namespace server {
 
 namespace {
 
-using tinfer::Error;
-using tinfer::ErrorCode;
-
-ListenerLimits limits_of(const ServeOptions& options) {
-    ListenerLimits limits;
-    limits.max_connections = options.max_connections;
+ConnectionLimits limits_of(const ServeOptions& options) {
+    ConnectionLimits limits;
     limits.read = limits.write = std::chrono::seconds(options.read_timeout_s);
     limits.keep_alive = std::chrono::seconds(options.keep_alive_s);
     limits.whole = limits.read + limits.write + std::chrono::seconds(options.request_timeout_s);
-    limits.max_bytes = static_cast<std::size_t>(options.max_body) + (256u << 10);
-    limits.max_held = 8 * limits.max_bytes;
+    limits.max_body = static_cast<std::size_t>(options.max_body);
     return limits;
 }
 
-/// Runs the listening thread, and ends it when leaving the scope.
-class Listening {
-public:
-    explicit Listening(Listener& listener)
-        : listener_(listener), thread_([this] {
-              (void)listener_.listen_after_bind();
-              has_ended_ = true;
-          }) {}
-    Listening(const Listening&) = delete;
-    Listening& operator=(const Listening&) = delete;
-    ~Listening() {
-        listener_.close_idle();
-        while (!listener_.is_running() && !has_ended_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        listener_.stop();
-        listener_.break_all();
-        thread_.join();
-    }
-
-private:
-    Listener& listener_;
-    std::atomic<bool> has_ended_{false};
-    std::thread thread_;
-};
+/// Bytes of all bodies that are received at a time.
+std::size_t max_bodies(const ServeOptions& options) noexcept {
+    return 9 * std::max(static_cast<std::size_t>(options.max_body), BodyMemory::kSmall);
+}
 
 /// Makes the allocator return the memory of documents to the system. By default glibc raises its mmap threshold after
 /// large blocks, and keeps small ones in each of its arenas.
@@ -69,13 +43,21 @@ void return_memory() noexcept {
 }  // namespace
 
 std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
-    // Per connection: a little stack, a small response, the state of TLS.
-    return static_cast<std::uint64_t>(options.max_connections) * ((options.cert.empty() ? 112u : 176u) << 10);
+    // Per connection: the head of a request, a little stack, a small response, the state of TLS.
+    const std::uint64_t others = options.cert.empty() ? 112 << 10 : 176 << 10;
+    return static_cast<std::uint64_t>(options.max_connections) * (sizeof(Connection) + others);
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
-    // A document of brackets only takes 24 times the size of its text; one of maximum size is read at a time.
-    return limits_of(options).max_held + 24 * static_cast<std::uint64_t>(options.max_body);
+    // A document of brackets only takes 24 times the size of its text.
+    return max_bodies(options) + 24 * ReadingRoom::bytes_at_once(static_cast<std::size_t>(options.max_body));
+}
+
+std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queue) noexcept {
+    // The tokens of a prompt stand in the job, in the request and in what the engine computes with.
+    constexpr std::uint64_t kOthers = 32 << 10;  // sampler, generation, documents
+    const auto n = static_cast<std::uint64_t>(n_parallel) + static_cast<std::uint64_t>(max_queue);
+    return n * (3 * max_tokens * sizeof(tinfer::Token) + kOthers);
 }
 
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
@@ -84,20 +66,12 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     Hub hub(options);
     std::unique_ptr<tinfer::Engine> engine;
     std::optional<Service> service;  // both must outlive the listener
-    Listener listener(limits_of(options), options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
-    add_routes(listener, hub);
-    int port = options.port;
-    errno = 0;
-    if (port == 0) port = listener.bind_to_any_port(options.host);
-    else if (!listener.bind_to_port(options.host, port)) port = -1;
-    if (port < 0)
-        throw Error(ErrorCode::io_error, options.host + ":" + std::to_string(options.port) +
-                                             ": this address cannot be listened on" +
-                                             (errno == 0 ? "" : ": " + std::generic_category().message(errno)));
-    listener.widen_backlog();
+    Router router(hub);
+    Listener listener(router, limits_of(options), options.max_connections, max_bodies(options),
+                      options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
+    const int port = listener.listen(options.host, options.port);
     const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
     const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
-    const Listening listening(listener);
     if (events.listening) events.listening(address);
     engine = load();
     service.emplace(*engine, hub);
@@ -112,7 +86,7 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
         cancel_all();
         throw;
     }
-    while (!events.stops()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (!events.stops() && listener.failure() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     hub.drain();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
     (void)engine->drain(std::chrono::seconds(options.drain_s));
@@ -121,6 +95,9 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     const auto last = std::max(until, std::chrono::steady_clock::now() + std::chrono::seconds(1));
     while (listener.n_answering() > 0 && std::chrono::steady_clock::now() < last)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (const int error = listener.failure(); error != 0)
+        throw tinfer::Error(tinfer::ErrorCode::io_error, address + ": no more connections can be accepted: " +
+                                                             std::generic_category().message(error));
 }
 
 }  // namespace server

@@ -19,7 +19,7 @@ struct ServeEvents {
     std::function<void(const std::string& address)> ready{};
 };
 /// Listens, loads the model, serves until `stops` returns true, then waits up to options.drain_s for running requests.
-/// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used.
+/// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used, now or later.
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events);
 
@@ -27,5 +27,7 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
 [[nodiscard]] std::uint64_t connection_bytes(const ServeOptions& options) noexcept;
 /// Maximum memory of bodies, as received and as documents while they are read.
 [[nodiscard]] std::uint64_t body_bytes(const ServeOptions& options) noexcept;
+/// Maximum memory of requests that wait or run, of at most `max_tokens` tokens each, without their answers.
+[[nodiscard]] std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queue) noexcept;
 
 }  // namespace server

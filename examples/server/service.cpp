@@ -35,9 +35,21 @@ void RunningTexts::append(tinfer::RequestId id, std::string_view text) {
     if (const auto found = texts_.find(id); found != texts_.end()) found->second.second += text;
 }
 
-void RunningTexts::remove(tinfer::RequestId id) {
+void RunningTexts::remove(tinfer::RequestId id) noexcept {
     const std::lock_guard lock(mutex_);
     texts_.erase(id);
+}
+
+RunningTexts::Shown::~Shown() {
+    for (const auto id : ids_) texts_.remove(id);
+}
+
+void RunningTexts::Shown::add(const std::vector<tinfer::RequestId>& ids, std::vector<std::string> prompts) {
+    ids_.reserve(ids_.size() + ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        texts_.add(ids[i], std::move(prompts[i]));
+        ids_.push_back(ids[i]);
+    }
 }
 
 std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::RequestId id) const {
@@ -46,21 +58,37 @@ std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::Re
     return found == texts_.end() ? std::nullopt : std::optional(found->second);
 }
 
+ReadingRoom::ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept
+    : small_{small_room(room)}, large_{room}, patience_(patience) {}
+
 ReadingRoom::Place::Place(ReadingRoom& room, std::size_t size) : room_(room), size_(size) {
+    Part& part = room_.part_of(size_);
     std::unique_lock lock(room_.mutex_);
-    room_.left_.wait(lock, [&] { return room_.taken_ == 0 || room_.taken_ + size_ <= room_.room_; });
-    room_.taken_ += size_;
+    const auto ticket = part.n_tickets++;
+    part.waiting.insert(ticket);
+    const bool is_there = room_.left_.wait_for(lock, room_.patience_, [&] {
+        return *part.waiting.begin() == ticket && (part.taken == 0 || part.taken + size_ <= part.room);
+    });
+    part.waiting.erase(ticket);
+    room_.left_.notify_all();
+    if (!is_there)
+        throw ApiError(503,
+                       "too many requests are being read; this one has waited for " +
+                           std::to_string(room_.patience_.count()) + " s",
+                       "overloaded");
+    part.taken += size_;
 }
 
 ReadingRoom::Place::~Place() {
     const std::lock_guard lock(room_.mutex_);
-    room_.taken_ -= size_;
+    room_.part_of(size_).taken -= size_;
     room_.left_.notify_all();
 }
 
 Service::Service(tinfer::Engine& given, Hub& hub)
     : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), memory(hub.memory),
-      id(id_of(model, options)), created(unix_time()), reading(static_cast<std::size_t>(options.max_body)),
+      id(id_of(model, options)), created(unix_time()),
+      reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
       traces(options.trace_dir.empty() ? nullptr
                                        : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
       gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&

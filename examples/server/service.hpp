@@ -4,6 +4,7 @@
 
 #include <tinfer/tinfer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,26 +83,48 @@ private:
 /// Prompts and answers of running requests, for /slots.
 class RunningTexts {
 public:
-    /// Locks until add() is called for a submitted request, so that it is never seen without its text.
+    /// Locks until Shown::add() is called for a submitted request, so that it is never seen without its text.
     [[nodiscard]] std::unique_lock<std::mutex> submitting() { return std::unique_lock(submitting_); }
-    void add(tinfer::RequestId id, std::string prompt);
     void append(tinfer::RequestId id, std::string_view text);
-    void remove(tinfer::RequestId id);
     /// Prompt and answer so far.
     [[nodiscard]] std::optional<std::pair<std::string, std::string>> find(tinfer::RequestId id) const;
 
+    /// The texts of some requests, removed with it.
+    class Shown {
+    public:
+        explicit Shown(RunningTexts& texts) noexcept : texts_(texts) {}
+        Shown(const Shown&) = delete;
+        Shown& operator=(const Shown&) = delete;
+        ~Shown();
+        /// Adds the prompts of requests.
+        void add(const std::vector<tinfer::RequestId>& ids, std::vector<std::string> prompts);
+
+    private:
+        RunningTexts& texts_;
+        std::vector<tinfer::RequestId> ids_;
+    };
+
 private:
+    void remove(tinfer::RequestId id) noexcept;
+    void add(tinfer::RequestId id, std::string prompt);
     mutable std::mutex submitting_, mutex_;
     std::map<tinfer::RequestId, std::pair<std::string, std::string>> texts_;
 };
 
 /// Limits how many bytes of bodies are parsed and tokenized at once, because documents take many times the memory of
-/// their text.
+/// their text. Bodies are read in the order in which they came; small ones have a part of their own, so that they do not
+/// wait for large ones.
 class ReadingRoom {
 public:
-    explicit ReadingRoom(std::size_t room) : room_(room) {}
+    static constexpr std::size_t kSmall = 64 << 10;  ///< maximum size of a small body
+    /// `room`: bytes of bodies that are not small. Nobody waits longer than `patience`.
+    ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept;
+    /// Maximum bytes of bodies that are read at once.
+    [[nodiscard]] static std::size_t bytes_at_once(std::size_t room) noexcept { return room + small_room(room); }
+
     class Place {
     public:
+        /// Waits for room. Throws ApiError 503.
         Place(ReadingRoom& room, std::size_t size);
         Place(const Place&) = delete;
         Place& operator=(const Place&) = delete;
@@ -112,9 +136,18 @@ public:
     };
 
 private:
+    struct Part {
+        std::size_t room = 0, taken = 0;
+        std::uint64_t n_tickets = 0;
+        std::set<std::uint64_t> waiting{};  ///< tickets
+    };
+    static std::size_t small_room(std::size_t room) noexcept { return std::max(room / 8, kSmall); }
+    Part& part_of(std::size_t size) noexcept { return size <= kSmall ? small_ : large_; }
+
     std::mutex mutex_;
     std::condition_variable left_;
-    std::size_t room_, taken_ = 0;
+    Part small_, large_;
+    const std::chrono::seconds patience_;
 };
 
 class TraceFolder;

@@ -11,9 +11,7 @@
 
 #include <fcntl.h>
 
-#include "listener.hpp"
-
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
 #    include <openssl/err.h>
 #    include <openssl/ssl.h>
 #endif
@@ -31,7 +29,7 @@ bool wait_for(int sock, short events, Wire::Clock::time_point until) {
     }
 }
 
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
 
 class TlsContext {
 public:
@@ -89,7 +87,7 @@ struct Wire::Tls {};
 
 Wire::Wire(int sock, TlsContext* tls) : sock_(sock) {
     fcntl(sock, F_SETFL, fcntl(sock, F_GETFL) | O_NONBLOCK);
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
     if (tls != nullptr) tls_ = std::make_unique<Tls>(tls->context);
 #else
     (void)tls;
@@ -99,7 +97,7 @@ Wire::Wire(int sock, TlsContext* tls) : sock_(sock) {
 Wire::~Wire() = default;
 
 bool Wire::accept([[maybe_unused]] Clock::time_point until) {
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
     if (!tls_) return true;
     if (tls_->ssl == nullptr || SSL_set_fd(tls_->ssl, sock_) != 1) return false;
     while (true) {
@@ -120,7 +118,7 @@ ssize_t Wire::read(char* out, std::size_t size, Clock::time_point until) {
     size = std::min<std::size_t>(size, std::numeric_limits<int>::max());
     while (true) {
         short events = POLLIN;
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
         if (tls_) {
             const int n = SSL_read(tls_->ssl, out, static_cast<int>(size));
             if (n > 0) return n;
@@ -145,7 +143,7 @@ bool Wire::write(const char* data, std::size_t size, std::chrono::seconds patien
     for (std::size_t done = 0; done < size;) {
         const auto n = std::min<std::size_t>(size - done, std::numeric_limits<int>::max());
         short events = POLLOUT;
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
         if (tls_) {
             const int sent = SSL_write(tls_->ssl, data + done, static_cast<int>(n));
             if (sent > 0) {
@@ -173,7 +171,7 @@ bool Wire::write(const char* data, std::size_t size, std::chrono::seconds patien
 }
 
 bool Wire::has_pending() const {
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
     return tls_ && SSL_has_pending(tls_->ssl) == 1;
 #else
     return false;
@@ -187,7 +185,7 @@ Presence Wire::presence() {
     const auto n = recv(sock_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0) return Presence::silent;
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? Presence::here : Presence::gone;
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
     if (tls_) {  // bytes of the next request, or close_notify
         const int result = SSL_peek(tls_->ssl, &byte, 1);
         if (result > 0) return Presence::here;
@@ -199,7 +197,7 @@ Presence Wire::presence() {
 }
 
 void Wire::end() {
-#ifdef CPPHTTPLIB_OPENSSL_SUPPORT
+#ifdef TINFER_TLS
     if (tls_ && tls_->is_open && !tls_->has_failed) {
         (void)SSL_shutdown(tls_->ssl);
         ERR_clear_error();

@@ -12,7 +12,11 @@
 
 namespace server {
 
+/// Certificate and key of a server, for TLS 1.2 and later.
 class TlsContext;
+/// Throws tinfer::Error: io_error if the files are not a matching certificate and key in PEM format, not_available if
+/// the program was built without TLS.
+[[nodiscard]] std::shared_ptr<TlsContext> make_tls(const std::string& cert, const std::string& key);
 
 /// Waits until a socket is ready for `events` of poll(); false on timeout.
 [[nodiscard]] bool wait_for(int sock, short events, std::chrono::steady_clock::time_point until);

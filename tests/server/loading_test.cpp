@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What a client sees of a server while its model is being loaded, and how the time before and behind that ends.
 #include <doctest/doctest.h>
-#include <httplib.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <future>
 #include <thread>
 
+#include "raw_client.hpp"
 #include "routes.hpp"
 #include "serve.hpp"
 #include "support/tiny_model.hpp"
@@ -15,6 +15,8 @@
 namespace {
 
 using server::json;
+using server::test::ask;
+using server::test::port_of;
 
 class Folder {
 public:
@@ -50,8 +52,6 @@ struct Loading {
     }
 };
 
-json document_of(const httplib::Result& result) { return json::parse(result->body); }
-
 }  // namespace
 
 TEST_CASE("server: while the model is loaded requests get 503 and the time to come back, and /health says why") {
@@ -59,58 +59,53 @@ TEST_CASE("server: while the model is loaded requests get 503 and the time to co
     const auto file = tinfer::test::TinyModel{}.save(folder.path);
     Loading loading;
     auto serving = std::async(std::launch::async, [&] { loading.run(file); });
-    httplib::Client client(loading.address.get_future().get());
+    const int port = port_of(loading.address.get_future().get());
 
     for (const char* path : {"/health", "/v1/health"}) {
-        const auto health = client.Get(path);
-        REQUIRE(health);
-        CHECK(health->status == 503);
-        CHECK(health->get_header_value("Retry-After") == "1");
-        CHECK(document_of(health)["status"] == "loading");
-        CHECK(document_of(health)["error"]["code"] == "loading");
+        const auto health = ask(port, "GET", path);
+        CHECK(health.status == 503);
+        CHECK(health.field("Retry-After") == "1");
+        CHECK(health.document()["status"] == "loading");
+        CHECK(health.document()["error"]["code"] == "loading");
     }
     for (const auto& route : server::routes()) {
         if (route.path == "/" || route.path.ends_with("health")) continue;
-        const std::string path(route.path);
-        const auto got = route.method == "GET" ? client.Get(path) : client.Post(path, "{}", "application/json");
-        CAPTURE(path);
-        REQUIRE(got);
-        CHECK(got->status == 503);
-        CHECK(got->get_header_value("Retry-After") == "1");
+        const auto got = ask(port, route.method, route.path, "{}");
+        CAPTURE(route.path);
+        CHECK(got.status == 503);
+        CHECK(got.field("Retry-After") == "1");
     }
-    CHECK(client.Get("/")->status == 200);  // the page waits by itself
-    CHECK(client.Get("/nowhere")->status == 404);
-    CHECK(client.Delete("/v1/models")->status == 405);
+    CHECK(ask(port, "GET", "/").status == 200);  // the page waits by itself
+    CHECK(ask(port, "GET", "/nowhere").status == 404);
+    CHECK(ask(port, "DELETE", "/v1/models").status == 405);
     CHECK(loading.n_ready == 0);
 
     loading.may_load.set_value();
-    for (int i = 0; i < 1000 && client.Get("/health")->status == 503; ++i)
+    for (int i = 0; i < 1000 && ask(port, "GET", "/health").status == 503; ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    CHECK(client.Get("/health")->status == 200);
-    CHECK(document_of(client.Get("/health")) == json{{"status", "ok"}});
-    CHECK(client.Get("/v1/models")->status == 200);
-    // Each route that is listed is there: none falls through to the library's own 404.
+    CHECK(ask(port, "GET", "/health").status == 200);
+    CHECK(ask(port, "GET", "/health").document() == json{{"status", "ok"}});
+    CHECK(ask(port, "GET", "/v1/models").status == 200);
+    // Each route that is listed is there.
     for (const auto& route : server::routes()) {
-        const std::string path(route.path);
-        const auto got = route.method == "GET" ? client.Get(path) : client.Post(path, "{}", "application/json");
-        CAPTURE(path);
-        CHECK(got->status != 404);
+        CAPTURE(route.path);
+        CHECK(ask(port, route.method, route.path, "{}").status != 404);
     }
     loading.stops = true;
     serving.get();
     CHECK(loading.n_ready == 1);
-    CHECK(!client.Get("/health"));
+    CHECK(ask(port, "GET", "/health").status == 0);
 }
 
 TEST_CASE("server: what loading throws ends the server") {
     const Folder folder;
     Loading loading;
     auto serving = std::async(std::launch::async, [&] { loading.run(folder.path / "none.gguf"); });
-    httplib::Client client(loading.address.get_future().get());
-    CHECK(client.Get("/health")->status == 503);
+    const int port = port_of(loading.address.get_future().get());
+    CHECK(ask(port, "GET", "/health").status == 503);
     loading.may_load.set_value();
     CHECK_THROWS_AS(serving.get(), tinfer::Error);
-    CHECK(!client.Get("/health"));
+    CHECK(ask(port, "GET", "/health").status == 0);
 }
 
 TEST_CASE("server: a certificate that cannot be read is said before the model is loaded") {
