@@ -8,11 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include "json_value.hpp"
 
 namespace server {
-
-using json = nlohmann::ordered_json;
 
 class ApiError : public std::runtime_error {
 public:

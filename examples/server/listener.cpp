@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookForStop{100};
 constexpr std::chrono::milliseconds kWaitForMemory{50};
+constexpr int kSendBuffer = 128 << 10;         ///< bytes that the system keeps for a client that does not read
 constexpr int kFailuresInARow = 16;            ///< that cost no pause
 constexpr std::int64_t kRefusedAtOnce = 64;    ///< connections beyond the limit that are told so with patience
 constexpr std::int64_t kReadAtEnd = 32 << 20;  ///< bytes to read at most from a client after the response
@@ -146,6 +147,7 @@ void Listener::accept_all() noexcept {
 void Listener::start(int sock) noexcept {
     const int yes = 1;
     (void)setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    (void)setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
     std::unique_lock lock(mutex_);
     const bool is_beyond_limit = n_connections_ >= max_connections_;
     const auto n_beyond = static_cast<std::int64_t>(open_.size()) - n_connections_;

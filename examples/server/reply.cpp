@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "reply.hpp"
 
+#include "memory_reserve.hpp"
+
 namespace server {
 
 namespace {
@@ -77,6 +79,7 @@ void Reply::show_texts() {
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     Choice& choice = choices_[index];
     if (event.error) throw translate(*event.error);
+    if (!MemoryReserve::fill()) throw std::bad_alloc();
     if (!event.tokens.empty()) {
         if (token_at_[index] == Clock::time_point{}) {
             if (index == 0) service_.metrics.first_token(seconds_since(start_));

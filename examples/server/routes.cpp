@@ -5,6 +5,7 @@
 #include <array>
 
 #include "delivery.hpp"
+#include "memory_reserve.hpp"
 
 namespace server {
 
@@ -188,12 +189,15 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
                             ", " + std::string(method) + " is",
                         "method_not_allowed");
     }
+    if (!MemoryReserve::fill()) return ApiError(503, "out of memory", "out_of_memory");
     if (hub_.is_draining()) return ApiError(503, "the server is stopping", "stopping");
     if (const auto coding = request.find("Content-Encoding");
         method == "POST" && !coding.empty() && !equal_names(coding, "identity")) {
         response.set_header("Accept-Encoding", "identity");
         return ApiError(415, "bodies with a Content-Encoding are not read here", "unsupported_content_encoding");
     }
+    if (method == "POST" && equal_names(request.find("Content-Type").substr(0, 10), "multipart/"))
+        return ApiError(400, "the body is read as JSON, not in parts", "invalid_json");
     if (hub_.service() == nullptr && request.path != "/") return ApiError(503, "the model is being loaded", "loading");
     return {};
 }

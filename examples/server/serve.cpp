@@ -2,6 +2,7 @@
 #include "serve.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -11,6 +12,7 @@
 #endif
 
 #include "listener.hpp"
+#include "memory_reserve.hpp"
 #include "routes.hpp"
 
 namespace server {
@@ -63,6 +65,8 @@ std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queu
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events) {
     return_memory();
+    (void)std::signal(SIGPIPE, SIG_IGN);  // TLS writes without MSG_NOSIGNAL
+    const MemoryReserve reserve;
     Hub hub(options);
     std::unique_ptr<tinfer::Engine> engine;
     std::optional<Service> service;  // both must outlive the listener

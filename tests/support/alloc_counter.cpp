@@ -64,9 +64,15 @@ void release(void* memory, std::align_val_t alignment) noexcept {
     release(memory, std::max(static_cast<std::size_t>(alignment), kHeader));
 }
 
-void* or_throw(void* memory) {
-    if (memory == nullptr) throw std::bad_alloc();
-    return memory;
+/// As the standard asks: a new handler may make room for another try.
+template <class... Alignment>
+void* allocate_or_throw(std::size_t bytes, Alignment... alignment) {
+    while (true) {
+        if (void* const memory = allocate(bytes, alignment...)) return memory;
+        const auto handler = std::get_new_handler();
+        if (handler == nullptr) throw std::bad_alloc();
+        handler();
+    }
 }
 
 }  // namespace
@@ -92,12 +98,12 @@ bool allocation_failed() noexcept { return failure_happened.load(); }
 
 // All forms are replaced, not only those the others fall back on: sanitizers bring a full set of their own.
 using tinfer::test::allocate;
-using tinfer::test::or_throw;
+using tinfer::test::allocate_or_throw;
 using tinfer::test::release;
-void* operator new(std::size_t n) { return or_throw(allocate(n)); }
-void* operator new[](std::size_t n) { return or_throw(allocate(n)); }
-void* operator new(std::size_t n, std::align_val_t a) { return or_throw(allocate(n, a)); }
-void* operator new[](std::size_t n, std::align_val_t a) { return or_throw(allocate(n, a)); }
+void* operator new(std::size_t n) { return allocate_or_throw(n); }
+void* operator new[](std::size_t n) { return allocate_or_throw(n); }
+void* operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, a); }
+void* operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, a); }
 void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n); }
 void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate(n); }
 void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, a); }
