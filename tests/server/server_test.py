@@ -381,6 +381,46 @@ class Faults(unittest.TestCase):
                 server.get("/v1/models", Authorization="Bearer " + key)
             self.assertEqual(server.ask("GET", "/v1/models", None, {"x-api-key": "third"})[0], 200)
 
+    def test_files_without_keys(self):
+        """A file of keys that has none would let everybody in: exit code 2"""
+        keys = FOLDER / "no-keys.txt"
+        for text in ["", "\n", "\r\n\n", "  \t\n"]:
+            keys.write_text(text)
+            for more in [[], ["--api-key", "first"]]:
+                done = subprocess.run([TINFER, "serve", MODEL, "--port", "0", "--api-key-file", keys, *more],
+                                      capture_output=True, timeout=60)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(b"no-keys.txt: the file has no key", done.stderr)
+
+    def test_pages_of_others(self):
+        """Requests of pages of other origins are refused, whatever their type, as long as --cors does not name them"""
+        simple = {"Content-Type": "text/plain"}  # what a page may send without asking before
+        evil = "http://evil.example"
+        body = {"prompt": "x", "max_tokens": 1}
+        with Server("-c", 512) as server:
+            own, ask = f"http://{server.host}:{server.port}", server.ask
+            for headers, status in [({}, 200), ({"Origin": own}, 200), ({"Origin": evil}, 403), ({"Origin": "null"}, 403),
+                                    ({"Origin": f"http://{server.host}:1"}, 403), ({"Sec-Fetch-Site": "same-origin"}, 200),
+                                    ({"Sec-Fetch-Site": "none"}, 200), ({"Sec-Fetch-Site": "cross-site"}, 403),
+                                    ({"Sec-Fetch-Site": "same-site"}, 403)]:
+                for kind in [simple, {"Content-Type": "application/json"}]:
+                    self.assertEqual(ask("POST", "/v1/completions", body, {**kind, **headers})[0], status, headers)
+                self.assertEqual(ask("GET", "/v1/models", None, headers)[0], status, headers)
+                self.assertEqual(ask("OPTIONS", "/v1/completions", None, headers)[0], 204 if status == 200 else 403)
+            got, headers, data = ask("POST", "/v1/completions", body, {"Origin": evil})
+            self.assertEqual(json.loads(data)["error"]["code"], "origin_not_allowed")
+            self.assertIsNone(headers["Access-Control-Allow-Origin"])
+        with Server("-c", 512, "--cors", "https://a.example", "--api-key", "key") as server:
+            key = {"Authorization": "bearer key"}
+            for origin, status in [("https://a.example", 200), ("https://b.example", 403), (evil, 403)]:
+                got, headers, _ = server.ask("POST", "/v1/completions", body, {"Origin": origin, **key,
+                                                                               "Sec-Fetch-Site": "cross-site"})
+                self.assertEqual((got, headers["Access-Control-Allow-Origin"]),
+                                 (status, origin if status == 200 else None))
+        with Server("-c", 512, "--cors", "*") as server:
+            for origin in [evil, "null"]:
+                self.assertEqual(server.ask("POST", "/v1/completions", body, {"Origin": origin})[0], 200)
+
     def test_embeddings(self):
         import base64
         import struct
