@@ -27,7 +27,7 @@ int main(int argc, char** argv) try {
             errors[i] = std::current_exception();
         }
     };
-    std::thread first(write, 0), second(write, 1);
+    std::jthread first(write, 0), second(write, 1);
     std::this_thread::sleep_for(std::chrono::seconds(2));
     stop = true;
     first.join();

@@ -95,10 +95,10 @@ double read_rate(const DirectFile& file, std::uint64_t size, int readers, double
             bytes += size;
         } while (!failed && !interrupted() && elapsed() < seconds);
     };
-    std::vector<std::thread> threads;
+    std::vector<std::jthread> threads;  // joined also where one cannot be made
     for (int i = 1; i < readers; ++i) threads.emplace_back(serve, static_cast<unsigned>(i));
     serve(0);
-    for (auto& thread : threads) thread.join();
+    threads.clear();
     if (interrupted()) refuse(tinfer::ErrorCode::cancelled, "storage: interrupted");
     if (failed) refuse(tinfer::ErrorCode::io_error, "storage: a read failed while measuring");
     return static_cast<double>(bytes.load()) / elapsed();

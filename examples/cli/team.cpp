@@ -54,14 +54,21 @@ void spin(Arrived arrived) {
 }  // namespace
 
 Team::Team(int n_threads) : n_threads_(std::max(n_threads, 1)) {
-    for (int thread = 0; thread < n_threads_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+    try {
+        for (int thread = 0; thread < n_threads_; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
+    } catch (...) {  // one cannot be made: the others must not wait for it
+        end();
+        throw;
+    }
 }
 
-Team::~Team() {
+Team::~Team() { end(); }
+
+void Team::end() noexcept {
     work_ = nullptr;
     ++announced_;
     announced_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    threads_.clear();
 }
 
 // The last thread to be ready starts the clock and the run; the last one to finish stops them.

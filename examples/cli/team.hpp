@@ -27,13 +27,14 @@ public:
 private:
     using Clock = std::chrono::steady_clock;
     void serve(int thread);
+    void end() noexcept;
 
     int n_threads_;
     const Work* work_ = nullptr;  ///< null tells the threads to exit
     Clock::time_point begin_{}, end_{};
     std::atomic<int> announced_{0}, started_{0}, ended_{0};  ///< numbers of runs
     std::atomic<int> ready_{0}, done_{0};                    ///< threads of the current run
-    std::vector<std::thread> threads_;
+    std::vector<std::jthread> threads_;
 };
 
 /// The best of at least three runs, repeated for about `budget` seconds.

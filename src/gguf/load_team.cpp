@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <system_error>
 #include <thread>
 
 #include "base/checked.hpp"
 #include "base/data_check.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace tinfer::gguf {
 
@@ -75,13 +75,7 @@ void LoadTeam::run(const Report& report) {
     std::optional<GuardedWork> guard;
     if (guarded_ != nullptr) guard.emplace(*guarded_, ids);
     GuardedWork* const work_guard = guard ? &*guard : nullptr;
-    std::vector<std::thread> others;
-    try {
-        others.reserve(n - 1);
-        for (unsigned i = 1; i < n; ++i)
-            others.emplace_back([this, work_guard, i] { work(work_guard, static_cast<int>(i), nullptr); });
-    } catch (const std::system_error&) {  // fewer threads do the same
-    }
+    HelperThreads others(n - 1, [this, work_guard](unsigned i) { work(work_guard, static_cast<int>(i), nullptr); });
     work(work_guard, 0, &report);
     for (bool is_over = false; !is_over;) {  // what the others still do is reported too
         report_done(report);
@@ -90,7 +84,7 @@ void LoadTeam::run(const Report& report) {
         is_over = stop_.load(std::memory_order_relaxed) || n_reported_ == pieces_.size();
         if (!is_over) wake_.wait(lock, is_new);
     }
-    for (std::thread& thread : others) thread.join();
+    others.join();
     if (error_) std::rethrow_exception(error_);
 }
 

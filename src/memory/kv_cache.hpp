@@ -133,6 +133,8 @@ public:
     /// token too; nothing has changed then.
     void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
     void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
+    /// Removes the range and moves what is behind it to where it began. Throws shared_cell likewise.
+    void shift(SeqId seq, Pos p0, Pos p1);
     void clear() noexcept;
 
     // -- what is there
@@ -258,6 +260,7 @@ private:
     template <class Fn>
     void for_each_slot(SeqId seq, Fn&& fn);
     void move(SeqId seq, Pos p0, Pos p1, const Move& move);
+    void renumber(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) noexcept;
     void check_move(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move);
     [[noreturn]] void refuse_shared(std::int32_t token);
     void replace(SeqId seq, std::span<const KvEntry> entries) noexcept;

@@ -58,6 +58,10 @@ void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
     check_move(seq, begin, end, move);
     if (move.delta < 0)
         remove(seq, begin, static_cast<std::int32_t>(std::min<std::int64_t>(end, -std::int64_t{move.delta})));
+    renumber(seq, begin, end, move);
+}
+
+void KvCache::renumber(SeqId seq, std::int32_t begin, std::int32_t end, const Move& move) noexcept {
     for_each_slot(seq, [&](Slot& slot) {
         if (slot.pos < begin || slot.pos >= end) return;
         const auto to = static_cast<std::int32_t>(move.to(slot.pos));
@@ -65,6 +69,17 @@ void KvCache::move(SeqId seq, Pos p0, Pos p1, const Move& move) {
         slot.pos = to;
         has_shifts_ = has_shifts_ || slot.shift != 0;
     });
+}
+
+void KvCache::shift(SeqId seq, Pos p0, Pos p1) {
+    check(seq);
+    TINFER_ASSERT(!in_transaction_);
+    const std::int32_t begin = range_begin(p0), end = range_end(p1);
+    for_each_slot(seq, [&](const Slot& slot) {
+        if (slot.pos >= end && owners_[index(slot.token)] > 1) refuse_shared(slot.token);
+    });
+    remove(seq, begin, end);
+    renumber(seq, end, kRangeToEnd, {.delta = begin - end});
 }
 
 void KvCache::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/error.hpp"
+#include "memory/held.hpp"
 
 namespace tinfer::memory {
 
@@ -12,7 +14,7 @@ Memory::Memory(const MemoryLimits& limits) : limits_(limits) {
     if (limits.has_attention) kv_.emplace(limits.kv);
     if (limits.has_attention) moves_.emplace(limits.kv.n_pages() * kPageSlots);
     if (limits.has_window_pool()) window_.emplace(limits.kv, limits.window, limits.n_batch);
-    if (limits.may_have_gaps()) gaps_.emplace(limits.kv, limits.seen);
+    if (limits.may_have_gaps()) gaps_.emplace(limits.kv);
     if (limits.has_states) states_.emplace(limits.states());
 }
 
@@ -62,6 +64,20 @@ RemoveStatus Memory::rm_all_seqs(Pos p0, Pos p1) {
     return RemoveStatus::ok;
 }
 
+bool Memory::holds(std::int32_t slot) const noexcept {
+    return window_ ? window_->holds(slot) : !gaps_ || !gaps_->lacks(*kv_, slot);
+}
+
+template <class NewPos>
+bool Memory::loses_window(SeqId seq, NewPos new_pos) const noexcept {
+    return lacks_something() && would_miss(
+                                    *kv_, seen(), seq, [&](std::int32_t slot) { return holds(slot); }, new_pos);
+}
+
+bool Memory::loses_window(SeqId seq, Pos p0, Pos p1) const noexcept {
+    return loses_window(seq, [&](std::int32_t pos) { return is_in_range(pos, p0, p1) ? -1 : pos; });
+}
+
 void Memory::check_window(std::string_view operation, SeqId seq, bool misses) const {
     if (misses)
         fail(
@@ -75,8 +91,8 @@ void Memory::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1) {
     check(to);
     if (from == to) return;
     check_window("seq_cp", to,
-                 (window_ && window_->copy_would_miss(*kv_, from, to, p0, p1)) ||
-                     (gaps_ && gaps_->copy_would_miss(*kv_, from, to, p0, p1)));
+                 lacks_something() &&
+                     copy_would_miss(*kv_, seen(), from, to, p0, p1, [&](std::int32_t slot) { return holds(slot); }));
     if (!states_) return kv_->seq_cp(from, to, p0, p1);
 
     // The state of `to` afterwards is that of `from`, or none: nothing may be left of either outside the range.
@@ -116,9 +132,9 @@ void Memory::seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta) {
             fail(ErrorCode::bad_sequence,
                  cat("sequence ", static_cast<std::int32_t>(seq), ": positions would become ", first, " to ", last));
     }
-    check_window("seq_add", seq,
-                 (window_ && window_->move_would_miss(*kv_, seq, p0, p1, delta, 1)) ||
-                     (gaps_ && gaps_->move_would_miss(*kv_, seq, p0, p1, delta, 1)));
+    check_window("seq_add", seq, loses_window(seq, [&](std::int32_t pos) {
+                     return is_in_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
+                 }));
     if (kv_) kv_->seq_add(seq, p0, p1, delta);
     if (covered == Covered::all) states_->move(seq, delta);
 }
@@ -127,11 +143,45 @@ void Memory::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
     if (movable("seq_div", seq, p0, p1) == Covered::all && divisor > 1)
         fail(ErrorCode::unsupported_operation, cat("seq_div: sequence ", static_cast<std::int32_t>(seq),
                                                    " has a recurrent state, which has one position"));
+    if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
     check_window("seq_div", seq,
-                 (window_ && window_->move_would_miss(*kv_, seq, p0, p1, 0, divisor)) ||
-                     (gaps_ && gaps_->move_would_miss(*kv_, seq, p0, p1, 0, divisor)));
+                 loses_window(seq, [&](std::int32_t pos) { return is_in_range(pos, p0, p1) ? pos / divisor : pos; }));
+    if (window_ && divisor > 1 && crowds_window(seq, p0, p1, divisor))
+        fail(ErrorCode::unsupported_operation,
+             cat("seq_div: sequence ", static_cast<std::int32_t>(seq), " would have more tokens in a window of ",
+                 limits_.window.size,
+                 " positions than the pool of such layers has room for (ContextOptions::swa_full "
+                 "keeps all of them)"));
     if (kv_) kv_->seq_div(seq, p0, p1, divisor);
-    else if (divisor < 1) fail(ErrorCode::bad_sequence, cat("divisor ", divisor, " is less than 1"));
+}
+
+/// Would tokens with equal positions stand in the window of the sequence's next token? The pool is made for a token at
+/// each.
+bool Memory::crowds_window(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) const noexcept {
+    std::int64_t begin = -1, before = -1;
+    bool crowds = false;
+    for_each_from_end(*kv_, seq, [&](std::int32_t, std::int32_t pos) {
+        const std::int32_t to = is_in_range(pos, p0, p1) ? pos / divisor : pos;
+        if (begin < 0) begin = std::max<std::int64_t>(0, limits_.window.begin(std::int64_t{to} + 1));
+        crowds = to >= begin && to == std::exchange(before, to);
+        return to >= begin && !crowds;
+    });
+    return crowds;
+}
+
+RemoveStatus Memory::shift(SeqId seq, Pos keep, std::int32_t n) {
+    check(seq);
+    if (n == 0) return RemoveStatus::ok;
+    const std::int64_t end = std::int64_t{range_begin(keep)} + n;
+    const Pos p0{range_begin(keep)}, p1{end < kRangeToEnd ? static_cast<std::int32_t>(end) : -1};
+    if (cuts_state(seq, p0, p1)) return RemoveStatus::partial_state;
+    if (loses_window(seq, [&](std::int32_t pos) { return is_in_range(pos, p0, p1) ? -1 : pos < end ? pos : pos - n; }))
+        return RemoveStatus::window_lost;
+    if (kv_) kv_->shift(seq, p0, p1);
+    if (!states_) return RemoveStatus::ok;
+    if (states_->covered(seq, p0, p1) == Covered::all) states_->drop(seq);
+    else if (states_->pos(seq) >= end) states_->move(seq, -n);
+    return RemoveStatus::ok;
 }
 
 void Memory::clear() noexcept {
@@ -145,9 +195,9 @@ void Memory::clear() noexcept {
 
 std::int32_t Memory::pos_min(SeqId seq) const {
     check(seq);
-    if (window_ && !states_) return window_->pos_min(*kv_, seq);
-    if (gaps_ && !states_) return gaps_->pos_min(*kv_, seq);
-    return states_ ? states_->pos(seq) : kv_->pos_min(seq);  // a state has one position: that of its last token
+    if (states_) return states_->pos(seq);  // a state has one position: that of its last token
+    return lacks_something() ? first_held(*kv_, seq, [&](std::int32_t slot) { return holds(slot); })
+                             : kv_->pos_min(seq);
 }
 
 std::int32_t Memory::pos_max(SeqId seq) const {
@@ -187,12 +237,12 @@ std::int64_t Memory::window_begin(SeqId seq) const {
 }
 
 bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> slots) {
+    if (window_) window_->release_unseen(*kv_);  // before the pages of removed sequences are taken again
     if (!kv_->adopt(tokens, slots)) return false;
     for (std::size_t i = 0; gaps_ && i < tokens.size(); ++i)
         if (held[i] == 0) gaps_->add(kv_->token_id(slots[i]));
         else gaps_->remove(kv_->token_id(slots[i]));
     if (!window_) return true;
-    window_->begin(*kv_);  // pages of sequences that were removed are free
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         const auto sees = [&](SeqId seq) { return tokens[i].pos >= window_begin(seq); };
         if (held[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(slots[i])) return false;

@@ -65,6 +65,9 @@ public:
     /// As KvCache does. A recurrent state moves as a whole, and is not divided: unsupported_operation.
     void seq_add(SeqId seq, Pos p0, Pos p1, std::int32_t delta);
     void seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor);
+    /// Removes the n positions from `keep` on, and what follows takes their place: all of it or nothing. Throws
+    /// shared_cell as seq_add does. n is not negative.
+    RemoveStatus shift(SeqId seq, Pos keep, std::int32_t n);
     void clear() noexcept;
 
     // -- what is there
@@ -103,6 +106,9 @@ public:
         states_->share(from, to);
         states_->move(to, pos - states_->pos(to));
     }
+    /// The window of the sequence's next token sees a token that layers with a window do not have. No operation of
+    /// memory leads there, a damaged state might.
+    [[nodiscard]] bool lacks_window(SeqId seq) const noexcept { return loses_window(seq, Pos{0}, Pos{0}); }
     /// First position that the window of the sequence's next token can see; at most the position of its last token.
     [[nodiscard]] std::int64_t window_begin(SeqId seq) const;
     [[nodiscard]] bool has_window_pool() const noexcept { return window_.has_value(); }
@@ -151,11 +157,18 @@ public:
 
 private:
     void check(SeqId seq) const;
-    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept {
-        return (window_ && window_->would_miss(*kv_, seq, p0, p1)) || (gaps_ && gaps_->would_miss(*kv_, seq, p0, p1));
-    }
+    /// Layers with a window may lack tokens that sequences remember: in a pool, and where a state without them came in.
+    [[nodiscard]] bool lacks_something() const noexcept { return window_ || (gaps_ && gaps_->any()); }
+    [[nodiscard]] const Window& seen() const noexcept { return window_ ? limits_.window : limits_.seen; }
+    /// Layers with a window have the keys and values of this slot.
+    [[nodiscard]] bool holds(std::int32_t slot) const noexcept;
+    /// Would a window miss something once tokens stand at new_pos(position), or without those in [p0, p1)?
+    template <class NewPos>
+    [[nodiscard]] bool loses_window(SeqId seq, NewPos new_pos) const noexcept;
+    [[nodiscard]] bool loses_window(SeqId seq, Pos p0, Pos p1) const noexcept;
     void check_window(std::string_view operation, SeqId seq, bool misses) const;
     [[nodiscard]] bool cuts_state(SeqId seq, Pos p0, Pos p1) const noexcept;
+    [[nodiscard]] bool crowds_window(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) const noexcept;
     void remove(SeqId seq, Pos p0, Pos p1);
     [[nodiscard]] Covered movable(std::string_view operation, SeqId seq, Pos p0, Pos p1) const;
 

@@ -5,6 +5,8 @@
 #include <bit>
 #include <numeric>
 
+#include "memory/held.hpp"
+
 namespace tinfer::memory {
 
 namespace {
@@ -13,28 +15,41 @@ constexpr std::int32_t kWanted = -2;  // needs a page of the pool, not assigned 
 
 std::size_t at_page(std::int32_t page) noexcept { return static_cast<std::size_t>(page); }
 
-/// Calls fn(slot, position) for the tokens of a sequence, last first, until it returns false.
-template <class Fn>
-void for_each_from_end(const KvCache& cache, SeqId seq, Fn fn) {
-    const auto entries = cache.entries(seq);
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
-        for (std::uint64_t live = entry->live; live != 0;) {
-            const std::int32_t offset = 63 - std::countl_zero(live);
-            if (!fn(entry->page * kPageSlots + offset, cache.position(entry->page * kPageSlots + offset))) return;
-            live &= ~(std::uint64_t{1} << offset);
-        }
+/// Pages that n tokens in a row touch at most: they may begin with the last slot of one.
+std::int64_t most_pages(std::int64_t n_tokens) noexcept { return (n_tokens + kPageSlots - 2) / kPageSlots + 1; }
+
+/// Pages with tokens that the window of a sequence's next token sees: W − 1 of them, and in any case the last one.
+std::int64_t pages_of_window(const Window& window) noexcept {
+    return most_pages(std::max<std::int64_t>(window.size - 1, 1));
 }
 
 }  // namespace
 
-// W rounded up to pages: then two pages for the ends of what a sequence sees are enough, wherever it begins.
+// How many pages a call may need at once. Let S be n_seq_max, P = pages_of_window() and ⌊⌋ rounding down.
+//
+// Kept for a rollback: what the windows saw before the call, S · P pages (is_scattered() has them compacted otherwise).
+//
+// New ones, which the call takes. A token takes a page where its sequences have no page of their own to go on
+// with: at the call's first token of theirs (a fresh page, or a copy of one that others share), when some of them
+// go on alone (a copy), and when the page is full. The first two happen once for a sequence, whichever of those
+// that went on together it is counted for. A fresh page is full after 64 tokens, a copy or one from before the
+// call after one. So n_s tokens that are counted for a sequence take at most 1 + ⌈(n_s − 1) / 64⌉ pages. Together,
+// over A = min(S, n_batch) sequences:
+//     new ≤ A + ⌊(n_batch + 62 · A) / 64⌋.
+//
+// But new pages that no window sees any more are released before each run. What is left of a sequence's is a row
+// of at most W − 1 tokens before the run and its n_s tokens of the run: ⌈(W − 2 + n_s) / 64⌉ + 1 ≤ P + ⌈n_s / 64⌉
+// pages. A copied page that the row leaves is another sequence's last page, and counted there, or kept. Together,
+// with R = min(S, n_ubatch) sequences in the run:
+//     new ≤ A · P + ⌊(n_ubatch + 63 · R) / 64⌋.
 std::int32_t WindowPages::n_pages(const KvLimits& limits, const Window& window, std::int32_t n_batch) noexcept {
-    const std::int64_t w = (std::int64_t{window.size} + kPageSlots - 1) / kPageSlots * kPageSlots,
-                       all = limits.n_seq_max * w;
-    const std::int64_t slots =
-        std::min<std::int64_t>(limits.n_ctx, all + std::min<std::int64_t>(n_batch, all + limits.n_run));
-    return static_cast<std::int32_t>(std::min<std::int64_t>(limits.n_pages(), (slots + kPageSlots - 1) / kPageSlots +
-                                                                                  2 * std::int64_t{limits.n_seq_max}));
+    const std::int64_t n_seqs = limits.n_seq_max, per_seq = pages_of_window(window),
+                       n_active = std::min<std::int64_t>(n_seqs, n_batch),
+                       n_in_run = std::min<std::int64_t>(n_seqs, limits.n_run);
+    const std::int64_t of_call = n_active + (n_batch + 62 * n_active) / kPageSlots,
+                       of_run = n_active * per_seq + (limits.n_run + 63 * n_in_run) / kPageSlots;
+    return static_cast<std::int32_t>(
+        std::min<std::int64_t>(limits.n_pages(), n_seqs * per_seq + std::min(of_call, of_run)));
 }
 
 WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch)
@@ -94,10 +109,11 @@ void WindowPages::mark(const KvCache& cache, SeqId seq, std::int64_t first_query
     }
 }
 
-void WindowPages::mark_all(const KvCache& cache) noexcept {
+void WindowPages::release_unseen(const KvCache& cache) noexcept {
     ++marking_;
     for (std::int32_t seq = 0; seq < cache.limits().n_seq_max; ++seq)
         mark(cache, SeqId{seq}, std::int64_t{cache.pos_max(SeqId{seq})} + 1);
+    release_unmarked();
 }
 
 void WindowPages::release_unmarked() noexcept {
@@ -128,8 +144,7 @@ bool WindowPages::take(std::int32_t page) noexcept {
 void WindowPages::begin(const KvCache& cache) noexcept {
     ++transaction_;
     n_copies_ = 0;
-    mark_all(cache);
-    release_unmarked();  // of sequences that were removed since
+    release_unseen(cache);
     for (const std::int32_t page : std::span(mapped_).first(at_page(n_mapped_))) kept_[at_page(page)] = transaction_;
 }
 
@@ -165,10 +180,7 @@ bool WindowPages::place(const KvCache& cache) noexcept {
     return fits;
 }
 
-void WindowPages::commit(const KvCache& cache) noexcept {
-    mark_all(cache);
-    release_unmarked();
-}
+void WindowPages::commit(const KvCache& cache) noexcept { release_unseen(cache); }
 
 void WindowPages::rollback() noexcept {
     ++marking_;
@@ -190,11 +202,10 @@ void WindowPages::write_inputs(const KvInputs& cache_inputs, const KvInputSizes&
 // ---- compaction ----------------------------------------------------------------------------------------------------
 
 bool WindowPages::is_scattered(const KvCache& cache) noexcept {
-    mark_all(cache);
-    release_unmarked();
-    std::int32_t most = 0;
+    release_unseen(cache);
+    std::int64_t most = 0;
     for (std::int32_t seq = 0; seq < n_seq_max_; ++seq)
-        if (cache.count(SeqId{seq}) > 0) most += (window_.size + kPageSlots - 1) / kPageSlots + 1;
+        if (cache.count(SeqId{seq}) > 0) most += pages_of_window(window_);
     return n_mapped_ > most;
 }
 
@@ -250,69 +261,6 @@ void WindowPages::compact() noexcept {
     }
     for (std::size_t place = used_.size(); place-- > 0;)  // the lowest on top
         if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);
-}
-
-// ---- what is still there --------------------------------------------------------------------------------------------
-
-std::int32_t WindowPages::pos_min(const KvCache& cache, SeqId seq) const noexcept {
-    std::int32_t first = -1;
-    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
-        if (!holds(slot)) return false;
-        first = pos;
-        return true;
-    });
-    return first;
-}
-
-bool WindowPages::would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept {
-    std::int64_t begin = -1;  // of the window after the removal; known once its last token is
-    bool misses = false;
-    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
-        if (is_in_range(pos, p0, p1)) return true;
-        if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(std::int64_t{pos} + 1));
-        if (pos < begin) return false;
-        misses = misses || !holds(slot);
-        return !misses;
-    });
-    return misses;
-}
-
-bool WindowPages::move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta,
-                                  std::int32_t divisor) const noexcept {
-    std::int64_t begin = -1;
-    bool misses = false;
-    for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {  // the order of tokens does not change
-        const std::int64_t sum = is_in_range(pos, p0, p1) ? std::int64_t{pos} + delta : pos;
-        const std::int64_t moved = is_in_range(pos, p0, p1) && divisor > 1 ? sum / divisor : sum;
-        if (moved < 0) return true;  // it leaves the sequence
-        if (begin < 0) begin = std::max<std::int64_t>(0, window_.begin(moved + 1));
-        if (moved < begin) return false;
-        misses = misses || !holds(slot);
-        return !misses;
-    });
-    return misses;
-}
-
-bool WindowPages::copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept {
-    std::int64_t last = -1;
-    const auto look = [&](auto fn) {
-        for_each_from_end(
-            cache, to, [&](std::int32_t slot, std::int32_t pos) { return is_in_range(pos, p0, p1) || fn(slot, pos); });
-        for_each_from_end(cache, from, [&](std::int32_t slot, std::int32_t pos) {
-            return !is_in_range(pos, p0, p1) || fn(slot, pos);
-        });
-    };
-    look([&](std::int32_t, std::int32_t pos) {
-        last = std::max<std::int64_t>(last, pos);
-        return false;
-    });
-    bool misses = false;
-    look([&](std::int32_t slot, std::int32_t pos) {
-        if (pos < window_.begin(last + 1)) return false;
-        misses = misses || !holds(slot);
-        return true;
-    });
-    return misses;
 }
 
 }  // namespace tinfer::memory

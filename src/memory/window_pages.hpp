@@ -14,14 +14,17 @@ class WindowPages {
 public:
     WindowPages(const KvLimits& limits, const Window& window, std::int32_t n_batch);
 
-    /// Pages of the pool: per sequence what is visible from before a call, which a rollback needs, and what the running
-    /// call still needs, with two pages more for the ends. Never more than the cache has.
+    /// Pages of the pool: what windows saw before a call, which a rollback needs, and what the running call still
+    /// needs, however its tokens are spread over the sequences. Never more than the cache has.
     [[nodiscard]] static std::int32_t n_pages(const KvLimits& limits, const Window& window,
                                               std::int32_t n_batch) noexcept;
     [[nodiscard]] std::int32_t n_pages() const noexcept { return static_cast<std::int32_t>(free_.size()); }
     [[nodiscard]] std::int32_t n_pages_free() const noexcept { return n_free_; }
 
     void clear() noexcept;
+    /// Outside transactions: releases what no window sees any more. Has to be done before the cache takes pages that an
+    /// operation has freed: what is noted of them is of their former tokens.
+    void release_unseen(const KvCache& cache) noexcept;
 
     // -- a transaction of the cache, step by step
 
@@ -69,15 +72,6 @@ public:
     [[nodiscard]] bool holds(std::int32_t slot) const noexcept {
         return (held_[static_cast<std::size_t>(slot / kPageSlots)] >> slot % kPageSlots & 1) != 0;
     }
-    /// First position of the sequence from which on nothing is missing; -1 when it is empty.
-    [[nodiscard]] std::int32_t pos_min(const KvCache& cache, SeqId seq) const noexcept;
-    /// Would the sequence, without its tokens in [p0, p1), go on with a window in which something is missing?
-    [[nodiscard]] bool would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1) const noexcept;
-    /// The same after tokens in [p0, p1) have moved to (position + delta) / divisor.
-    [[nodiscard]] bool move_would_miss(const KvCache& cache, SeqId seq, Pos p0, Pos p1, std::int32_t delta,
-                                       std::int32_t divisor) const noexcept;
-    /// The same for `to` after seq_cp.
-    [[nodiscard]] bool copy_would_miss(const KvCache& cache, SeqId from, SeqId to, Pos p0, Pos p1) const noexcept;
 
     [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits, const Window& window,
                                              std::int32_t n_batch) noexcept;
@@ -85,7 +79,6 @@ public:
 
 private:
     void mark(const KvCache& cache, SeqId seq, std::int64_t first_query) noexcept;
-    void mark_all(const KvCache& cache) noexcept;
     void release_unmarked() noexcept;
     [[nodiscard]] bool take(std::int32_t page) noexcept;
 

@@ -229,7 +229,9 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
         if (bound.kernels[i]->scratch_bytes != nullptr) {
             kernels::Operand& scratch = call.operands[kernels::kScratchSlot];
             scratch.bytes = bound.kernels[i]->scratch_bytes(call);
-            TINFER_ASSERT(scratch.bytes <= memory.scratch_bytes);
+            if (scratch.bytes > memory.scratch_bytes)  // a bug of ours, which must not write beyond it
+                fail(ErrorCode::compute_failed, cat("kernel ", bound.kernels[i]->name, " needs ", scratch.bytes,
+                                                    " bytes of scratch, and the context has ", memory.scratch_bytes));
             scratch.type = DType::i8;
             scratch.ne = {static_cast<std::int64_t>(scratch.bytes), 1, 1, 1};
             scratch.data = memory.scratch;

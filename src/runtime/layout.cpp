@@ -53,7 +53,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     : model_(&model), options_(effective_options(model, options)), table_(&table) {
     rope_ = model::effective_rope(model.hp, options_);
     rope_window_ = model::effective_window_rope(model.hp, options_);
-    rope_factors_ = model::rope_factors(model, options_.n_ctx / options_.n_seq_max);
+    rope_factors_ = model::rope_factors(model, options_.n_ctx);
     // Without causality nothing outlasts a call, and a call is one micro-batch.
     const std::int32_t n_slots =
         causal() ? options_.n_ctx

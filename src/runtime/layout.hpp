@@ -116,6 +116,7 @@ public:
     [[nodiscard]] bool causal() const noexcept { return options_.attention == AttentionKind::causal; }
     /// What tokens see in layers without a window, and in those with one.
     [[nodiscard]] Window full_view() const noexcept { return {.causal = causal()}; }
+    [[nodiscard]] const TensorInfo* rope_factors() const noexcept { return rope_factors_; }  ///< or null
     [[nodiscard]] Window window() const noexcept { return {model_->hp.window.kind, model_->hp.window.size, causal()}; }
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return measures_.max_nodes; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return measures_.max_values; }

@@ -54,7 +54,9 @@ void PlanCache::make(Slot& slot, const PlanKey& key) {
         bound.plan.offsets = largest;
         bound.plan.arena_bytes = layout_.arena_bytes();
     }
-    TINFER_ASSERT(bound.plan.arena_bytes <= layout_.arena_bytes());
+    if (bound.plan.arena_bytes > layout_.arena_bytes())  // a bug of ours, which must not write beyond it
+        fail(ErrorCode::compute_failed, cat("a graph of ", key.n_tokens, " tokens needs ", bound.plan.arena_bytes,
+                                            " bytes of memory, and the context has ", layout_.arena_bytes()));
     bind(graph_, layout_.table(), memory_, layout_.max_threads(), bound);
     bound.id = ++n_made_;
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/threads.hpp"
 #include "runtime/adapters.hpp"
 #include "serving/fingerprint.hpp"
 #include "serving/scheduler.hpp"
@@ -126,7 +127,7 @@ struct Engine::Impl {
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
         memory = context.memory();
-        thread = std::thread([this] { scheduler.run(); });
+        thread = make_thread("engine", [this] { scheduler.run(); });
     }
     ~Impl() {
         inbox.stop();
@@ -147,7 +148,7 @@ struct Engine::Impl {
     MemoryPlan memory;
     serving::Inbox inbox;
     serving::Scheduler scheduler;
-    std::thread thread;
+    std::jthread thread;
 };
 
 void Engine::Impl::check(const EngineRequest& request) const {

@@ -238,6 +238,116 @@ TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens
     CHECK(memory.pos_max(SeqId{0}) == -1);
 }
 
+namespace {
+
+/// Sequences of some lengths, then one batch of tokens of all of them, in turn or as `order` has it, in runs of n_run.
+bool fits_in_pool(const MemoryLimits& limits, std::span<const int> lengths, std::span<const int> order) {
+    Memory memory(limits);
+    std::vector<SeqId> owners;
+    std::vector<std::int32_t> ends(lengths.size());
+    std::vector<std::int32_t> moves(3 * SlotMoves::n_rows(limits.kv.n_pages() * kPageSlots)), pool(moves.size());
+    const auto decode = [&] {
+        std::vector<KvToken> tokens;
+        for (const SeqId& seq : owners) tokens.push_back({ends[static_cast<std::size_t>(seq)]++, {&seq, 1}});
+        const Compaction compaction{moves, pool};
+        const Memory::Fit fit = memory.fit(tokens, compaction);
+        REQUIRE(fit != Memory::Fit::no_room);
+        if (fit == Memory::Fit::compacted) memory.compact(compaction);
+        memory.begin();
+        for (std::span<const KvToken> rest = tokens; !rest.empty();) {
+            const Placed placed = memory.place(rest.first(std::min(rest.size(), std::size_t(limits.kv.n_run))));
+            if (placed.no_room || placed.tokens == 0) return false;
+            rest = rest.subspan(placed.tokens);
+        }
+        memory.commit();
+        owners.clear();
+        return true;
+    };
+    for (std::size_t seq = 0; seq < lengths.size(); ++seq)
+        for (int n = lengths[seq]; n > 0; n -= limits.n_batch) {
+            owners.assign(static_cast<std::size_t>(std::min(n, limits.n_batch)), SeqId{static_cast<int>(seq)});
+            if (!decode()) return false;
+        }
+    for (const int seq : order) owners.push_back(SeqId{seq});
+    return decode();
+}
+
+}  // namespace
+
+TEST_CASE("memory: a pool for windows has room for every batch, however its tokens are spread over the sequences") {
+    std::mt19937 bits(5);
+    const auto below = [&](std::size_t n) { return static_cast<int>(bits() % n); };
+    int n_configurations = 0;
+    for (const int size : {1, 2, 40, 64, 65, 66, 100, 127, 128, 129, 130, 200, 256, 320})
+        for (const auto kind : {WindowKind::standard, WindowKind::chunked})
+            for (const int n_run : {1, 16, 32, 64, 100, 256})
+                for (const int n_seqs : {1, 2, 3, 4})
+                    for (const int n_batch : {64, 512, 700}) {
+                        const MemoryLimits limits{
+                            .kv = {4096, n_seqs, std::min(n_run, n_batch)}, .window = {kind, size}, .n_batch = n_batch};
+                        if (limits.n_window_pages() >= limits.kv.n_pages()) continue;
+                        CAPTURE(size);
+                        CAPTURE(n_run);
+                        CAPTURE(n_seqs);
+                        CAPTURE(n_batch);
+                        for (int round = 0; round < 4; ++round) {
+                            std::vector<int> lengths, order(static_cast<std::size_t>(n_batch));
+                            for (int seq = 0; seq < n_seqs; ++seq)  // one ends with the first slot of a page
+                                lengths.push_back(round == 0 ? 449 + 64 * seq : 320 + below(200));
+                            int at = 0;
+                            for (int& seq : order) seq = round < 2 ? at++ % n_seqs : below(std::size_t(n_seqs));
+                            REQUIRE(fits_in_pool(limits, lengths, order));
+                        }
+                        ++n_configurations;
+                    }
+    CHECK(n_configurations > 900);
+}
+
+TEST_CASE("memory: dropping tokens and closing the gap happens, or nothing does") {
+    Memory memory(limits_of(true, false));
+    const std::array<SeqId, 1> first{SeqId{0}};
+    std::vector<KvToken> tokens;
+    for (int pos = 0; pos < 10; ++pos) tokens.push_back({pos, first});
+    tokens.push_back({10, first});
+    memory.begin();
+    REQUIRE(memory.place(tokens).tokens == tokens.size());
+    memory.commit();
+    memory.seq_cp(SeqId{0}, SeqId{1}, Pos{8}, kAll);
+    CHECK_THROWS_AS((void)memory.shift(SeqId{0}, Pos{2}, 3), Error);  // 8 to 10 are shared
+    CHECK(memory.count(SeqId{0}) == 11);
+    CHECK(memory.pos_max(SeqId{0}) == 10);
+    CHECK_FALSE(memory.has_shifts());
+    REQUIRE(memory.seq_rm(SeqId{1}, kAll, kAll) == RemoveStatus::ok);
+    CHECK(memory.shift(SeqId{0}, Pos{2}, 3) == RemoveStatus::ok);
+    CHECK(memory.count(SeqId{0}) == 8);
+    CHECK(memory.pos_max(SeqId{0}) == 7);
+    CHECK(memory.has_shifts());
+    CHECK(memory.shift(SeqId{0}, Pos{4}, 2147483647) == RemoveStatus::ok);  // there is nothing behind
+    CHECK(memory.pos_max(SeqId{0}) == 3);
+    CHECK(memory.shift(SeqId{0}, Pos{0}, 0) == RemoveStatus::ok);
+    CHECK_THROWS_AS((void)memory.shift(SeqId{kSeqs}, Pos{0}, 0), Error);
+    CHECK(memory.count(SeqId{0}) == 4);
+}
+
+TEST_CASE("memory: a state without what the next token's window sees is known as such") {
+    const std::array<SeqId, 1> seq{SeqId{0}};
+    std::vector<KvToken> tokens;
+    for (int pos = 0; pos < 100; ++pos) tokens.push_back({pos, seq});
+    for (const bool pooled : {false, true})
+        for (const int first_held : {37, 38, 61, 62, 99, 100}) {  // 37 is what position 100 sees of 64
+            CAPTURE(pooled);
+            CAPTURE(first_held);
+            const Window window{WindowKind::standard, 64};
+            Memory memory(
+                {.kv = {4096, 1, 16}, .window = pooled ? window : Window{}, .seen = pooled ? Window{} : window});
+            std::vector<std::uint8_t> held(tokens.size());
+            std::fill(held.begin() + first_held, held.end(), std::uint8_t{1});
+            std::vector<std::int32_t> slots(tokens.size());
+            REQUIRE(memory.adopt(tokens, held, slots));
+            CHECK(memory.lacks_window(SeqId{0}) == (first_held > 37));
+        }
+}
+
 TEST_CASE("memory: what it will hold is known before it is made") {
     for (const bool attention : {false, true})
         for (const bool states : {false, true}) {

@@ -1,48 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Memory of every kind against the plainest model there is: of each sequence a list of tokens with their positions.
-// Shifts, divisions, partial copies and removals come in every order, decodes are committed and taken back, and the
-// rows of keys, of windows and of states are played along, so that one written too early, moved to the wrong place or
-// rotated twice shows.
+// Random operations on memory of every kind (played_memory.hpp): shifts, divisions, partial copies and removals come in
+// every order, states are saved and loaded, decodes are committed, cut and taken back.
 #pragma once
 
-#include <doctest/doctest.h>
-
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <optional>
-#include <random>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "memory/memory.hpp"
-#include "tinfer/error.hpp"
+#include "memory/played_memory.hpp"
 
 namespace tinfer::memory::test {
-
-inline constexpr int kSequences = 3, kMostOfRun = 24, kMostOfBatch = 80, kEndOfAll = 1 << 30;
-
-struct Item {
-    int pos, id;
-    bool operator==(const Item&) const = default;
-};
-using Items = std::vector<Item>;
-
-struct KindOfMemory {
-    const char* name;
-    bool attention, states;
-    Window window{};
-};
-
-inline constexpr KindOfMemory kKinds[] = {
-    {"unified", true, false},
-    {"windowed", true, false, {WindowKind::standard, 40}},
-    {"chunked", true, false, {WindowKind::chunked, 48}},
-    {"recurrent", false, true},
-    {"hybrid", true, true},
-    {"hybrid with windows", true, true, {WindowKind::standard, 40}},
-};
 
 enum class Outcome : std::uint8_t { done, shared_cell, bad_sequence, unsupported, partial_state, window_lost };
 
@@ -54,56 +17,9 @@ inline Outcome outcome_of(ErrorCode code) {
     }
 }
 
-struct Walk {
-    Walk(const KindOfMemory& k, int n_ctx, int n_sequences, unsigned seed)
-        : kind(k), n_seqs(n_sequences), limits{.kv = {n_ctx, n_sequences, kMostOfRun},
-                                               .has_attention = k.attention,
-                                               .has_states = k.states,
-                                               .window = k.window,
-                                               .n_batch = kMostOfBatch},
-          memory(limits), keys(slots_of(limits.kv.n_pages())),
-          pool(slots_of(k.window.kind == WindowKind::none ? 0 : limits.n_window_pages())), states(at(2 * n_sequences)),
-          moves(3 * SlotMoves::n_rows(limits.kv.n_pages() * kPageSlots)), pool_moves(moves.size()), bits(seed) {}
+struct Walk : PlayedMemory {
+    using PlayedMemory::PlayedMemory;
 
-    static std::size_t slots_of(int n_pages) { return static_cast<std::size_t>(n_pages) * kPageSlots; }
-    static std::size_t at(int i) { return static_cast<std::size_t>(i); }
-    int below(int n) { return static_cast<int>(bits() % static_cast<unsigned>(n)); }
-
-    // ---- what a caller believes
-
-    [[nodiscard]] int n_live() const {
-        std::set<int> ids;
-        for (const Items& items : model)
-            for (const Item& item : items) ids.insert(item.id);
-        return static_cast<int>(ids.size());
-    }
-    [[nodiscard]] bool is_shared(int seq, int id) const {
-        for (int other = 0; other < n_seqs; ++other)
-            if (other != seq && std::ranges::find(model[at(other)], id, &Item::id) != model[at(other)].end())
-                return true;
-        return false;
-    }
-    /// How much of the state of a sequence a range covers.
-    [[nodiscard]] Covered covered(int seq, int p0, int p1) const {
-        const Items& items = model[at(seq)];
-        if (!kind.states || items.empty() || p0 > items.back().pos || p1 <= items.front().pos || p1 <= p0)
-            return Covered::nothing;
-        return p0 <= items.front().pos && p1 > items.back().pos ? Covered::all : Covered::part;
-    }
-    static Items without(const Items& items, int p0, int p1) {
-        Items out;
-        for (const Item& item : items)
-            if (item.pos < p0 || item.pos >= p1) out.push_back(item);
-        return out;
-    }
-    static Items spliced(const Items& from, const Items& to, int p0, int p1) {
-        Items out;
-        std::ranges::copy_if(to, std::back_inserter(out), [&](const Item& item) { return item.pos < p0; });
-        std::ranges::copy_if(from, std::back_inserter(out),
-                             [&](const Item& item) { return item.pos >= p0 && item.pos < p1; });
-        std::ranges::copy_if(to, std::back_inserter(out), [&](const Item& item) { return item.pos >= p1; });
-        return out;
-    }
     /// The list with moved tokens, or what is wrong with that.
     [[nodiscard]] std::pair<Outcome, Items> moved(int seq, int p0, int p1, int delta, int divisor) const {
         Items out;
@@ -131,9 +47,7 @@ struct Walk {
         } catch (const Error& error) {
             found = outcome_of(error.code());
         }
-        const bool may_lose =
-            kind.window.kind != WindowKind::none && (found == Outcome::window_lost || found == Outcome::unsupported);
-        if (!may_lose) REQUIRE(found == expected);
+        REQUIRE(found == expected);
         ++n_outcomes[at(static_cast<int>(found))];
         if (found == Outcome::done) model = std::move(after);
     }
@@ -142,24 +56,30 @@ struct Walk {
                : s == RemoveStatus::partial_state ? Outcome::partial_state
                                                   : Outcome::window_lost;
     }
+    static Pos end_of(int p1) { return p1 == kEndOfAll ? Pos{-1} : Pos{p1}; }
 
     void remove(int seq, int p0, int p1) {
         auto after = model;
         after[at(seq)] = without(model[at(seq)], p0, p1);
         apply(
-            covered(seq, p0, p1) == Covered::part ? Outcome::partial_state : Outcome::done,
-            [&] { return status(memory.seq_rm(SeqId{seq}, Pos{p0}, p1 == kEndOfAll ? Pos{-1} : Pos{p1})); }, after);
+            covered(seq, p0, p1) == Covered::part ? Outcome::partial_state
+            : misses(after[at(seq)], held(seq))   ? Outcome::window_lost
+                                                  : Outcome::done,
+            [&] { return status(memory.seq_rm(SeqId{seq}, Pos{p0}, end_of(p1))); }, after);
     }
     void remove_of_all(int p0, int p1) {
         auto after = model;
-        bool cut = false;
+        bool cut = false, lost = false;
         for (int seq = 0; seq < n_seqs; ++seq) {
             cut = cut || covered(seq, p0, p1) == Covered::part;
             after[at(seq)] = without(model[at(seq)], p0, p1);
+            lost = lost || misses(after[at(seq)], held(seq));
         }
         apply(
-            cut ? Outcome::partial_state : Outcome::done,
-            [&] { return status(memory.rm_all_seqs(Pos{p0}, p1 == kEndOfAll ? Pos{-1} : Pos{p1})); }, after);
+            cut    ? Outcome::partial_state
+            : lost ? Outcome::window_lost
+                   : Outcome::done,
+            [&] { return status(memory.rm_all_seqs(Pos{p0}, end_of(p1))); }, after);
     }
     void copy(int from, int to, int p0, int p1) {
         if (from == to) return;
@@ -168,10 +88,18 @@ struct Walk {
         const auto whole = [&](int seq) { return model[at(seq)].empty() || covered(seq, p0, p1) == Covered::all; };
         const bool none = covered(from, p0, p1) == Covered::nothing && covered(to, p0, p1) == Covered::nothing;
         const bool cut = kind.states && !none && (!whole(from) || !whole(to));
+        std::set<int> there;  // a token that both have may have two slots: that of `from` counts in the range
+        const auto take = [&](int seq, bool inside) {
+            const std::set<int> all = held(seq);
+            for (const Item& item : model[at(seq)])
+                if ((item.pos >= p0 && item.pos < p1) == inside && all.contains(item.id)) there.insert(item.id);
+        };
+        take(from, true);
+        take(to, false);
         apply(
-            cut ? Outcome::unsupported : Outcome::done,
+            cut || misses(after[at(to)], there) ? Outcome::unsupported : Outcome::done,
             [&] {
-                memory.seq_cp(SeqId{from}, SeqId{to}, Pos{p0}, p1 == kEndOfAll ? Pos{-1} : Pos{p1});
+                memory.seq_cp(SeqId{from}, SeqId{to}, Pos{p0}, end_of(p1));
                 return Outcome::done;
             },
             after);
@@ -186,207 +114,196 @@ struct Walk {
         const Covered part = covered(seq, p0, p1);
         if (part == Covered::part || (part == Covered::all && divisor > 1)) expected = Outcome::unsupported;
         else if (part == Covered::all && model[at(seq)].front().pos + delta < 0) expected = Outcome::bad_sequence;
+        else if (expected == Outcome::done &&
+                 (misses(items, held(seq)) || (kind.has_pool() && divisor > 1 && is_crowded(items))))
+            expected = Outcome::unsupported;
         auto after = model;
         after[at(seq)] = items;
         apply(
             expected,
             [&] {
-                const Pos end = p1 == kEndOfAll ? Pos{-1} : Pos{p1};
-                divisor > 1 ? memory.seq_div(SeqId{seq}, Pos{p0}, end, divisor)
-                            : memory.seq_add(SeqId{seq}, Pos{p0}, end, delta);
+                try {
+                    divisor > 1 ? memory.seq_div(SeqId{seq}, Pos{p0}, end_of(p1), divisor)
+                                : memory.seq_add(SeqId{seq}, Pos{p0}, end_of(p1), delta);
+                } catch (const Error& error) {  // of two reasons either will do
+                    const bool window = error.code() == ErrorCode::unsupported_operation && kind.has_windows();
+                    if (window && expected != Outcome::done) return expected;
+                    throw;
+                }
                 return Outcome::done;
             },
             after);
     }
+    /// Drops n positions from p0 on and closes the gap, in one step.
+    void shift(int seq, int p0, int n) {
+        auto after = model;
+        after[at(seq)] = without(model[at(seq)], p0, p0 + n);
+        bool shared = false;
+        for (Item& item : after[at(seq)]) {
+            if (item.pos < p0 + n) continue;
+            shared = shared || (kind.attention && is_shared(seq, item.id));
+            item.pos -= n;
+        }
+        apply(
+            covered(seq, p0, p0 + n) == Covered::part ? Outcome::partial_state
+            : misses(after[at(seq)], held(seq))       ? Outcome::window_lost
+            : shared && n > 0                         ? Outcome::shared_cell
+                                                      : Outcome::done,
+            [&] { return status(memory.shift(SeqId{seq}, Pos{p0}, n)); }, after);
+    }
 
-    // ---- a decode as the runtime goes about it
+    // ---- saved states
 
-    struct Key {
-        int id = -1, pos = -1;
-        bool operator==(const Key&) const = default;
+    struct Saved {
+        struct Kept {
+            int pos = 0;
+            std::vector<SeqId> seqs;
+            bool is_held = true;
+        };
+        std::vector<Kept> tokens;              ///< in ascending position
+        std::vector<std::vector<int>> states;  ///< {sequences}: numbers in `tokens`, of what a state has taken in
     };
 
-    static void work_off(std::span<const std::int32_t> list, std::vector<Key>& rows) {
-        Key buffer;
-        for_each_move(list, [&](std::int32_t from, std::int32_t to) {
-            (to == kMoveBuffer ? buffer : rows[at(to)]) = from == kMoveBuffer ? buffer : rows[at(from)];
-        });
-    }
-    void turn_keys() {
-        std::vector<std::int32_t> slots(kMostOfRun), shifts(kMostOfRun);
-        while (memory.has_shifts()) {
-            const std::size_t n = memory.take_shifts(slots, shifts);
-            for (std::size_t i = 0; i < n; ++i) {
-                keys[at(slots[i])].pos += shifts[i];
-                if (pool.empty() || memory.window_slot(slots[i]) < 0) continue;
-                pool[at(memory.window_slot(slots[i]))].pos += shifts[i];
+    /// Of one sequence, as its own 0, or of all. `whole`: by somebody who keeps all that windows do not see any more.
+    Saved save(int only, bool whole) {
+        turn_keys();
+        Saved out;
+        std::vector<std::pair<Item, std::vector<SeqId>>> items;
+        std::set<int> visible_ids;
+        for (int seq = 0; seq < n_seqs; ++seq) {
+            if (only >= 0 && seq != only) continue;
+            const std::set<int> there = held(seq);
+            for (const Item& item : model[at(seq)]) {
+                const SeqId owner{only >= 0 ? 0 : seq};
+                const auto known = std::ranges::find(items, item.id, [](const auto& i) { return i.first.id; });
+                if (known == items.end()) items.push_back({item, {owner}});
+                else known->second.push_back(owner);
+                const bool visible = !kind.has_pool() || item.pos >= memory.window_begin(SeqId{seq});
+                if (there.contains(item.id) && visible) visible_ids.insert(item.id);
             }
         }
+        std::ranges::stable_sort(items, {}, [](const auto& item) { return item.first.pos; });
+        for (const auto& [item, owners] : items)
+            out.tokens.push_back({item.pos, owners, !kind.has_windows() || whole || visible_ids.contains(item.id)});
+        for (int seq = 0; kind.states && seq < (only >= 0 ? 1 : n_seqs); ++seq) {
+            out.states.emplace_back();
+            for (std::size_t i = 0; i < out.tokens.size(); ++i)
+                if (std::ranges::find(out.tokens[i].seqs, SeqId{seq}) != out.tokens[i].seqs.end())
+                    out.states.back().push_back(static_cast<int>(i));
+        }
+        return out;
     }
 
-    /// Tokens of some sequences, now and then shared by two that have the same history; false: there was no room.
-    bool decode(int n, bool take_back) {
-        auto after = model;
+    /// Puts the state of one sequence in the place of `seq`, or that of all in the place of all (-1), as the runtime
+    /// does: on a copy of memory, whose rows are written before it replaces the other.
+    void load(const Saved& saved, int seq) {
+        std::vector<Items> after(at(n_seqs));
+        if (seq >= 0) after = model;
+        const auto target = [&](SeqId id) { return seq >= 0 ? SeqId{seq} : id; };
+        if (seq >= 0) after[at(seq)].clear();
         std::vector<std::vector<SeqId>> owners;
-        std::vector<int> ids, positions;
-        int seq = below(n_seqs);
-        for (int i = 0; i < n; ++i) {
-            if (below(6) == 0) seq = below(n_seqs);
-            const int other = below(n_seqs), pos = after[at(seq)].empty() ? 0 : after[at(seq)].back().pos + 1;
-            owners.push_back({SeqId{seq}});
-            if (other != seq && below(2) == 0 && after[at(other)] == after[at(seq)] &&
-                (!after[at(seq)].empty() || !kind.states))
-                owners.back().push_back(SeqId{other});
-            ids.push_back(++last_id);
-            positions.push_back(pos);
-            for (const SeqId owner : owners.back()) after[at(static_cast<int>(owner))].push_back({pos, last_id});
+        std::vector<Token> list;
+        for (const auto& token : saved.tokens) {
+            std::vector<SeqId> seqs;
+            for (const SeqId id : token.seqs) seqs.push_back(target(id));
+            list.push_back({{token.pos, ++last_id}, seqs, token.is_held});
+            for (const SeqId id : seqs) after[at(static_cast<int>(id))].push_back({token.pos, last_id});
         }
-        return decode(owners, ids, positions, std::move(after), take_back);
+        Memory next = memory;
+        const std::size_t n_others = seq >= 0 ? others_of(seq).size() : 0;
+        const bool fits = n_others + list.size() <= at(limits.kv.n_ctx);
+        if (seq >= 0) REQUIRE(next.seq_rm(SeqId{seq}, Pos{-1}, Pos{-1}) == RemoveStatus::ok);
+        else next.clear();
+        if (kind.attention && !list.empty() && !adopt(next, list)) {
+            if (seq < 0 || !fits) {
+                REQUIRE_FALSE(fits);
+                ++n_full;
+                return;
+            }
+            turn_keys();
+            list = merged(others_of(seq), list);
+            next = memory;
+            REQUIRE(next.seq_rm(SeqId{seq}, Pos{-1}, Pos{-1}) == RemoveStatus::ok);
+            const Memory before = next;
+            next.clear();
+            if (kind.states) next.keep_states_of(before);
+            REQUIRE(adopt(next, list));
+            ++n_anew;
+        }
+        if (kind.attention) REQUIRE(fits);
+        for (std::size_t s = 0; s < saved.states.size(); ++s) {
+            if (saved.states[s].empty()) continue;
+            const auto id = target(SeqId{static_cast<int>(s)});
+            const Items& items = after[at(static_cast<int>(id))];
+            const auto same = std::ranges::find(after.begin(), after.begin() + static_cast<int>(s), items);
+            if (seq < 0 && same != after.begin() + static_cast<int>(s)) {
+                next.share_state(SeqId{static_cast<int>(same - after.begin())}, id, items.back().pos);
+                continue;
+            }
+            std::vector<int> history;
+            for (const Item& item : items) history.push_back(item.id);
+            states[at(next.adopt_state(id, items.back().pos, static_cast<int>(history.size())))] = history;
+        }
+        for (const Token& token : list) {
+            if (!kind.attention) break;
+            keys[at(token.slot)] = {token.item.id, token.item.pos};
+            if (pool.empty()) continue;
+            const int place = kind.has_pool() ? next.window_slot(token.slot) : token.slot;
+            if (token.is_held && place >= 0) pool[at(place)] = keys[at(token.slot)];
+            if (!token.is_held && !kind.has_pool()) pool[at(place)] = {kNothing, token.item.pos};
+        }
+        memory = std::move(next);
+        model = std::move(after);
+        for (int s = 0; s < n_seqs; ++s) REQUIRE_FALSE(memory.lacks_window(SeqId{s}));
+        ++n_loaded;
     }
-    bool decode(const std::vector<std::vector<SeqId>>& owners, const std::vector<int>& ids,
-                const std::vector<int>& positions, std::vector<Items> after, bool take_back) {
+    struct Token {
+        Item item;
+        std::vector<SeqId> seqs;
+        bool is_held = true;
+        int slot = -1;
+    };
+    static bool adopt(Memory& next, std::vector<Token>& list) {
         std::vector<KvToken> tokens;
-        for (std::size_t i = 0; i < ids.size(); ++i) tokens.push_back({positions[i], owners[i]});
-        const Compaction compaction{moves, pool.empty() ? std::span<std::int32_t>() : std::span(pool_moves)};
-        const Memory::Fit fit = memory.fit(tokens, compaction);
-        if (kind.attention)
-            REQUIRE((fit != Memory::Fit::no_room) == (n_live() + static_cast<int>(ids.size()) <= limits.kv.n_ctx));
-        if (fit == Memory::Fit::no_room) return false;
-        if (fit == Memory::Fit::compacted) {
-            work_off(moves, keys);
-            if (!pool.empty()) work_off(pool_moves, pool);
-            memory.compact(compaction);
-            ++n_compacted;
-            check();
+        std::vector<std::uint8_t> held_flags;
+        std::vector<std::int32_t> slots(list.size());
+        for (const Token& token : list) {
+            tokens.push_back({token.item.pos, token.seqs});
+            held_flags.push_back(token.is_held ? 1 : 0);
         }
-        memory.begin();
-        turn_keys();
-        for (std::size_t done = 0; done < tokens.size();) {
-            const auto most = static_cast<std::size_t>(1 + below(kMostOfRun));
-            const Placed placed = memory.place(std::span(tokens).subspan(done, std::min(most, tokens.size() - done)));
-            REQUIRE_FALSE(placed.no_room);
-            REQUIRE(placed.tokens > 0);
-            compute(std::span(tokens).subspan(done, placed.tokens), std::span(ids).subspan(done, placed.tokens));
-            done += placed.tokens;
-        }
-        take_back ? memory.rollback() : memory.commit();
-        if (!take_back) model = std::move(after);
+        if (!next.adopt(tokens, held_flags, slots)) return false;
+        for (std::size_t i = 0; i < list.size(); ++i) list[i].slot = slots[i];
         return true;
     }
-
-    void compute(std::span<const KvToken> tokens, std::span<const int> ids) {
-        const auto copy = [](std::span<const PageCopy> copies, std::vector<Key>& rows) {
-            for (const PageCopy& c : copies)
-                std::copy_n(rows.begin() + std::ptrdiff_t{c.from} * kPageSlots, kPageSlots,
-                            rows.begin() + std::ptrdiff_t{c.to} * kPageSlots);
-        };
-        copy(memory.copies(), keys);
-        copy(memory.window_copies(), pool);
-        std::vector<std::int32_t> table(4096 * 4), seqs(64), slots(tokens.size()), pos(tokens.size()),
-            pool_table(table.size()), pool_slots(tokens.size()), rows(2 * tokens.size());
-        memory.write_inputs({.kv = {table, seqs, slots, pos},
-                             .state_rows = rows,
-                             .window_table = pool_table,
-                             .window_slots = pool_slots});
-        for (std::size_t i = 0; i < tokens.size(); ++i) {
-            if (kind.attention) keys[at(slots[i])] = {ids[i], tokens[i].pos};
-            if (!pool.empty()) pool[at(pool_slots[i])] = {ids[i], tokens[i].pos};
-            if (!kind.states) continue;
-            auto history = rows[2 * i] < 0 ? std::vector<int>() : states[at(rows[2 * i])];
-            history.push_back(ids[i]);
-            states[at(rows[2 * i + 1])] = history;
-        }
-        if (pool.empty()) return;
-        std::vector<std::int32_t> spans(4 * tokens.size());
-        memory.kv()->write_spans(kind.window, spans);
-        for (const std::size_t i : {std::size_t{0}, tokens.size() - 1})
-            check_window(&spans[4 * i], seqs, pool_table, ids[i], tokens[i].pos);
-    }
-    /// Every token of the window lies in the pool, where the table says, and the last one is the query's own.
-    void check_window(const std::int32_t* span, const std::vector<std::int32_t>& seqs,
-                      const std::vector<std::int32_t>& table, int id, int pos) const {
-        std::vector<Key> seen;
-        for (int e = seqs[at(2 * span[0])], n = seqs[at(2 * span[0] + 1)]; n > 0; ++e, --n) {
-            const std::int32_t* entry = &table[at(4 * e)];
-            const std::uint64_t live = static_cast<std::uint32_t>(entry[2]) |
-                                       static_cast<std::uint64_t>(static_cast<std::uint32_t>(entry[3])) << 32;
-            int ordinal = entry[1];
-            for (std::uint64_t rest = live; rest != 0; rest &= rest - 1, ++ordinal) {
-                if (ordinal < span[1] || ordinal >= span[2]) continue;
-                REQUIRE(entry[0] >= 0);
-                seen.push_back(pool[at(entry[0] * kPageSlots + std::countr_zero(rest))]);
+    /// The tokens of all sequences but one, in ascending position.
+    std::vector<Token> others_of(int seq) const {
+        std::vector<Token> list;
+        for (int other = 0; other < n_seqs; ++other) {
+            if (other == seq) continue;
+            const std::set<int> there = held(other);
+            for (const Item& item : model[at(other)]) {
+                auto known = std::ranges::find(list, item.id, [](const Token& t) { return t.item.id; });
+                if (known == list.end()) known = list.insert(list.end(), {item, {}, !kind.has_windows()});
+                known->seqs.push_back(SeqId{other});
+                known->is_held = known->is_held || there.contains(item.id);
             }
         }
-        REQUIRE_FALSE(seen.empty());
-        REQUIRE(seen.back() == Key{id, pos});
-        for (const Key& key : seen) REQUIRE(key.pos >= kind.window.begin(pos));
-        REQUIRE(std::ranges::is_sorted(seen, {}, &Key::pos));
+        return list;
     }
-
-    // ---- is memory what the caller believes?
-
-    void check() const {
-        const int live = n_live();
-        if (kind.attention) REQUIRE(memory.used() == live);
-        for (int seq = 0; seq < n_seqs; ++seq) {
-            const Items& items = model[at(seq)];
-            const SeqId id{seq};
-            REQUIRE(memory.count(id) == static_cast<int>(items.size()));
-            REQUIRE(memory.pos_max(id) == (items.empty() ? -1 : items.back().pos));
-            if (kind.attention) REQUIRE(memory.room(id) == limits.kv.n_ctx - live);
-            if (kind.attention) check_slots(seq);
-        }
-    }
-    void check_slots(int seq) const {
-        Items found;
-        const std::int64_t next = std::int64_t{memory.pos_max(SeqId{seq})} + 1;
-        for (const KvEntry& entry : memory.kv()->entries(SeqId{seq})) {
-            REQUIRE(entry.first == static_cast<int>(found.size()));
-            for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
-                const int slot = entry.page * kPageSlots + std::countr_zero(rest), pos = memory.kv()->position(slot);
-                found.push_back({pos, keys[at(slot)].id});
-                if (!memory.has_shifts()) REQUIRE(keys[at(slot)].pos == pos);
-                if (pool.empty()) continue;
-                const int place = memory.window_slot(slot);
-                if (pos >= kind.window.begin(next)) REQUIRE(place >= 0);
-                if (place >= 0) REQUIRE(pool[at(place)] == keys[at(slot)]);
-            }
-        }
-        REQUIRE(found == model[at(seq)]);
-    }
-    /// The state a sequence would go on from is that of its history; seen on a copy of memory.
-    void check_states() const {
-        for (int seq = 0; kind.states && seq < n_seqs; ++seq) {
-            Memory copy = memory;
-            const SeqId id{seq};
-            const KvToken token{copy.pos_max(id) + 1, std::span(&id, 1)};
-            std::vector<std::int32_t> list(moves.size()), pool_list(moves.size());
-            const Compaction compaction{list, pool.empty() ? std::span<std::int32_t>() : std::span(pool_list)};
-            const Memory::Fit fit = copy.fit(std::span(&token, 1), compaction);
-            if (fit == Memory::Fit::no_room) continue;
-            if (fit == Memory::Fit::compacted) copy.compact(compaction);
-            std::vector<int> history;
-            for (const Item& item : model[at(seq)]) history.push_back(item.id);
-            copy.begin();
-            REQUIRE(copy.place(std::span(&token, 1)).tokens == 1);
-            std::vector<std::int32_t> table(4096 * 4), seqs(64), slot(1), pos(1), rows(2), pool_table(table.size()),
-                pool_slot(1);
-            copy.write_inputs({.kv = {table, seqs, slot, pos},
-                               .state_rows = rows,
-                               .window_table = pool_table,
-                               .window_slots = pool_slot});
-            REQUIRE((rows[0] < 0) == history.empty());
-            if (rows[0] >= 0) REQUIRE(states[at(rows[0])] == history);
-        }
+    static std::vector<Token> merged(std::vector<Token> a, const std::vector<Token>& b) {
+        a.insert(a.end(), b.begin(), b.end());
+        std::ranges::stable_sort(a, {}, [](const Token& token) { return token.item.pos; });
+        return a;
     }
 
     void step() {
         const int seq = below(n_seqs), other = below(n_seqs);
         const int last = model[at(seq)].empty() ? 0 : model[at(seq)].back().pos;
         int p0 = below(4) == 0 ? 0 : below(last + 10),
-            p1 = below(pool.empty() ? 3 : 10) == 0 ? kEndOfAll : p0 + below(std::max(20, last / 2));
+            p1 = below(kind.has_pool() ? 10 : 3) == 0 ? kEndOfAll : p0 + below(std::max(20, last / 2));
         if (kind.states && below(3) == 0) p0 = 0, p1 = kEndOfAll;
-        switch (below(12)) {
+        if (kind.has_windows() && below(4) == 0) p0 = std::max(0, last - below(60)), p1 = kEndOfAll;
+        switch (below(14)) {
             case 0: remove(seq, p0, p1); break;
             case 1: copy(seq, other, p0, p1); break;
             case 2: copy(seq, other, 0, kEndOfAll); break;
@@ -396,29 +313,34 @@ struct Walk {
                 move(seq, p0, p1, below(2) == 0 ? by : -by, 1);
                 break;
             }
-            case 5:
-                if (kind.window.kind == WindowKind::none) move(seq, p0, p1, 0, 2 + below(3));
-                break;
+            case 5: move(seq, p0, p1, 0, 2 + below(3)); break;
             case 6:
                 if (below(20) == 0) keep(seq);
                 if (below(10) == 0) remove_of_all(p0, p1);
                 break;
-            case 7: {  // a shift: the first four stay, half of the others go
+            case 7: {  // the first four stay, half of the others go
                 const int half = (last - 4) / 2;
-                if (half < 1 || kind.states) break;
-                remove(seq, 4, 4 + half);
-                if (std::ranges::none_of(model[at(seq)],
-                                         [&](const Item& item) { return item.pos >= 4 && item.pos < 4 + half; }))
-                    move(seq, 4 + half, kEndOfAll, -half, 1);
+                if (half > 0 && below(2) == 0) shift(seq, 4, half);
+                else shift(seq, p0, p1 == kEndOfAll ? kEndOfAll : p1 - p0);
                 break;
             }
             case 8:
                 if (kind.attention && below(3) == 0) fill_up(seq);
                 break;
+            case 9: {  // to anyone, now or later
+                const bool one = below(3) > 0, is_whole = below(3) == 0;
+                Saved state = save(one ? seq : -1, is_whole);
+                if (below(2) == 0) load(state, one ? other : -1);
+                else (one ? of_one : of_all) = std::move(state);
+                break;
+            }
+            case 10: below(3) > 0 ? load(of_one, seq) : load(of_all, -1); break;
             default: {  // one after the other: compilers evaluate the operands of a call in orders of their own
-                const bool take_back = below(4) == 0;
-                const int most = below(pool.empty() ? 4 : 2) == 0 ? kMostOfBatch : 20;
-                n_full += !decode(1 + below(most), take_back);
+                const int ending = below(8);
+                const int most = below(kind.has_pool() ? 2 : 4) == 0 ? kind.n_batch : 20;
+                n_full += !decode(1 + below(most), ending < 2   ? Ending::take_back
+                                                   : ending < 4 ? Ending::cut
+                                                                : Ending::commit);
                 break;
             }
         }
@@ -426,17 +348,15 @@ struct Walk {
     }
     /// Drops a range and closes the gap, as somebody would who goes on for ever.
     void shift(int seq) {
-        const int n = static_cast<int>(model[at(seq)].size()), p0 = below(std::min(n, 10)),
-                  p1 = p0 + 1 + below((n - p0 + 1) / 2);
-        remove(seq, p0, p1);
-        if (p1 < n && model[at(seq)].size() == at(n - p1 + p0)) move(seq, p1, kEndOfAll, p0 - p1, 1);
+        const int n = static_cast<int>(model[at(seq)].size()), p0 = below(std::min(n, 10));
+        shift(seq, p0, 1 + below((n - p0 + 1) / 2));
         check();
     }
 
     /// What room() promises, and not one token more.
     void fill_up(int seq) {
         for (const int more : {1, 0}) {
-            const int n = std::min(memory.room(SeqId{seq}) + more, more > 0 ? kEndOfAll : kMostOfBatch);
+            const int n = std::min(memory.room(SeqId{seq}) + more, more > 0 ? kEndOfAll : kind.n_batch);
             std::vector<int> ids, positions;
             auto after = model;
             for (int i = 0; i < n; ++i) {
@@ -444,22 +364,15 @@ struct Walk {
                 positions.push_back(after[at(seq)].empty() ? 0 : after[at(seq)].back().pos + 1);
                 after[at(seq)].push_back({positions.back(), last_id});
             }
+            const Ending ending = below(2) == 0 ? Ending::take_back : Ending::commit;
             if (n > 0)
-                REQUIRE(decode(std::vector(ids.size(), std::vector{SeqId{seq}}), ids, positions, after,
-                               below(2) == 0) == (more == 0));
+                REQUIRE(decode(std::vector(ids.size(), std::vector{SeqId{seq}}), ids, positions, after, ending) ==
+                        (more == 0));
         }
     }
 
-    KindOfMemory kind;
-    int n_seqs;
-    MemoryLimits limits;
-    Memory memory;
-    std::vector<Key> keys, pool;
-    std::vector<std::vector<int>> states;
-    std::vector<std::int32_t> moves, pool_moves;
-    std::vector<Items> model = std::vector<Items>(at(n_seqs));
-    std::mt19937 bits;
-    int last_id = 0, n_compacted = 0, n_full = 0;
+    Saved of_one, of_all = {{}, std::vector<std::vector<int>>(at(kind.states ? n_seqs : 0))};
+    int n_full = 0, n_loaded = 0, n_anew = 0;
     std::array<int, 6> n_outcomes{};
 };
 

@@ -13,11 +13,13 @@ using namespace tinfer::memory::test;
 TEST_CASE("memory: any operations in any order agree with lists of tokens, in every kind of memory") {
     for (const KindOfMemory& kind : kKinds) {
         CAPTURE(std::string(kind.name));
-        int n_compacted = 0, n_full = 0, n_shared = 0, n_order = 0, n_done = 0;
+        int n_compacted = 0, n_full = 0, n_shared = 0, n_order = 0, n_done = 0, n_cut = 0, n_loaded = 0;
         for (unsigned seed = 1; seed <= 8; ++seed) {
             CAPTURE(seed);
-            Walk walk(kind, seed % 4 == 3 && kind.window.kind != WindowKind::none ? 640 : 64 << seed % 3, kSequences,
-                      seed);
+            const int n_ctx = kind.n_batch > 80                  ? 512 << seed % 3
+                              : seed % 4 == 3 && kind.has_pool() ? 640
+                                                                 : 64 << seed % 3;
+            Walk walk(kind, n_ctx, kSequences, seed);
             for (int i = 0; i < 300; ++i) {
                 CAPTURE(i);
                 walk.step();
@@ -25,14 +27,18 @@ TEST_CASE("memory: any operations in any order agree with lists of tokens, in ev
             }
             n_compacted += walk.n_compacted;
             n_full += walk.n_full;
+            n_cut += walk.n_cut;
+            n_loaded += walk.n_loaded;
             n_done += walk.n_outcomes[0];
             n_shared += walk.n_outcomes[1];
             n_order += walk.n_outcomes[2];
         }
         CHECK(n_done > 300);  // the walk went where it should
-        if (kind.attention) CHECK(n_compacted > (kind.states ? 1 : 20));
+        if (kind.attention) CHECK(n_compacted > (kind.states ? 0 : 5));
         if (kind.attention) CHECK(n_shared > 10);
         CHECK(n_order > 10);
+        CHECK(n_loaded > 100);
+        if (!kind.states) CHECK(n_cut > 50);
     }
 }
 
@@ -49,7 +55,7 @@ TEST_CASE("memory: whatever range goes, again and again, there is room for as ma
                 REQUIRE(walk.memory.used() == n_ctx);
                 for (int n = 1 + walk.below(3); n > 0 && !walk.model[0].empty(); --n) walk.shift(0);
             }
-            CHECK(walk.n_compacted > 10);
+            if (walk.n_outcomes[0] > 30) CHECK(walk.n_compacted > 10);  // chunks that are gone may stop it
         }
     }
 }

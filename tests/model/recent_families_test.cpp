@@ -89,6 +89,29 @@ TEST_CASE("[golden] recent families: text out of masked places is computed as a 
 }
 
 TEST_CASE(
+    "[golden] recent families: LongRoPE's factors are chosen by the context, which one sequence may take as a whole") {
+    if (skip_without_golden()) return;
+    const auto path = golden_model_file("phi3-longrope-long");  // 64 positions at first
+    if (!path) return;
+    const auto model = Model::load(*path);
+    const auto tokens = random_tokens(100, 200, 4);
+    const auto last = [&](int n_ctx, int n_seq_max) {
+        Context context(model, {.n_ctx = n_ctx, .n_seq_max = n_seq_max});
+        REQUIRE(context.decode(std::span(tokens).first(60)) == DecodeStatus::ok);
+        const auto early = bits_of(context.logits());
+        if (n_ctx <= 64) return early;
+        REQUIRE(context.decode(std::span(tokens).subspan(60)) == DecodeStatus::ok);
+        auto all = bits_of(context.logits());
+        all.insert(all.end(), early.begin(), early.end());
+        return all;
+    };
+    const auto whole = last(256, 1);
+    CHECK(last(256, 4) == whole);
+    CHECK(last(128, 16) == whole);
+    CHECK(last(64, 1) != std::vector(whole.end() - model.info().n_vocab, whole.end()));  // of the short ones
+}
+
+TEST_CASE(
     "[golden] recent families: an indexer that chooses everything changes what full attention gives by rounding") {
     if (skip_without_golden()) return;
     const auto path = golden_model_file("deepseek32");

@@ -206,9 +206,7 @@ TEST_CASE(
         const Model model = Model::load(golden.file);
         const auto tokens = random_tokens(128, model.info().n_vocab, 14);
         const auto alone = [&](std::span<const Token> some) {
-            Context context(
-                model,
-                {.n_ctx = 256, .n_seq_max = 6, .n_threads = 1});  // n_ctx per sequence as below: LongRoPE asks for it
+            Context context(model, {.n_ctx = 128, .n_threads = 1});  // n_ctx as below: LongRoPE asks for it
             REQUIRE(context.decode(some) == DecodeStatus::ok);
             return bits_of(context.logits());
         };

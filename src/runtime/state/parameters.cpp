@@ -37,7 +37,7 @@ Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId>
     if (hp.rope != model::RopeKind::none) {
         add_rope(out, "", model::effective_rope(hp, options));
         if (hp.has_window_rope()) add_rope(out, " of windows", model::effective_window_rope(hp, options));
-        const TensorInfo* factors = model::rope_factors(model, options.n_ctx / options.n_seq_max);
+        const TensorInfo* factors = context.layout.rope_factors();
         out.emplace_back("rope factors", factors == nullptr ? "none" : std::string(factors->name));
     }
     if (hp.has_windowed_layers()) {

@@ -102,6 +102,7 @@ public:
                        token.window_slot >= 0);
         make_place();
         if (!parsed_.tokens.empty() && !next_.adopt(state_.tokens, state_.held, state_.slots)) place_anew();
+        check_windows();
         adopt_states();
         commit();
     }
@@ -131,6 +132,15 @@ private:
         }
         for (const SeqId seq : parsed_.seqs) check(seq);
         for (const OutlineRecurrent& entry : parsed_.recurrent) check(entry.seq);
+    }
+
+    /// The next token must find all that its windows see.
+    void check_windows() const {
+        for (std::int32_t seq = 0; seq < context_.options.n_seq_max; ++seq)
+            if (next_.lacks_window(SeqId{seq}))
+                fail(ErrorCode::damaged,
+                     cat(name_, ": state file truncated or damaged: in layers with a window sequence ", seq,
+                         " lacks tokens that the next one sees"));
     }
 
     void make_place() {

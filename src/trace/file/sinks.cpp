@@ -12,6 +12,7 @@
 #endif
 
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace tinfer::trace {
 
@@ -66,7 +67,7 @@ std::unique_ptr<TraceSink> open_file_sink(const std::filesystem::path& path, boo
 
 AsyncSink::AsyncSink(std::unique_ptr<TraceSink> sink) : sink_(std::move(sink)), buffers_(kBuffers) {
     for (Buffer& buffer : buffers_) buffer.bytes.resize(kBufferBytes);
-    thread_.emplace([this] { work(); });
+    thread_ = make_thread("trace file", [this] { work(); });
 }
 
 AsyncSink::~AsyncSink() {
