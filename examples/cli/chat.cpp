@@ -66,9 +66,10 @@ public:
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
-        if (const auto grammar = args_.grammar.read(model_.vocab()))
+        const bool has_schema = !args_.grammar.schema.empty();
+        if (const auto grammar = has_schema ? std::nullopt : args_.grammar.read(model_.vocab()))
             sampler_.constrain(grammar->constraint(model_.vocab()));
-        else constrains_calls_ = !tools_.empty();
+        else constrains_calls_ = !has_schema && !tools_.empty();
         if (!messages.empty()) chat_.set_messages(messages);
     }
 
@@ -211,8 +212,11 @@ private:
         }
     }
 
-    /// Sets the grammar of calls for the next answer; after tool results the model may always answer with text.
+    /// Sets the grammar of a schema or of calls for the next answer; after tool results it may always be text.
     void constrain_calls(bool is_question) {
+        if (!args_.grammar.schema.empty())
+            return sampler_.constrain(
+                args_.grammar.framed(*format_, {!args_.no_thinking, generation_prompt()}).constraint(model_.vocab()));
         if (!constrains_calls_) {
             if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
             return;

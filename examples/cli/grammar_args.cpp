@@ -8,10 +8,10 @@
 
 namespace cli {
 
-tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options) {
+std::string schema_text(const std::string& given, tinfer::SchemaOptions& options) {
     const auto begin = std::min(given.find_first_not_of(" \t\r\n"), given.size());
     const bool is_json = given.substr(begin).starts_with('{') || given == "true" || given == "false";
-    if (is_json) return tinfer::Schema::parse(given, options);
+    if (is_json) return given;
     const std::filesystem::path file = given.starts_with('@') ? given.substr(1) : given;
     // Relative references may only name files in the schema's folder and below.
     options.load = [folder = file.parent_path()](std::string_view uri) -> std::optional<std::string> {
@@ -22,7 +22,12 @@ tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions optio
         if (!is_inside || !std::filesystem::is_regular_file(folder / name, ignored)) return std::nullopt;
         return read_document((folder / name).string(), "$ref of --json-schema");
     };
-    return tinfer::Schema::parse(read_document(file.string(), "--json-schema"), options);
+    return read_document(file.string(), "--json-schema");
+}
+
+tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options) {
+    const std::string text = schema_text(given, options);
+    return tinfer::Schema::parse(text, options);
 }
 
 tinfer::SchemaOptions::Space space_named(std::string_view name) {
@@ -59,6 +64,13 @@ void GrammarArgs::read_early() const {
     tinfer::SchemaOptions options;
     options.space = space_named(space);
     early_ = read_schema(schema, options).grammar();
+}
+
+tinfer::Grammar GrammarArgs::framed(const tinfer::ChatTemplate& chat_template,
+                                    tinfer::AnswerGrammarOptions options) const {
+    options.schema.space = space_named(space);
+    const std::string text = schema_text(schema, options.schema);
+    return tinfer::answer_grammar(chat_template, text, options);
 }
 
 std::optional<tinfer::Grammar> GrammarArgs::read(const tinfer::Vocab& vocab) const {

@@ -12,6 +12,8 @@
 
 namespace cli {
 
+/// The text of a schema option, and the loader of what it refers to.
+[[nodiscard]] std::string schema_text(const std::string& given, tinfer::SchemaOptions& options);
 /// Reads a schema option: the JSON itself, or a file name, with or without a leading @.
 [[nodiscard]] tinfer::Schema read_schema(const std::string& given, tinfer::SchemaOptions options = {});
 
@@ -26,6 +28,9 @@ struct GrammarArgs {
     void check() const;
     /// nullopt if none is given. Throws what parsing throws.
     [[nodiscard]] std::optional<tinfer::Grammar> read(const tinfer::Vocab& vocab) const;
+    /// --json-schema for an answer of a chat: the schema binds what follows the thoughts.
+    [[nodiscard]] tinfer::Grammar framed(const tinfer::ChatTemplate& chat_template,
+                                         tinfer::AnswerGrammarOptions options) const;
     /// Parses what needs no vocabulary, to report errors before a model is loaded.
     void read_early() const;
 

@@ -188,8 +188,22 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
             throw translate(error, talk.function.empty() ? "tools" : "tool_choice");
         }
     }
+    if (!job.schema.empty()) {  // thoughts come first, and the schema binds what follows them
+        try {
+            job.request.grammar = tinfer::answer_grammar(
+                chat_template, job.schema, {.thoughts = talk.thinking, .generation_prompt = job.generation_prompt});
+        } catch (const tinfer::Error& error) {
+            throw translate(error, "response_format");
+        }
+    }
     const tinfer::AnswerParser parser(chat_template, {.tools = job.tools, .generation_prompt = job.generation_prompt});
     job.request.generation.shown = parser.mark_tokens(service.model.vocab());
+    if (!job.request.generation.stop.empty())  // stop strings act on what becomes the content of the answer
+        job.request.generation.content =
+            tinfer::AnswerParser(
+                chat_template,
+                {.tools = job.tools, .reasoning = job.reasoning, .generation_prompt = job.generation_prompt})
+                .content_reader();
 }
 
 }  // namespace server

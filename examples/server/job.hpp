@@ -36,6 +36,7 @@ struct Job {
     bool is_score = false;  ///< no token is generated
     bool trace = false;     ///< a trace file for each answer
     std::string suffix;
+    std::string schema;                 ///< of the answer's content, as JSON; empty: none
     std::vector<std::string> warnings;  ///< parts of the request that were ignored
 };
 

@@ -161,6 +161,7 @@ bool read_format(const json& format, const std::string& path, Job& job, bool is_
     } catch (const tinfer::Error& error) {
         throw translate(error, param);
     }
+    job.schema = std::move(schema);
     return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Answers whose calls of tools are sure to parse: a grammar in the format of a template's family of models, with the
-// arguments that the tools' schemas allow.
+// arguments that the tools' schemas allow. And answers whose content is JSON of a schema, with thoughts before it.
 //
 //     const auto format = *tinfer::ChatTemplate::built_in("chatml");
 //     const auto tools = R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
@@ -44,5 +44,18 @@ struct ToolGrammarOptions {
 /// cannot write; bad_schema naming the tool; limit_exceeded.
 [[nodiscard]] TINFER_API Grammar tool_grammar(const ChatTemplate& chat_template, std::string_view tools,
                                               const ToolGrammarOptions& options = {});
+
+struct AnswerGrammarOptions {
+    bool thoughts = true;             ///< false: the model writes none; those that the prompt has opened end at once
+    std::string generation_prompt{};  ///< AnswerOptions::generation_prompt
+    SchemaOptions schema{};
+};
+
+/// The answers whose content is a JSON text that `schema` allows, in the frame of the family that `chat_template`
+/// belongs to: free thoughts first, unless they are switched off, then the marks that open the answer, then the JSON.
+/// AnswerParser gives it as the content of each of them. For families without a frame it is Schema::parse(schema);
+/// with one, names that the schema does not declare may be given twice. Throws what Schema::parse throws.
+[[nodiscard]] TINFER_API Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schema,
+                                                const AnswerGrammarOptions& options = {});
 
 }  // namespace tinfer

@@ -84,6 +84,8 @@ public:
     [[nodiscard]] std::string_view reasoning_end() const noexcept;
     /// The control tokens that are part of a tag: a generation has to show them (GenerationOptions::shown).
     [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
+    /// A reader for GenerationOptions::content, with the state of this parser: its content is ChatAnswer::content.
+    [[nodiscard]] std::shared_ptr<const ContentReader> content_reader() const;
     /// "hermes", "llama3", "generic": how calls are read.
     [[nodiscard]] std::string_view family() const noexcept;
 
@@ -106,13 +108,20 @@ struct TemplateCapabilities {
     bool object_arguments = true;  ///< arguments may be an object
     bool string_arguments = true;  ///< arguments may be the text of one: it is not quoted once more
     bool null_content = true;      ///< a message with calls may have no content
+    bool late_system = true;       ///< a system message behind others is shown, too
+    bool several_system = true;    ///< and a second one behind the first
+    /// The member of the assistant's messages under which a template reads thoughts and shows them in some turns:
+    /// "reasoning_content", "thinking", "reasoning"; "content" for parts of the type "thinking"; empty: it shows none.
+    std::string reasoning_key{};
+    bool reasoning_with_content = true;  ///< a message with calls may have both
     bool operator==(const TemplateCapabilities&) const = default;
 };
 [[nodiscard]] TINFER_API TemplateCapabilities capabilities(const ChatTemplate& chat_template);
 /// The inputs, a JSON object, as the template can take them: parts joined or texts made parts, a system message put in
-/// front of the first one of the user, "developer" renamed, arguments parsed or written as text, tools described in
-/// words, results of tools given as messages of the user. What the template takes as it is stays as it is. Throws
-/// bad_parameter for what is no object with a list of messages.
+/// front of the first one of the user, several or late ones made one, "developer" renamed, thoughts moved from
+/// whichever of `reasoning_content`, `reasoning` and `thinking` they stand in to where the template reads them,
+/// arguments parsed or written as text, tools described in words, results of tools given as messages of the user. What
+/// the template takes as it is stays as it is. Throws bad_parameter for what is no object with a list of messages.
 [[nodiscard]] TINFER_API std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json);
 
 struct ChatOptions {
@@ -127,7 +136,7 @@ struct ChatOptions {
     std::string reasoning_message{};     ///< written before that tag
     bool protect_input = true;           ///< text of messages forms no control tokens
     std::int64_t n_predict = -1;         ///< of one answer, reasoning included
-    std::vector<std::string> stop{};     ///< GenerationOptions::stop
+    std::vector<std::string> stop{};     ///< GenerationOptions::stop, of the content alone: not of thoughts and calls
     SeqId seq = SeqId{0};
     int prompt_piece = 0;              ///< GenerationOptions::prompt_piece
     std::optional<LocalTime> now{};    ///< RenderOptions::now

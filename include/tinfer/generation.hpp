@@ -9,6 +9,7 @@
 //     std::cout << "\nended by: " << *story.stop() << '\n';
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,11 +34,33 @@ namespace tinfer {
 enum class StopReason : std::uint8_t { eog, limit, string, interrupt, context };
 [[nodiscard]] TINFER_API std::string_view to_string(StopReason reason) noexcept;
 
+/// Reads an answer while it is generated and tells what of it is for the user, so that stop strings act on that alone
+/// (AnswerParser::content_reader). A value behind an interface.
+class ContentReader {
+public:
+    virtual ~ContentReader() = default;
+    [[nodiscard]] virtual std::unique_ptr<ContentReader> clone() const = 0;
+    /// Reads on.
+    virtual void read(std::string_view text) = 0;
+    /// The answer is over: what was undecided is content, or is not.
+    virtual void finish() = 0;
+    /// The content so far, as the text spells it, with white space at its end that may turn out to belong to a mark.
+    /// Valid until the next call.
+    [[nodiscard]] virtual std::string_view content() const = 0;
+    /// Bytes at the end of what was read that may still be a mark, a call, or content.
+    [[nodiscard]] virtual std::size_t n_undecided() const = 0;
+    /// Whether text that follows now would be content.
+    [[nodiscard]] virtual bool is_content() const = 0;
+};
+
 struct GenerationOptions {
     std::int64_t n_predict = -1;  ///< most tokens; -1 = until something else ends it
     /// The text ends before the first of these to be complete, over the borders of tokens too. One that is the text of
     /// a control token also ends it at that token. Empty ones are ignored.
     std::vector<std::string> stop{};
+    /// For answers with a frame: stop strings neither match in thoughts, calls and marks, nor end there. A clone is
+    /// used. Null: all text counts.
+    std::shared_ptr<const ContentReader> content{};
     SeqId seq = SeqId{0};                 ///< the sequence of the context that it fills
     int prompt_piece = 0;                 ///< most prompt tokens of one next(); 0 = the context's n_batch
     std::vector<Token> shown{};           ///< control tokens that are part of the text, by their names

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "base/utf8.hpp"
 
 namespace tinfer {
@@ -36,27 +37,10 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 31;
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// True if a number other than 0 is at least 1. Its digits are counted, because its exponent may fit no type.
-bool is_large(std::string_view number) {
-    const std::size_t e = std::min(number.find_first_of("eE"), number.size());
-    const std::string_view digits = number.substr(0, e);
-    std::int64_t exponent = 0;
-    if (e < number.size()) {
-        const bool negative = number[e + 1] == '-';
-        for (const char c : number.substr(e + 1))
-            if (is_digit(c)) exponent = std::min<std::int64_t>(exponent * 10 + (c - '0'), std::int64_t{1} << 40);
-        if (negative) exponent = -exponent;
-    }
-    const std::size_t point = std::min(digits.find('.'), digits.size()), first = digits.find_first_of("123456789");
-    const auto power = static_cast<std::int64_t>(point) - static_cast<std::int64_t>(first) - (first < point ? 1 : 0);
-    return power + exponent >= 0;
-}
-
 // The nearest double; nullopt where that would be infinite.
 std::optional<double> to_double(std::string_view number) {
     double value = 0;
-    const auto result = std::from_chars(number.data(), number.data() + number.size(), value);
-    if (result.ec == std::errc()) return value;
+    if (read_number(number, value).ec == std::errc()) return value;
     if (is_large(number)) return std::nullopt;
     return number.front() == '-' ? -0.0 : 0.0;
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer {
@@ -104,6 +105,63 @@ void probe_tools(const Probe& probe, TemplateCapabilities& able) {
     able.null_content = !able.tool_calls || probe.shows(with(call_message(nullptr, {one})), "qzcalled", tools);
 }
 
+/// Whether several system messages, or late ones, are all shown. Where a template tells developers from the system,
+/// both roles are tried.
+void probe_systems(const Probe& probe, TemplateCapabilities& able) {
+    const bool typed = !able.string_content && able.typed_content;
+    const auto says = [&](std::string_view role, std::string_view text) {
+        return message_of(role, typed ? part(text) : Json(text));
+    };
+    const auto shows_all = [&](const Json& messages) {
+        const auto prompt = probe.text(messages);
+        return prompt && prompt->find("qzfirst") != prompt->npos && prompt->find("qzsecond") != prompt->npos;
+    };
+    const Json first = says("system", "qzfirst"), user = says("user", "u"), answer = says("assistant", "a");
+    for (const char* role : {"system", "developer"}) {
+        if (role == std::string_view("developer") && !able.developer_role) break;
+        const Json second = says(role, "qzsecond");
+        able.several_system = able.several_system && shows_all(Json::array({first, second, user}));
+        able.late_system = able.late_system && shows_all(Json::array({first, user, answer, second, user})) &&
+                           shows_all(Json::array({first, user, second})) &&
+                           shows_all(Json::array({first, user, second, user}));
+    }
+}
+
+/// Finds the member of messages under which thoughts are shown. Templates show them in some turns only: in the last
+/// one, in one with calls, or in all.
+void probe_reasoning(const Probe& probe, TemplateCapabilities& able) {
+    const bool typed = !able.string_content && able.typed_content;
+    const auto text = [&](std::string_view content) { return typed ? part(content) : Json(content); };
+    const Json user = message_of("user", text("u")), tools = Json::array({probe_tool("qztool")});
+    const Json arguments{{"qzargument", "v"}};
+    const Json call = probe_call("abcdefghi", "qzcalled", able.object_arguments ? arguments : Json(arguments.dump()));
+    const Json result{
+        {"role", "tool"}, {"tool_call_id", "abcdefghi"}, {"name", "qzcalled"}, {"content", text("qzresult")}};
+    const auto shows = [&](std::string_view key, std::string_view content, bool calls, bool later) {
+        Json message = calls ? call_message(text(content), {call}) : message_of("assistant", text(content));
+        if (key == "content") {
+            message["content"] = Json::array({Json{{"type", "thinking"}, {"thinking", kNeedle}}});
+            if (!content.empty()) message["content"].push_back(part(content)[0]);
+        } else {
+            message[std::string(key)] = kNeedle;
+        }
+        Json messages = Json::array({user, std::move(message)});
+        if (calls) messages.push_back(result);
+        else if (later) messages.push_back(user);
+        const auto prompt = probe.text(std::move(messages), calls ? tools : Json(nullptr));
+        // A list of parts that is printed as such is not read.
+        return prompt && prompt->find(kNeedle) != prompt->npos && prompt->find("'thinking'") == prompt->npos &&
+               prompt->find("\"thinking\"") == prompt->npos;
+    };
+    for (const char* key : {"reasoning_content", "thinking", "reasoning", "content"}) {
+        const bool by_calls = able.tool_calls && shows(key, "", true, false);
+        if (!by_calls && !shows(key, "a", false, false) && !shows(key, "a", false, true)) continue;
+        able.reasoning_key = key;
+        able.reasoning_with_content = !by_calls || shows(key, "a", true, false);
+        return;
+    }
+}
+
 // ---- adapting -------------------------------------------------------------------------------------------------------
 
 /// The text of a content in any form; parts are joined with line breaks.
@@ -181,6 +239,57 @@ void tools_as_text(const TemplateCapabilities& able, Json& messages, const Json&
     messages.insert(messages.begin(), std::move(system));
 }
 
+bool is_system(const Json& message) { return message["role"] == "system" || message["role"] == "developer"; }
+
+/// Makes several system messages one, the first, where the template would refuse or drop the others.
+void merge_systems(const TemplateCapabilities& able, Json& messages) {
+    std::size_t n_leading = 0, n_all = 0;
+    while (n_leading < messages.size() && is_system(messages[n_leading])) ++n_leading;
+    for (const Json& message : messages) n_all += is_system(message) ? 1 : 0;
+    const bool late = n_all > n_leading && !able.late_system, several = n_leading > 1 && !able.several_system;
+    if (!late && !several) return;
+    Json merged = n_leading > 0 ? messages[0] : Json{{"role", "system"}};
+    std::string text;
+    Json kept = Json::array();
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+        if (!is_system(messages[i]) || (i >= n_leading && !late)) {
+            kept.push_back(std::move(messages[i]));
+            continue;
+        }
+        const std::string one = text_of(messages[i].value("content", Json()));
+        if (!text.empty() && !one.empty()) text += "\n\n";
+        text += one;
+    }
+    set_content(able, merged, std::move(text));
+    kept.insert(kept.begin(), std::move(merged));
+    messages = std::move(kept);
+}
+
+/// Moves thoughts to where the template reads them.
+void adapt_reasoning(const TemplateCapabilities& able, Json& message) {
+    if (able.reasoning_key.empty() || message["role"] != "assistant") return;
+    std::string thoughts;
+    for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
+        if (!message.contains(key) || !message[key].is_string() || message[key] == "") continue;
+        if (thoughts.empty()) thoughts = message[key].get<std::string>();
+        if (able.reasoning_key != key) message.erase(key);
+    }
+    if (thoughts.empty()) return;
+    std::string content = text_of(message.value("content", Json()));
+    if (able.reasoning_key == "content") {
+        message["content"] = Json::array({Json{{"type", "thinking"}, {"thinking", std::move(thoughts)}}});
+        if (!content.empty()) message["content"].push_back(part(content)[0]);
+        return;
+    }
+    const bool calls =
+        message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
+    if (calls && !able.reasoning_with_content && !content.empty()) {
+        thoughts += "\n\n" + content;
+        set_content(able, message, "");
+    }
+    message[able.reasoning_key] = std::move(thoughts);
+}
+
 /// Puts the system message before the first message of the user.
 void system_as_text(const TemplateCapabilities& able, Json& messages) {
     std::string text;
@@ -219,6 +328,8 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
             able.system_role =
                 probe.shows(Json::array({message_of("system", part(kNeedle)), message_of("user", part("u"))}));
         probe_tools(probe, able);
+        if (able.system_role) probe_systems(probe, able);
+        probe_reasoning(probe, able);
         return able;
     });
 }
@@ -226,6 +337,7 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
 std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json) {
     return reporting_memory(kAdapting, [&] {
         (void)JsonDocument::parse(inputs_json, "template inputs", {.max_depth = 200});  // also limits the depth
+        const RoundToNearest guard;
         Json inputs = Json::parse(inputs_json, nullptr, false);
         if (!inputs.is_object() || !inputs.contains("messages") || !inputs["messages"].is_array())
             fail(ErrorCode::bad_parameter, "template inputs: an object with a list of messages is expected");
@@ -243,7 +355,9 @@ std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inpu
                 }
             }
             if (message["role"] == "tool" && !able.tool_role) result_as_text(able, message);
+            adapt_reasoning(able, message);
         }
+        if (able.system_role) merge_systems(able, messages);
         const bool has_tools = inputs.contains("tools") && inputs["tools"].is_array() && !inputs["tools"].empty();
         if (has_tools && !able.tools) tools_as_text(able, messages, inputs["tools"]);
         if (!able.system_role) system_as_text(able, messages);

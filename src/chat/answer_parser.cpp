@@ -445,6 +445,39 @@ std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {
     });
 }
 
+std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
+    struct Reader final : ContentReader {
+        explicit Reader(const Impl& impl) : parser(impl) { update(); }
+        [[nodiscard]] std::unique_ptr<ContentReader> clone() const override { return std::make_unique<Reader>(*this); }
+        void read(std::string_view text) override {
+            parser.buffer += text;
+            (void)parser.run(false);
+            update();
+        }
+        void finish() override {
+            (void)parser.run(true);
+            update();
+        }
+        [[nodiscard]] std::string_view content() const override { return text; }
+        [[nodiscard]] std::size_t n_undecided() const override { return parser.buffer.size() - parser.n_given; }
+        [[nodiscard]] bool is_content() const override {
+            return parser.mode == Impl::Mode::content && first_visible(parser.buffer) == parser.buffer.size();
+        }
+
+        /// The parser's content, and white space behind it that it still holds back.
+        void update() {
+            text.resize(n_certain);
+            text += std::string_view(parser.whole.content).substr(n_certain);
+            n_certain = text.size();
+            if (parser.mode == Impl::Mode::content && !parser.skips_space) text += parser.space;
+        }
+        Impl parser;
+        std::string text;
+        std::size_t n_certain = 0;
+    };
+    return reporting_memory(kParsing, [&] { return std::make_shared<const Reader>(*impl_); });
+}
+
 std::string_view AnswerParser::family() const noexcept { return impl_->row->name; }
 
 }  // namespace tinfer

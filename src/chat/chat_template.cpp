@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/fp_env.hpp"
 #include "chat/built_in.hpp"
 #include "chat/inputs.hpp"
 #include "chat/interpreter.hpp"
@@ -95,8 +96,9 @@ std::string_view ChatTemplate::source() const& noexcept { return impl_->source; 
 
 RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOptions& options) const {
     return reporting_memory(kRendering, [&] {
+        const FpEnvironment guard;  // arithmetic of templates gives the same text under every rounding mode
         chat::Heap heap(options.max_steps, options.max_bytes);
-        chat::InputNames names;
+        chat::InputNames names(heap);
         chat::Value inputs;
         try {
             inputs = chat::read_json(heap, inputs_json, chat::OriginOfPath::by_name(names));
@@ -109,7 +111,7 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
         chat::Interpreter interpreter(heap, options.now ? calendar(*options.now) : utc_now());
         const chat::OriginText text = interpreter.render(impl_->body, inputs.map());
 
-        RenderedPrompt out{text.bytes(), {}, names.names()};
+        RenderedPrompt out{std::string(text.bytes()), {}, names.names()};
         std::size_t begin = 0;
         for (const auto& run : text.runs()) {
             out.spans.push_back({begin, run.end, run.origin});

@@ -86,7 +86,7 @@ Value Interpreter::apply(const Suffix& suffix, const Value& subject) {
 }
 
 Arguments Interpreter::arguments(const CallArguments& node) {
-    Arguments out;
+    Arguments out(heap_);
     for (const auto& value : node.positional) out.positional.push_back(evaluate(*value));
     for (const auto& [name, value] : node.named) out.named.emplace_back(name, evaluate(*value));
     if (node.more_positional)
@@ -96,13 +96,16 @@ Arguments Interpreter::arguments(const CallArguments& node) {
         if (!more.is_map()) runtime_error("a mapping is expected behind **");
         for (const auto& [name, value] : more.map().entries) {
             if (!name.is_string()) runtime_error("the names of arguments are strings");
+            out.names.push_back(name);
             out.named.emplace_back(name.bytes(), value);
         }
     }
-    for (std::size_t i = 0; i < out.named.size(); ++i)
+    for (std::size_t i = 0; i < out.named.size(); ++i) {
+        heap_.work(i / 16);
         for (std::size_t j = 0; j < i; ++j)
             if (out.named[i].first == out.named[j].first)
                 runtime_error(cat("two values for the argument '", escaped(out.named[i].first), "'"));
+    }
     return out;
 }
 
@@ -128,11 +131,8 @@ Value Interpreter::evaluate(const Comparison& node) {
 }
 
 Value Interpreter::evaluate(const Concatenation& node) {
-    OriginText text;
-    for (const auto& part : node.parts) {
-        text.append(print(evaluate(*part)));
-        heap_.check_text(text.size());
-    }
+    OriginText text(heap_);
+    for (const auto& part : node.parts) text.append(as_string(evaluate(*part)).text());
     return string(std::move(text));
 }
 
@@ -208,7 +208,8 @@ SliceRange slice_range(std::optional<std::int64_t> begin, std::optional<std::int
     const std::int64_t stop = end ? from(*end) : step > 0 ? n : -1;
     std::int64_t count = 0;
     if (step > 0 && stop > first) count = (stop - first - 1) / step + 1;
-    if (step < 0 && first > stop) count = (first - stop - 1) / -step + 1;
+    // The quotient of negative numbers, because -step overflows for the smallest one.
+    if (step < 0 && first > stop) count = (stop - first + 1) / step + 1;
     return {first, step, count};
 }
 
@@ -240,15 +241,14 @@ Value Interpreter::item(const Value& subject, const Value& index) {
     if (index.is_string()) return attribute(subject, index.bytes());
     const bool has_index = subject.is_string() || (subject.is_list() && !subject.list().is_generator);
     if (const auto i = index.integer(); i && has_index) {
-        heap_.work(subject.is_string() ? subject.bytes().size() / 16 : 0);
         const auto n = static_cast<std::int64_t>(subject.is_list() ? subject.list().items.size()
-                                                                   : count_characters(subject.bytes()));
+                                                                   : count_characters(heap_, subject.bytes()));
         const std::int64_t at = *i < 0 ? *i + n : *i;
         if (at >= 0 && at < n) {
             if (subject.is_list()) return subject.list().items[static_cast<std::size_t>(at)];
-            const std::size_t begin = character_offset(subject.bytes(), static_cast<std::size_t>(at));
-            const std::string_view rest = std::string_view(subject.bytes()).substr(begin);
-            return string_like(subject, subject.text().slice(begin, begin + character_offset(rest, 1)));
+            const std::size_t begin = character_offset(heap_, subject.bytes(), static_cast<std::size_t>(at));
+            const std::size_t length = first_character(subject.bytes().substr(begin)).length;
+            return string_like(subject, subject.text().slice(begin, begin + length));
         }
     }
     return Undefined{};
@@ -279,19 +279,19 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
     }
     if (!subject.is_string()) runtime_error(cat("a ", type_name(subject), " has no slices"));
     const OriginText& text = subject.text();
-    heap_.work(text.size() / 8);
-    const SliceRange range = slice_range(begin, end, step, static_cast<std::int64_t>(count_characters(text.bytes())));
+    const SliceRange range =
+        slice_range(begin, end, step, static_cast<std::int64_t>(count_characters(heap_, text.bytes())));
     if (range.step == 1) {
-        const std::size_t from = character_offset(text.bytes(), static_cast<std::size_t>(range.first));
-        const std::string_view rest = std::string_view(text.bytes()).substr(from);
-        return string_like(subject,
-                           text.slice(from, from + character_offset(rest, static_cast<std::size_t>(range.count))));
+        const std::size_t from = character_offset(heap_, text.bytes(), static_cast<std::size_t>(range.first));
+        const std::size_t length =
+            character_offset(heap_, text.bytes().substr(from), static_cast<std::size_t>(range.count));
+        return string_like(subject, text.slice(from, from + length));
     }
-    std::vector<std::size_t> offsets;
+    HeapVector<std::size_t> offsets(heap_);
     CharacterReader reader(text);
     for (CharacterReader::Character c; reader.next(c);) offsets.push_back(c.begin);
     offsets.push_back(text.size());
-    OriginText out;
+    OriginText out(heap_);
     for (std::int64_t i = 0; i < range.count; ++i) {
         const auto at = static_cast<std::size_t>(range.first + i * range.step);
         out.append(text, offsets[at], offsets[at + 1]);
@@ -299,13 +299,14 @@ Value Interpreter::slice(const Suffix& suffix, const Value& subject) {
     return string_like(subject, std::move(out));
 }
 
-std::vector<Value> Interpreter::items_of(const Value& value) {
-    std::vector<Value> out;
+Values Interpreter::items_of(const Value& value) {
+    Values out(heap_);
     if (value.is_undefined()) return out;
     if (value.is_list()) {
         heap_.work(value.list().items.size());
-        if (value.list().is_generator) return std::exchange(value.list().items, {});
-        return value.list().items;
+        if (!value.list().is_generator) return value.list().items;
+        out.swap(value.list().items);
+        return out;
     }
     if (value.is_map() && !value.is_namespace()) {
         heap_.work(value.map().entries.size());
@@ -314,7 +315,6 @@ std::vector<Value> Interpreter::items_of(const Value& value) {
     }
     if (value.is_string()) {
         const OriginText& text = value.text();
-        heap_.work(text.size());
         CharacterReader reader(text);
         for (CharacterReader::Character c; reader.next(c);) out.push_back(string(text.slice(c.begin, c.end)));
         return out;

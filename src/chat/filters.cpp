@@ -77,4 +77,10 @@ Filter find_filter(std::string_view name) noexcept {
     return it != kFilters.end() && it->name == name ? it->filter : nullptr;
 }
 
+std::vector<std::string_view> filter_names() {
+    std::vector<std::string_view> out;
+    for (const FilterRow& row : kFilters) out.push_back(row.name);
+    return out;
+}
+
 }  // namespace tinfer::chat

@@ -14,13 +14,13 @@ namespace {
 
 using I = Interpreter;
 
-Value list_of(I& i, std::vector<Value> values) {
+Value list_of(I& i, Values values) {
     const auto out = make_list(i.heap());
-    for (Value& value : values) out->push(std::move(value));
+    out->items = std::move(values);
     return out;
 }
 
-Value generator(I& i, std::vector<Value> values) {
+Value generator(I& i, Values values) {
     Value out = list_of(i, std::move(values));
     out.list().is_generator = true;
     return out;
@@ -49,25 +49,28 @@ Value item_at(I& i, const Value& value, const Value& path, const Value& otherwis
 }
 
 /// The value for comparisons that ignore case.
-Value folded(I& i, const Value& value) { return value.is_string() ? i.string(lower_case(value.bytes())) : value; }
+Value folded(I& i, const Value& value) {
+    return value.is_string() ? i.string(with_case(value.text(), Case::lower)) : value;
+}
 
 struct Keyed {
     Value key, value;
 };
 
 /// The values with their sort keys: the values themselves, or one or several attributes ("a,b").
-std::vector<Keyed> keyed(I& i, const std::vector<Value>& values, const Value* attribute, bool case_sensitive,
-                         const Value& otherwise = {}) {
-    std::vector<Keyed> out;
+using KeyedValues = HeapVector<Keyed>;
+KeyedValues keyed(I& i, const Values& values, const Value* attribute, bool case_sensitive,
+                  const Value& otherwise = {}) {
+    KeyedValues out(i.heap());
     for (const Value& value : values) {
         Value key = value;
         if (attribute != nullptr && !attribute->is_none()) {
-            const bool several = attribute->is_string() && attribute->bytes().find(',') != std::string::npos;
+            const bool several = attribute->is_string() && attribute->bytes().find(',') != std::string_view::npos;
             if (several) {
                 const auto keys = make_list(i.heap(), true);
-                const std::string comma = ",";
-                for (const OriginText& part : split(attribute->text(), &comma, -1)) {
-                    const Value item = item_at(i, value, i.string(part), otherwise);
+                for (const auto [begin, end] : split(attribute->text(), ",", -1)) {
+                    const Value name = i.string(attribute->text().slice(begin, end));
+                    const Value item = item_at(i, value, name, otherwise);
                     keys->push(case_sensitive ? item : folded(i, item));
                 }
                 key = keys;
@@ -80,7 +83,8 @@ std::vector<Keyed> keyed(I& i, const std::vector<Value>& values, const Value* at
     return out;
 }
 
-void sort_keyed(I& i, std::vector<Keyed>& values, bool descending) {
+void sort_keyed(I& i, KeyedValues& values, bool descending) {
+    const Counted space(i.heap(), values.size() * sizeof(Keyed) / 2);  // what a stable sort takes beside the values
     std::ranges::stable_sort(values, [&](const Keyed& x, const Keyed& y) {
         return descending ? compare(i.heap(), y.key, x.key) < 0 : compare(i.heap(), x.key, y.key) < 0;
     });
@@ -113,13 +117,13 @@ Value filtered(I& i, const Value& subject, Arguments& a, bool keep, bool by_attr
         if (!a.positional[used].is_string()) runtime_error("the name of a test is a string");
         test = a.positional[used++].bytes();
     }
-    std::vector<Value> out;
-    if (!truth(subject)) return generator(i, {});  // none has no items
+    Values out(i.heap());
+    if (!truth(subject)) return generator(i, Values(i.heap()));  // none has no items
     for (Value& value : i.items_of(subject)) {
         const Value checked = by_attribute ? item_at(i, value, attribute) : value;
         bool holds = truth(checked);
         if (has_test) {
-            Arguments rest;
+            Arguments rest(i.heap());
             rest.positional.assign(a.positional.begin() + static_cast<std::ptrdiff_t>(used), a.positional.end());
             rest.named = a.named;
             holds = i.apply_test(test, checked, rest);
@@ -147,8 +151,7 @@ Value max(I& i, const Value& s, Arguments& a) { return extreme(i, s, a, true); }
 Value length(I& i, const Value& subject, Arguments& a) {
     const Parameters p("length", a, {});
     if (subject.is_string()) {
-        i.heap().work(subject.bytes().size() / 16);
-        return static_cast<std::int64_t>(count_characters(subject.bytes()));
+        return static_cast<std::int64_t>(count_characters(i.heap(), subject.bytes()));
     }
     if (subject.is_list() && !subject.list().is_generator)
         return static_cast<std::int64_t>(subject.list().items.size());
@@ -164,7 +167,7 @@ Value list(I& i, const Value& subject, Arguments& a) {
 
 Value items(I& i, const Value& subject, Arguments& a) {
     const Parameters p("items", a, {});
-    if (subject.is_undefined()) return generator(i, {});
+    if (subject.is_undefined()) return generator(i, Values(i.heap()));
     if (!subject.is_map() || subject.is_namespace())
         runtime_error(cat("items needs a mapping, not ", type_name(subject)));
     return generator(i, i.items_of(find_method(subject, "items")(i, subject, a)));
@@ -184,14 +187,18 @@ Value last(I& i, const Value& subject, Arguments& a) {
 
 Value join(I& i, const Value& subject, Arguments& a) {
     const Parameters p("join", a, {"d", "attribute"});
-    std::vector<OriginText> parts;
-    for (const Value& value : i.items_of(subject))
-        parts.push_back(i.print(p.has(1) && !p[1]->is_none() ? item_at(i, value, *p[1]) : value));
-    return i.string(joined(i.heap(), parts, p.has(0) ? i.print(*p[0]) : OriginText()));
+    const Value separator = p.has(0) ? i.as_string(*p[0]) : i.string(std::string_view());
+    OriginText out(i.heap());
+    bool is_first = true;
+    for (const Value& value : i.items_of(subject)) {
+        if (!std::exchange(is_first, false)) out.append(separator.text());
+        out.append(i.as_string(p.has(1) && !p[1]->is_none() ? item_at(i, value, *p[1]) : value).text());
+    }
+    return i.string(std::move(out));
 }
 
 Value map(I& i, const Value& subject, Arguments& a) {
-    std::vector<Value> out = truth(subject) ? i.items_of(subject) : std::vector<Value>();  // none has no items
+    Values out = truth(subject) ? i.items_of(subject) : Values(i.heap());  // none has no items
     if (a.positional.empty()) {
         const Parameters p("map", a, {"attribute", "default"});
         if (!p.has(0)) runtime_error("map needs a filter or an attribute");
@@ -199,7 +206,7 @@ Value map(I& i, const Value& subject, Arguments& a) {
         return generator(i, std::move(out));
     }
     if (!a.positional[0].is_string()) runtime_error("the name of a filter is a string");
-    Arguments rest;
+    Arguments rest(i.heap());
     rest.positional.assign(a.positional.begin() + 1, a.positional.end());
     rest.named = a.named;
     for (Value& value : out) {
@@ -214,7 +221,7 @@ Value reverse(I& i, const Value& subject, Arguments& a) {
     auto values = i.items_of(subject);
     std::ranges::reverse(values);
     if (!subject.is_string()) return generator(i, std::move(values));
-    OriginText out;
+    OriginText out(i.heap());
     for (const Value& value : values) out.append(value.text());
     return i.string_like(subject, std::move(out));
 }
@@ -240,7 +247,7 @@ Value unique(I& i, const Value& subject, Arguments& a) {
     const Parameters p("unique", a, {"case_sensitive", "attribute"});
     const auto out = make_list(i.heap());
     out->is_generator = true;
-    std::vector<Value> seen;
+    Values seen(i.heap());
     for (Keyed& value : keyed(i, i.items_of(subject), p[1], p.boolean(0, false))) {
         if (std::ranges::any_of(seen, [&](const Value& old) { return equal(i.heap(), old, value.key); })) continue;
         seen.push_back(std::move(value.key));
@@ -252,9 +259,9 @@ Value unique(I& i, const Value& subject, Arguments& a) {
 Value dictsort(I& i, const Value& subject, Arguments& a) {
     const Parameters p("dictsort", a, {"case_sensitive", "by", "reverse"});
     if (!subject.is_map()) runtime_error(cat("dictsort needs a mapping, not ", type_name(subject)));
-    const std::string by = p.has(1) ? p.text(1).bytes() : "key";
+    const std::string_view by = p.has(1) ? p.text(1).bytes() : "key";
     if (by != "key" && by != "value") runtime_error("dictsort sorts by 'key' or 'value'");
-    Arguments none;
+    Arguments none(i.heap());
     const Value index = std::int64_t{by == "key" ? 0 : 1};
     auto entries = keyed(i, i.items_of(items(i, subject, none)), &index, p.boolean(0, false));
     sort_keyed(i, entries, p.boolean(2, false));
@@ -288,9 +295,10 @@ Value batch(I& i, const Value& subject, Arguments& a) {
     const auto values = i.items_of(subject);
     const auto out = make_list(i.heap());
     out->is_generator = true;
-    for (std::size_t begin = 0; begin < values.size(); begin += n) {
+    for (std::size_t begin = 0; begin < values.size();) {
         const auto row = make_list(i.heap());
-        for (std::size_t k = begin; k < std::min(begin + n, values.size()); ++k) row->push(values[k]);
+        const std::size_t end = begin + std::min(n, values.size() - begin);
+        for (; begin < end; ++begin) row->push(values[begin]);
         if (p.has(1) && !p[1]->is_none())
             while (row->items.size() < n) {
                 i.heap().work(1);

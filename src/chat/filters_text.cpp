@@ -15,20 +15,14 @@ namespace {
 
 using I = Interpreter;
 
-OriginText text_of(I& i, const Value& subject) {
-    OriginText text = i.print(subject);
-    i.heap().work(text.size() / 4);
-    return text;
-}
-
 Value change_case(I& i, const Value& subject, Arguments& a, Case form) {
     const Parameters p("upper", a, {});
-    return i.string_like(subject, with_case(text_of(i, subject), form));
+    return i.string_like(subject, with_case(i.as_string(subject).text(), form));
 }
 
 /// Jinja's title: a letter after white space or one of "-({[<" becomes upper case.
 OriginText titled(const OriginText& text) {
-    OriginText out;
+    OriginText out(text.heap());
     std::size_t begin = 0;
     const auto word = [&](std::size_t end) {
         if (end > begin) out.append(with_case(text.slice(begin, end), Case::capitalize));
@@ -48,17 +42,15 @@ OriginText titled(const OriginText& text) {
 }
 
 /// Indents all lines; the first one and blank ones only if asked for.
-OriginText indented(Heap& heap, const OriginText& text, const OriginText& indentation, bool first, bool blank) {
-    OriginText out;
+OriginText indented(const OriginText& text, const OriginText& indentation, bool first, bool blank) {
+    OriginText out(text.heap());
     std::size_t begin = 0;
-    const std::string& bytes = text.bytes();
+    const std::string_view bytes = text.bytes();
     for (bool is_first = true; begin <= bytes.size(); is_first = false) {
         const std::size_t newline = std::min(bytes.find('\n', begin), bytes.size());
         const bool empty = newline == begin;
         if ((first || !is_first) && (!empty || blank || (is_first && first))) out.append(indentation);
         out.append(text, begin, std::min(newline + 1, bytes.size()));
-        heap.check_text(out.size());
-        heap.work(1);
         if (newline == bytes.size()) break;
         begin = newline + 1;
     }
@@ -73,19 +65,19 @@ Value capitalize(I& i, const Value& s, Arguments& a) { return change_case(i, s, 
 
 Value title(I& i, const Value& subject, Arguments& a) {
     const Parameters p("title", a, {});
-    return i.string(titled(text_of(i, subject)));
+    return i.string(titled(i.as_string(subject).text()));
 }
 
 Value trim(I& i, const Value& subject, Arguments& a) {
     const Parameters p("trim", a, {"chars"});
     const bool white_space = !p.has(0) || p[0]->is_none();
-    return i.string_like(subject,
-                         stripped(text_of(i, subject), Side::both, white_space ? nullptr : &p.text(0).bytes()));
+    return i.string_like(subject, stripped(i.as_string(subject).text(), Side::both,
+                                           white_space ? Characters() : Characters(p.text(0).bytes())));
 }
 
 Value string(I& i, const Value& subject, Arguments& a) {
     const Parameters p("string", a, {});
-    return subject.is_string() ? subject : i.string(i.print(subject));
+    return i.as_string(subject);
 }
 
 Value safe(I& i, const Value& subject, Arguments& a) {
@@ -106,13 +98,13 @@ Value forceescape(I& i, const Value& subject, Arguments& a) {
 Value replace(I& i, const Value& subject, Arguments& a) {
     const Parameters p("replace", a, {"old", "new", "count"}, 2);
     const bool all = !p.has(2) || p[2]->is_none();
-    return i.string(
-        replaced(i.heap(), text_of(i, subject), i.print(*p[0]).bytes(), i.print(*p[1]), all ? -1 : p.integer(2, -1)));
+    const Value text = i.as_string(subject), from = i.as_string(*p[0]), to = i.as_string(*p[1]);
+    return i.string(replaced(text.text(), from.bytes(), to.text(), all ? -1 : p.integer(2, -1)));
 }
 
 Value center(I& i, const Value& subject, Arguments& a) {
     const Parameters p("center", a, {"width"});
-    return i.string_like(subject, padded(i.heap(), text_of(i, subject), p.integer(0, 80), " ", '^'));
+    return i.string_like(subject, padded(i.as_string(subject).text(), p.integer(0, 80), i.word(" "), '^'));
 }
 
 Value format(I& i, const Value& subject, Arguments& a) {
@@ -127,12 +119,12 @@ Value format(I& i, const Value& subject, Arguments& a) {
         for (const Value& value : a.positional) tuple->push(value);
         values = tuple;
     }
-    return i.string_like(subject, format_percent(i, text_of(i, subject), values, subject.is_markup()));
+    return i.string_like(subject, format_percent(i, i.as_string(subject).text(), values, subject.is_markup()));
 }
 
 Value indent(I& i, const Value& subject, Arguments& a) {
     const Parameters p("indent", a, {"width", "first", "blank"});
-    OriginText indentation;
+    OriginText indentation(i.heap());
     if (p.has(0) && p[0]->is_string()) {
         indentation = p.text(0);
     } else {
@@ -140,24 +132,28 @@ Value indent(I& i, const Value& subject, Arguments& a) {
         i.heap().check_text(width);
         indentation.append(std::string(width, ' '), kFromTemplate);
     }
-    return i.string_like(
-        subject, indented(i.heap(), text_of(i, subject), indentation, p.boolean(1, false), p.boolean(2, false)));
+    return i.string_like(subject,
+                         indented(i.as_string(subject).text(), indentation, p.boolean(1, false), p.boolean(2, false)));
 }
 
 Value truncate(I& i, const Value& subject, Arguments& a) {
     const Parameters p("truncate", a, {"length", "killwords", "end", "leeway"});
-    const OriginText text = text_of(i, subject), end = p.text(2, OriginText("..."));
+    const Value printed_subject = i.as_string(subject);
+    const OriginText &text = printed_subject.text(), dots = i.word("..."), &end = p.text(2, dots);
     const std::int64_t length = p.integer(0, 255), leeway = p.has(3) && !p[3]->is_none() ? p.integer(3, 5) : 5;
-    const auto end_length = static_cast<std::int64_t>(count_characters(end.bytes()));
+    const auto end_length = static_cast<std::int64_t>(count_characters(i.heap(), end.bytes()));
     if (length < end_length) runtime_error(cat("truncate: a length of ", length, " is shorter than the end mark"));
-    if (subject.is_list() && static_cast<std::int64_t>(subject.list().items.size()) <= length + leeway) return subject;
-    if (subject.is_map() && static_cast<std::int64_t>(subject.map().entries.size()) <= length + leeway) return subject;
-    if (static_cast<std::int64_t>(count_characters(text.bytes())) <= length + leeway)
+    std::int64_t most = 0;  // length + leeway
+    if (__builtin_add_overflow(length, leeway, &most)) most = leeway < 0 ? INT64_MIN : INT64_MAX;
+    if (subject.is_list() && static_cast<std::int64_t>(subject.list().items.size()) <= most) return subject;
+    if (subject.is_map() && static_cast<std::int64_t>(subject.map().entries.size()) <= most) return subject;
+    if (static_cast<std::int64_t>(count_characters(i.heap(), text.bytes())) <= most)
         return i.string_like(subject, text);
-    OriginText out = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(length - end_length)));
+    OriginText out =
+        text.slice(0, character_offset(i.heap(), text.bytes(), static_cast<std::size_t>(length - end_length)));
     if (!p.boolean(1, false)) {
         const std::size_t space = out.bytes().rfind(' ');
-        if (space != std::string::npos) out = out.slice(0, space);
+        if (space != std::string_view::npos) out = out.slice(0, space);
     }
     out.append(subject.is_markup() && p.has(2) ? escaped_for_html(i, *p[2]) : end);
     return i.string_like(subject, std::move(out));
@@ -165,10 +161,10 @@ Value truncate(I& i, const Value& subject, Arguments& a) {
 
 Value wordcount(I& i, const Value& subject, Arguments& a) {
     const Parameters p("wordcount", a, {});
-    const OriginText text = text_of(i, subject);
+    const Value text = i.as_string(subject);
     std::int64_t n = 0;
     bool inside = false;
-    CharacterReader reader(text);
+    CharacterReader reader(text.text());
     for (CharacterReader::Character c; reader.next(c);) {
         const bool word = is_letter(c.value) || is_numeric(c.value) || c.value == '_';
         n += word && !inside;
@@ -179,18 +175,25 @@ Value wordcount(I& i, const Value& subject, Arguments& a) {
 
 Value striptags(I& i, const Value& subject, Arguments& a) {
     const Parameters p("striptags", a, {});
-    const OriginText text = text_of(i, subject);
-    OriginText kept;
-    const std::string& bytes = text.bytes();
+    const Value printed_subject = i.as_string(subject);
+    const OriginText& text = printed_subject.text();
+    OriginText kept(i.heap());
+    const std::string_view bytes = text.bytes();
     for (std::size_t at = 0; at < bytes.size();) {
         const std::size_t open = std::min(bytes.find('<', at), bytes.size());
         kept.append(text, at, open);
-        const bool comment = bytes.compare(open, 4, "<!--") == 0;
+        const bool comment = bytes.substr(open).starts_with("<!--");
         const std::size_t close = bytes.find(comment ? "-->" : ">", open);
-        if (open < bytes.size() && close == std::string::npos) kept.append(text, open, bytes.size());
-        at = close == std::string::npos ? bytes.size() : close + (comment ? 3 : 1);
+        if (open < bytes.size() && close == bytes.npos) kept.append(text, open, bytes.size());
+        at = close == bytes.npos ? bytes.size() : close + (comment ? 3 : 1);
+        i.heap().touch(at - open);
     }
-    return i.string(joined(i.heap(), split(kept, nullptr, -1), OriginText(" ")));
+    OriginText out(i.heap());
+    for (const auto [begin, end] : split(kept, {}, -1)) {
+        if (!out.empty()) out.append(" ", kFromTemplate);
+        out.append(kept, begin, end);
+    }
+    return i.string(std::move(out));
 }
 
 namespace {
@@ -198,7 +201,7 @@ namespace {
 void append_url(OriginText& out, const OriginText& text, std::string_view also_plain) {
     CharacterReader reader(text);
     for (CharacterReader::Character c; reader.next(c);) {
-        for (const char byte : std::string_view(text.bytes()).substr(c.begin, c.end - c.begin)) {
+        for (const char byte : text.bytes().substr(c.begin, c.end - c.begin)) {
             const bool plain = (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') ||
                                (byte >= 'A' && byte <= 'Z') ||
                                std::string_view("_.-~").find(byte) != std::string_view::npos ||
@@ -215,19 +218,18 @@ void append_url(OriginText& out, const OriginText& text, std::string_view also_p
 
 Value urlencode(I& i, const Value& subject, Arguments& a) {
     const Parameters p("urlencode", a, {});
-    OriginText out;
+    OriginText out(i.heap());
     if (!subject.is_map() && !subject.is_list()) {
-        append_url(out, text_of(i, subject), "/");
+        append_url(out, i.as_string(subject).text(), "/");
         return i.string(std::move(out));
     }
     for (const Value& entry : i.items_of(subject)) {
-        const auto pair = subject.is_list() ? i.items_of(entry) : std::vector<Value>{entry, i.item(subject, entry)};
+        const auto pair = subject.is_list() ? i.items_of(entry) : Values({entry, i.item(subject, entry)}, i.heap());
         if (pair.size() != 2) runtime_error("urlencode needs pairs");
         if (!out.empty()) out.append("&", kFromTemplate);
-        append_url(out, i.print(pair[0]), {});
+        append_url(out, i.as_string(pair[0]).text(), {});
         out.append("=", kFromTemplate);
-        append_url(out, i.print(pair[1]), {});
-        i.heap().check_text(out.size());
+        append_url(out, i.as_string(pair[1]).text(), {});
     }
     return i.string(std::move(out));
 }
@@ -235,7 +237,7 @@ Value urlencode(I& i, const Value& subject, Arguments& a) {
 Value xmlattr(I& i, const Value& subject, Arguments& a) {
     const Parameters p("xmlattr", a, {"autospace"});
     if (!subject.is_map()) runtime_error("xmlattr needs a mapping");
-    OriginText out;
+    OriginText out(i.heap());
     for (const auto& [key, value] : subject.map().entries) {
         if (value.is_none() || value.is_undefined()) continue;
         if (!out.empty() || p.boolean(0, true)) out.append(" ", kFromTemplate);
@@ -243,7 +245,6 @@ Value xmlattr(I& i, const Value& subject, Arguments& a) {
         out.append("=\"", kFromTemplate);
         out.append(escaped_for_html(i, value));
         out.append("\"", kFromTemplate);
-        i.heap().check_text(out.size());
     }
     return i.string(std::move(out));
 }
@@ -252,27 +253,30 @@ Value wordwrap(I& i, const Value& subject, Arguments& a) {
     const Parameters p("wordwrap", a, {"width", "break_long_words", "wrapstring", "break_on_hyphens"});
     const auto width = static_cast<std::size_t>(std::clamp<std::int64_t>(p.integer(0, 79), 1, 1 << 30));
     const bool breaks = p.boolean(1, true);
-    const OriginText newline = p.text(2, OriginText("\n"));
-    std::vector<OriginText> out;
-    for (const OriginText& line : split_lines(text_of(i, subject), false)) {
-        OriginText current;
-        std::size_t n = 0;
-        for (OriginText word : split(line, nullptr, -1)) {
-            std::size_t length = count_characters(word.bytes());
-            if (n > 0 && n + 1 + length > width) out.push_back(std::exchange(current, {})), n = 0;
+    const Value printed_subject = i.as_string(subject);
+    const OriginText &text = printed_subject.text(), line_break = i.word("\n"), &newline = p.text(2, line_break);
+    OriginText out(i.heap());
+    bool is_first = true;
+    for (const TextPart line : split_lines(text, false)) {
+        if (!std::exchange(is_first, false)) out.append(newline);
+        std::size_t n = 0;  // characters of the output's last line
+        const OriginText words = text.slice(line.begin, line.end);
+        for (auto [at, end] : split(words, {}, -1)) {
+            std::size_t length = count_characters(i.heap(), words.bytes().substr(at, end - at));
+            if (n > 0 && n + 1 + length > width) out.append(newline), n = 0;
+            if (n > 0) out.append(" ", kFromTemplate), ++n;
             while (breaks && length > width) {
-                const std::size_t cut = character_offset(word.bytes(), width);
-                out.push_back(word.slice(0, cut));
-                word = word.slice(cut, word.size());
+                const std::size_t cut = at + character_offset(i.heap(), words.bytes().substr(at), width);
+                out.append(words, at, cut);
+                out.append(newline);
+                at = cut;
                 length -= width;
             }
-            if (n > 0) current.append(" ", kFromTemplate), ++n;
-            current.append(word);
+            out.append(words, at, end);
             n += length;
         }
-        out.push_back(std::move(current));
     }
-    return i.string(joined(i.heap(), out, newline));
+    return i.string(std::move(out));
 }
 
 // ---- JSON -----------------------------------------------------------------------------------------------------------
@@ -280,21 +284,24 @@ Value wordwrap(I& i, const Value& subject, Arguments& a) {
 Value tojson(I& i, const Value& subject, Arguments& a) {
     const Parameters p("tojson", a, {"indent", "ensure_ascii", "sort_keys", "separators"});
     JsonStyle style;
+    OriginText spaces(i.heap());
     style.ascii = p.boolean(1, false);
     style.sort_keys = p.boolean(2, false);
     if (p.has(0) && p[0]->is_string()) {
-        style.indent = p.text(0).bytes();
+        style.indent = &p.text(0);
     } else if (p.has(0) && !p[0]->is_none()) {
         const std::int64_t width = p.integer(0, 0);
         if (width > 1000) runtime_error("tojson: the indentation is too wide");
-        style.indent = std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' ');
+        spaces.append(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' '), kFromTemplate);
+        style.indent = &spaces;
     }
+    Values pair(i.heap());
     if (p.has(3) && !p[3]->is_none()) {
-        const auto pair = i.items_of(*p[3]);
+        pair = i.items_of(*p[3]);
         if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
             runtime_error("tojson: separators are two strings");
-        style.item_separator = pair[0].bytes();
-        style.key_separator = pair[1].bytes();
+        style.item_separator = &pair[0].text();
+        style.key_separator = &pair[1].text();
     }
     return i.string(to_json(i.heap(), subject, style));
 }

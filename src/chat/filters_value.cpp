@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "chat/filters.hpp"
 #include "chat/parameters.hpp"
 #include "chat/runtime_error.hpp"
@@ -36,8 +37,24 @@ double rounded(double value, int digits) {
     const auto end =
         std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, std::chars_format::fixed, digits).ptr;
     double out = value;
-    std::from_chars(buffer.data(), end, out);
+    (void)read_number(std::string_view(buffer.data(), static_cast<std::size_t>(end - buffer.data())), out);
     return out;
+}
+
+/// The nearest multiple of 10^digits, half to even.
+std::int64_t rounded(std::int64_t value, std::int64_t digits) {
+    if (digits > 19) return 0;
+    std::uint64_t unit = 1;
+    for (; digits > 0; --digits) unit *= 10;  // 10^19 fits
+    const std::uint64_t magnitude =
+        value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
+    std::uint64_t quotient = magnitude / unit;
+    const std::uint64_t rest = magnitude % unit;
+    if (rest > unit - rest || (rest == unit - rest && quotient % 2 == 1)) ++quotient;
+    std::uint64_t result = 0;
+    if (__builtin_mul_overflow(quotient, unit, &result) || result > static_cast<std::uint64_t>(INT64_MAX))
+        runtime_error("an integer beyond 64 bits");
+    return value < 0 ? -static_cast<std::int64_t>(result) : static_cast<std::int64_t>(result);
 }
 
 }  // namespace
@@ -54,11 +71,10 @@ Value round(I&, const Value& subject, Arguments& a) {
     const Parameters p("round", a, {"precision", "method"});
     if (!subject.is_number()) runtime_error(cat("round of a ", type_name(subject)));
     const std::int64_t precision = std::clamp<std::int64_t>(p.integer(0, 0), -400, 400);
-    const std::string method = p.has(1) ? p.text(1).bytes() : "common";
+    const std::string_view method = p.has(1) ? p.text(1).bytes() : "common";
     if (method == "common") {
-        if (subject.integer() && precision >= 0) return *subject.integer();
-        const double out = rounded(subject.real(), static_cast<int>(precision));
-        return subject.integer() ? Value(static_cast<std::int64_t>(out)) : Value(out);
+        if (!subject.integer()) return rounded(subject.real(), static_cast<int>(precision));
+        return precision >= 0 ? *subject.integer() : rounded(*subject.integer(), -precision);
     }
     if (method != "ceil" && method != "floor")
         runtime_error(cat("round: the method '", escaped(method), "' is none of common, ceil, floor"));
@@ -67,7 +83,7 @@ Value round(I&, const Value& subject, Arguments& a) {
     return (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale;
 }
 
-Value to_int(I&, const Value& subject, Arguments& a) {
+Value to_int(I& i, const Value& subject, Arguments& a) {
     const Parameters p("int", a, {"default", "base"});
     need_defined(subject, "int");
     const Value otherwise = p.value(0, std::int64_t{0});
@@ -79,18 +95,18 @@ Value to_int(I&, const Value& subject, Arguments& a) {
     if (!subject.is_string()) return otherwise;
     const std::int64_t base = p.integer(1, 10);
     if (base != 0 && (base < 2 || base > 36)) runtime_error("int: the base is 0 or 2 to 36");
-    if (const auto integer = parse_integer(subject.bytes(), static_cast<int>(base))) return *integer;
-    if (const auto real = parse_float(subject.bytes()))
+    if (const auto integer = parse_integer(i.heap(), subject.bytes(), static_cast<int>(base))) return *integer;
+    if (const auto real = parse_float(i.heap(), subject.bytes()))
         if (const auto integer = truncated(*real)) return *integer;
     return otherwise;
 }
 
-Value to_float(I&, const Value& subject, Arguments& a) {
+Value to_float(I& i, const Value& subject, Arguments& a) {
     const Parameters p("float", a, {"default"});
     need_defined(subject, "float");
     if (subject.is_number()) return subject.real();
     if (subject.is_string())
-        if (const auto real = parse_float(subject.bytes())) return *real;
+        if (const auto real = parse_float(i.heap(), subject.bytes())) return *real;
     return p.value(0, 0.0);
 }
 
@@ -116,17 +132,18 @@ Value pprint(I& i, const Value& subject, Arguments& a) {
 
 Value filesizeformat(I& i, const Value& subject, Arguments& a) {
     const Parameters p("filesizeformat", a, {"binary"});
-    Arguments none;
+    Arguments none(i.heap());
     const double bytes = to_float(i, subject, none).real();
     const bool binary = p.boolean(0, false);
     const double base = binary ? 1024 : 1000;
     if (bytes == 1) return i.string(std::string_view("1 Byte"));
-    if (bytes < base) return i.string(cat(std::to_string(static_cast<std::int64_t>(bytes)), " Bytes"));
+    if (bytes < base) return i.string(cat(std::to_string(truncated(bytes).value_or(INT64_MIN)), " Bytes"));
+    if (!std::isfinite(bytes)) runtime_error("filesizeformat needs a number");
     constexpr std::string_view kPrefixes = "kMGTPEZY";
     std::size_t k = 0;
     double unit = base * base;
     for (; k + 1 < kPrefixes.size() && bytes >= unit; ++k) unit *= base;
-    std::array<char, 64> buffer{};
+    std::array<char, 400> buffer{};
     const auto end =
         std::to_chars(buffer.data(), buffer.data() + buffer.size(), base * bytes / unit, std::chars_format::fixed, 1)
             .ptr;

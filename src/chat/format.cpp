@@ -15,7 +15,8 @@ namespace tinfer::chat {
 namespace {
 
 struct Field {
-    std::string fill = " ";
+    std::string_view fill = " ";  ///< of the format
+    Origin fill_origin = kFromTemplate;
     char align = 0;   ///< '<' '>' '^' '=', 0: default of the type
     char sign = '-';  ///< '-', '+' or ' '
     bool alternative = false, zero = false;
@@ -59,7 +60,7 @@ std::string real_digits(double value, char type, std::int64_t precision, bool al
         std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, form, static_cast<int>(precision)).ptr;
     buffer.resize(static_cast<std::size_t>(end - buffer.data()));
     if (alternative && buffer.find('.') == std::string::npos)
-        buffer.insert(std::min(buffer.find('e'), buffer.size()), ".");
+        buffer.insert(std::min(buffer.find('e'), buffer.size()), 1, '.');
     return buffer;
 }
 
@@ -82,6 +83,10 @@ std::string integer_text(std::int64_t value, const Field& field) {
     return field.alternative && base != 10 ? cat('0', type, digits) : digits;
 }
 
+OriginText filled(const OriginText& text, std::int64_t width, const Field& field, char align) {
+    return padded(text, width, OriginText(text.heap(), field.fill, field.fill_origin), align);
+}
+
 OriginText number_field(Interpreter& interpreter, const Value& value, Field field) {
     const bool real = value.is<double>() || std::string_view("eEfFgG%").find(field.type) != std::string_view::npos;
     const bool as_real = real && (value.is<double>() || field.type != 0);
@@ -96,19 +101,17 @@ OriginText number_field(Interpreter& interpreter, const Value& value, Field fiel
     const std::string sign = negative ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
     if (field.zero && field.align == 0) field.align = '=', field.fill = "0";
     if (field.align != '=')
-        return padded(interpreter.heap(), OriginText(sign + digits), field.width, field.fill,
-                      field.align == 0 ? '>' : field.align);
-    OriginText out(sign);
-    out.append(padded(interpreter.heap(), OriginText(digits), field.width - static_cast<std::int64_t>(sign.size()),
-                      field.fill, '>'));
+        return filled(interpreter.word(sign + digits), field.width, field, field.align == 0 ? '>' : field.align);
+    OriginText out = interpreter.word(sign);
+    out.append(filled(interpreter.word(digits), field.width - static_cast<std::int64_t>(sign.size()), field, '>'));
     return out;
 }
 
-OriginText text_field(Interpreter& interpreter, OriginText text, const Field& field) {
+OriginText text_field(OriginText text, const Field& field) {
     if (field.precision >= 0)
-        text = text.slice(0, character_offset(text.bytes(), static_cast<std::size_t>(field.precision)));
+        text = text.slice(0, character_offset(text.heap(), text.bytes(), static_cast<std::size_t>(field.precision)));
     if (field.align == '=') bad_format("'=' is for numbers");
-    return padded(interpreter.heap(), text, field.width, field.fill, field.align == 0 ? '<' : field.align);
+    return filled(text, field.width, field, field.align == 0 ? '<' : field.align);
 }
 
 OriginText formatted(Interpreter& interpreter, const Value& value, const Field& field) {
@@ -121,17 +124,17 @@ OriginText formatted(Interpreter& interpreter, const Value& value, const Field& 
         }
     }
     if (field.type != 0 && field.type != 's') bad_format(cat("'", field.type, "' is not for ", type_name(value)));
-    return text_field(interpreter, interpreter.print(value), field);
+    return text_field(interpreter.print(value), field);
 }
 
 /// "*>+08,.3f"
-Field read_field(std::string_view spec) {
+Field read_field(Heap& heap, std::string_view spec) {
     Field field;
     std::size_t at = 0;
     const auto is_align = [&](std::size_t i) {
         return i < spec.size() && std::string_view("<>^=").find(spec[i]) != std::string_view::npos;
     };
-    const std::size_t first = character_offset(spec, 1);
+    const std::size_t first = character_offset(heap, spec, 1);
     if (!spec.empty() && is_align(first)) {
         field.fill = spec.substr(0, first);
         field.align = spec[first];
@@ -158,11 +161,10 @@ public:
 
     OriginText run(const OriginText& format, int depth) {
         if (depth > 2) bad_format("fields are nested too deep");
-        const std::string& text = format.bytes();
-        OriginText out;
+        const std::string_view text = format.bytes();
+        OriginText out(interpreter_.heap());
         for (std::size_t at = 0; at < text.size();) {
             interpreter_.heap().work(1);
-            interpreter_.heap().check_text(out.size());
             const std::size_t brace = std::min(text.find_first_of("{}", at), text.size());
             out.append(format, at, brace);
             if (brace == text.size()) break;
@@ -173,6 +175,7 @@ public:
             }
             if (text[brace] == '}') bad_format("'}' closes nothing");
             const std::size_t end = closing(text, brace);
+            interpreter_.heap().touch(end - brace);
             out.append(field(format.slice(brace + 1, end), depth));
             at = end + 1;
         }
@@ -203,9 +206,12 @@ private:
             at += 2;
         }
         if (at < text.size() && text[at] != ':') bad_format("':' is expected");
-        const OriginText spec = at < text.size() ? run(whole.slice(at + 1, text.size()), depth + 1) : OriginText();
+        const OriginText spec =
+            at < text.size() ? run(whole.slice(at + 1, text.size()), depth + 1) : OriginText(interpreter_.heap());
         if (markup_ && !value.is_number()) value = interpreter_.string(escaped_for_html(interpreter_, value));
-        return formatted(interpreter_, value, read_field(spec.bytes()));
+        Field how = read_field(interpreter_.heap(), spec.bytes());
+        how.fill_origin = spec.main_origin();
+        return formatted(interpreter_, value, how);
     }
 
     Value lookup(std::string_view name) {
@@ -255,10 +261,9 @@ public:
           several_(values.is_list() && values.list().is_tuple), markup_(markup) {}
 
     OriginText run() {
-        OriginText out;
+        OriginText out(interpreter_.heap());
         while (at_ < text_.size()) {
             interpreter_.heap().work(1);
-            interpreter_.heap().check_text(out.size());
             const std::size_t percent = std::min(text_.find('%', at_), text_.size());
             out.append(format_, at_, percent);
             if (percent == text_.size()) break;
@@ -323,7 +328,7 @@ private:
     OriginText conversion() {
         const std::optional<Value> by_name = named();
         Field field = this->field();
-        if (field.type == '%') return OriginText("%");
+        if (field.type == '%') return interpreter_.word("%");
         Value value = by_name ? *by_name : next();
         if (field.type == 'r' || field.type == 's' || field.type == 'a') {
             if (field.type != 's') value = interpreter_.string(representation(interpreter_.heap(), value));
@@ -346,16 +351,17 @@ private:
     OriginText as_text(OriginText text, Field field) {
         field.type = 0;
         if (field.align == 0) field.align = '>';
-        return text_field(interpreter_, std::move(text), field);
+        return text_field(std::move(text), field);
     }
 
     /// An integer of at least `precision` digits.
     OriginText with_digits(std::int64_t value, Field field) {
         const std::string sign = value < 0 ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
-        const OriginText digits =
-            padded(interpreter_.heap(), OriginText(integer_text(value, field)), field.precision, "0", '>');
+        OriginText text = interpreter_.word(sign);
+        text.append(
+            padded(interpreter_.word(integer_text(value, field)), field.precision, interpreter_.word("0"), '>'));
         field.precision = -1;
-        return as_text(OriginText(sign + digits.bytes()), field);
+        return as_text(std::move(text), field);
     }
 
     Interpreter& interpreter_;

@@ -42,6 +42,8 @@ IsoWeek iso_week(const std::tm& time) {
     return {year, week};
 }
 
+std::string plain_time(std::string_view format, const std::tm& time);
+
 std::string one(char specifier, const std::tm& time) {
     const auto day = kDays[static_cast<std::size_t>(time.tm_wday) % 7],
                month = kMonths[static_cast<std::size_t>(time.tm_mon) % 12];
@@ -52,14 +54,14 @@ std::string one(char specifier, const std::tm& time) {
         case 'b':
         case 'h': return std::string(month.substr(0, 3));
         case 'B': return std::string(month);
-        case 'c': return format_time("%a %b %e %H:%M:%S %Y", time);
+        case 'c': return plain_time("%a %b %e %H:%M:%S %Y", time);
         case 'C': return digits(year / 100, 2);
         case 'd': return digits(time.tm_mday, 2);
         case 'D':
-        case 'x': return format_time("%m/%d/%y", time);
+        case 'x': return plain_time("%m/%d/%y", time);
         case 'e': return digits(time.tm_mday, 2, ' ');
         case 'f': return "000000";
-        case 'F': return format_time("%Y-%m-%d", time);
+        case 'F': return plain_time("%Y-%m-%d", time);
         case 'g': return digits(iso_week(time).year % 100, 2);
         case 'G': return digits(iso_week(time).year, 4);
         case 'H': return digits(time.tm_hour, 2);
@@ -72,12 +74,12 @@ std::string one(char specifier, const std::tm& time) {
         case 'n': return "\n";
         case 'p': return time.tm_hour < 12 ? "AM" : "PM";
         case 'P': return time.tm_hour < 12 ? "am" : "pm";
-        case 'r': return format_time("%I:%M:%S %p", time);
-        case 'R': return format_time("%H:%M", time);
+        case 'r': return plain_time("%I:%M:%S %p", time);
+        case 'R': return plain_time("%H:%M", time);
         case 'S': return digits(time.tm_sec, 2);
         case 't': return "\t";
         case 'T':
-        case 'X': return format_time("%H:%M:%S", time);
+        case 'X': return plain_time("%H:%M:%S", time);
         case 'u': return digits(time.tm_wday == 0 ? 7 : time.tm_wday, 1);
         case 'U': return digits(week_of_year(time, 0), 2);
         case 'V': return digits(iso_week(time).week, 2);
@@ -92,13 +94,12 @@ std::string one(char specifier, const std::tm& time) {
     }
 }
 
-}  // namespace
-
-std::string format_time(std::string_view format, const std::tm& time) {
-    std::string out;
+/// Calls write(text) for each piece of the formatted time.
+template <class Write>
+void write_time(std::string_view format, const std::tm& time, Write&& write) {
     for (std::size_t at = 0; at < format.size(); ++at) {
         if (format[at] != '%' || at + 1 == format.size()) {
-            out += format[at];
+            write(format.substr(at, 1));
             continue;
         }
         ++at;
@@ -110,8 +111,22 @@ std::string format_time(std::string_view format, const std::tm& time) {
             const std::size_t keep = std::min(text.find_first_not_of("0 "), text.size() - (text.empty() ? 0 : 1));
             text.erase(0, keep);
         }
-        out += text;
+        write(text);
     }
+}
+
+/// Of the short formats above.
+std::string plain_time(std::string_view format, const std::tm& time) {
+    std::string out;
+    write_time(format, time, [&](std::string_view text) { out += text; });
+    return out;
+}
+
+}  // namespace
+
+OriginText format_time(const OriginText& format, const std::tm& time) {
+    OriginText out(format.heap());
+    write_time(format.bytes(), time, [&](std::string_view text) { out.append(text, format.main_origin()); });
     return out;
 }
 

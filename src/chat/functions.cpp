@@ -45,7 +45,7 @@ void fill(I& i, MapObject& map, const Arguments& a, std::string_view name) {
             }
         }
     }
-    for (const auto& [key, value] : a.named) map.set(i.string(key), value);
+    for (const auto& [key, value] : a.named) map.set(a.name(key), value);
 }
 
 Value dict(I& i, Arguments& a) {
@@ -62,17 +62,17 @@ Value name_space(I& i, Arguments& a) {
 
 Value raise_exception(I& i, Arguments& a) {
     const Parameters p("raise_exception", a, {"message"}, 1);
-    fail(ErrorCode::template_error, i.print(*p[0]).bytes());
+    fail(ErrorCode::template_error, i.as_string(*p[0]).bytes());
 }
 
 Value strftime_now(I& i, Arguments& a) {
     const Parameters p("strftime_now", a, {"format"}, 1);
-    return i.string(format_time(p.text(0).bytes(), i.now()));
+    return i.string(format_time(p.text(0), i.now()));
 }
 
 /// Returns its values in turn.
 struct Cycler final : NativeObject {
-    Cycler(Heap& heap, std::vector<Value> values) : NativeObject(heap, sizeof(Cycler)), items(std::move(values)) {}
+    Cycler(Heap& heap, Values values) : NativeObject(heap, sizeof(Cycler)), items(std::move(values)) {}
     [[nodiscard]] std::string_view type() const noexcept override { return "cycler"; }
     void drop_values() noexcept override { items.clear(); }
     [[nodiscard]] std::optional<Value> attribute(I& i, std::string_view name) override {
@@ -88,7 +88,7 @@ struct Cycler final : NativeObject {
         return FunctionRef(make_container<FunctionObject>(i.heap(), name, std::move(body)));
     }
 
-    std::vector<Value> items;
+    Values items;
     std::size_t at = 0;
 };
 

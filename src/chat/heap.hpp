@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The limits of one rendering: steps, and bytes of strings and containers. Every object of a rendering is counted, so
-// that a hostile template gets an error instead of exhausting memory. Containers are in a list, so that reference
-// cycles are freed, too.
+// The limits of one rendering: steps, and bytes of strings and containers. Every object of a rendering is counted, and
+// so is every text and list that exists only inside a filter: their memory comes from HeapAllocator, which asks before
+// it allocates. So a hostile template gets an error instead of exhausting memory. Containers are in a list, so that
+// reference cycles are freed, too.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tinfer::chat {
 
@@ -17,15 +21,22 @@ inline constexpr std::size_t kMaxText = std::size_t{16} << 20;  ///< bytes of on
 
 class Heap {
 public:
-    Heap(std::uint64_t max_steps, std::size_t max_bytes) noexcept : max_steps_(max_steps), max_bytes_(max_bytes) {}
+    Heap(std::uint64_t max_steps, std::size_t max_bytes) noexcept
+        : max_steps_(max_steps), left_(max_steps > kMaxUnits / kStep ? kMaxUnits : max_steps * kStep),
+          max_bytes_(max_bytes) {}
     Heap(const Heap&) = delete;
     Heap& operator=(const Heap&) = delete;
     ~Heap();  ///< frees the remaining containers; no value may be used afterwards
 
-    /// Counts work; throws limit_exceeded beyond the limit.
+    /// Counts work that is about to be done; throws limit_exceeded beyond the limit.
     void work(std::uint64_t steps) {
-        steps_ += steps;
-        if (steps_ > max_steps_) too_many_steps();
+        if (steps > left_ / kStep) too_many_steps();
+        left_ -= steps * kStep;
+    }
+    /// Counts one look at, or copy of, so many bytes of text: 64 of them are a step, a short text is an eighth of one.
+    void touch(std::size_t bytes) {
+        if (bytes > left_ || kTouch > left_ - bytes) too_many_steps();
+        left_ -= bytes + kTouch;
     }
     void charge(std::size_t bytes) {
         if (bytes > max_bytes_ - bytes_) too_many_bytes();
@@ -47,12 +58,57 @@ private:
     [[noreturn]] void too_many_bytes() const;
     [[noreturn]] void text_too_long() const;
 
-    std::uint64_t steps_ = 0, max_steps_;
+    static constexpr std::uint64_t kStep = 64, kTouch = 8;  // the units in which work is counted
+    static constexpr std::uint64_t kMaxUnits = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t max_steps_, left_;
     std::size_t bytes_ = 0, max_bytes_;
     Container* first_ = nullptr;  ///< list of all containers
     Container* retired_ = nullptr;
     bool retiring_ = false;
 };
+
+/// Memory of strings and vectors, counted by a heap, which outlives them.
+template <class T>
+class HeapAllocator {
+public:
+    using value_type = T;
+    using propagate_on_container_copy_assignment = std::true_type;
+    using propagate_on_container_move_assignment = std::true_type;
+    using propagate_on_container_swap = std::true_type;
+
+    HeapAllocator(Heap& heap) noexcept : heap_(&heap) {}
+    template <class U>
+    HeapAllocator(const HeapAllocator<U>& other) noexcept : heap_(&other.heap()) {}
+    [[nodiscard]] Heap& heap() const noexcept { return *heap_; }
+
+    [[nodiscard]] T* allocate(std::size_t n) {
+        const std::size_t bytes = n > std::numeric_limits<std::size_t>::max() / sizeof(T)
+                                      ? std::numeric_limits<std::size_t>::max()
+                                      : n * sizeof(T);
+        heap_->charge(bytes);
+        try {
+            return std::allocator<T>().allocate(n);
+        } catch (...) {
+            heap_->release(bytes);
+            throw;
+        }
+    }
+    void deallocate(T* memory, std::size_t n) noexcept {
+        std::allocator<T>().deallocate(memory, n);
+        heap_->release(n * sizeof(T));
+    }
+    template <class U>
+    bool operator==(const HeapAllocator<U>& other) const noexcept {
+        return heap_ == &other.heap();
+    }
+
+private:
+    Heap* heap_;
+};
+
+template <class T>
+using HeapVector = std::vector<T, HeapAllocator<T>>;
+using HeapString = std::basic_string<char, std::char_traits<char>, HeapAllocator<char>>;
 
 /// Base of objects whose bytes are counted. None outlives its heap or the rendering.
 class Counted {
@@ -63,13 +119,6 @@ public:
     ~Counted() { heap_->release(bytes_); }
 
     [[nodiscard]] Heap& heap() const noexcept { return *heap_; }
-
-protected:
-    /// Adds to the object's size.
-    void grow(std::size_t bytes) {
-        heap_->charge(bytes);
-        bytes_ += bytes;
-    }
 
 private:
     Heap* heap_;

@@ -39,8 +39,12 @@ std::string written(const std::vector<PathStep>& path) {
 }  // namespace
 
 Origin InputNames::origin(const std::vector<PathStep>& path) {
+    heap_.work(path.size());
     std::string name = written(path);
-    if (names_.back() != name) names_.push_back(std::move(name));
+    if (names_.back() != name) {
+        heap_.charge(sizeof(std::string) + name.size());
+        names_.push_back(std::move(name));
+    }
     return static_cast<Origin>(names_.size() - 1);
 }
 
@@ -49,10 +53,8 @@ Origin OriginOfPath::operator()(const std::vector<PathStep>& path, std::string_v
     return !path.empty() && is_protocol(path, value) ? kFromTemplate : names_->origin(path);
 }
 
-Origin OriginOfPath::of_keys(const std::vector<PathStep>& path) const {
-    if (names_ == nullptr) return constant_;
-    // Member names at the top level and in a message belong to the protocol; those further inside are data.
-    return path.size() <= 3 ? kFromTemplate : names_->origin(path);
+Origin OriginOfPath::of_key(const std::vector<PathStep>& path) const {
+    return names_ == nullptr ? constant_ : names_->origin(path);
 }
 
 }  // namespace tinfer::chat

@@ -17,18 +17,21 @@ struct PathStep {
     bool operator==(const PathStep&) const = default;
 };
 
-/// The inputs of a rendering, named by their paths: "messages[2].content". Index 0 is the template.
+/// The inputs of a rendering, named by their paths: "messages[2].content". Index 0 is the template. Names count among
+/// the bytes of the rendering.
 class InputNames {
 public:
+    explicit InputNames(Heap& heap) noexcept : heap_(heap) {}
     /// The origin of the input at the path, created on first use.
     [[nodiscard]] Origin origin(const std::vector<PathStep>& path);
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
 
 private:
+    Heap& heap_;
     std::vector<std::string> names_{"template"};
 };
 
-/// Gives each string of a JSON text its origin.
+/// Gives each string of a JSON text, and each name of a member, its origin.
 class OriginOfPath {
 public:
     /// The same origin for all strings.
@@ -38,8 +41,8 @@ public:
     [[nodiscard]] static OriginOfPath by_name(InputNames& names) { return OriginOfPath(&names, kFromTemplate); }
 
     [[nodiscard]] Origin operator()(const std::vector<PathStep>& path, std::string_view value) const;
-    /// The origin of the names of an object's members.
-    [[nodiscard]] Origin of_keys(const std::vector<PathStep>& path) const;
+    /// The origin of the name that ends the path. Whoever writes a request chooses its names as freely as its texts.
+    [[nodiscard]] Origin of_key(const std::vector<PathStep>& path) const;
 
 private:
     OriginOfPath(InputNames* names, Origin origin) : names_(names), constant_(origin) {}

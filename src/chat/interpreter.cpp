@@ -26,7 +26,6 @@ void Scope::set(std::string_view name, Value value) {
         old = std::move(value);
         return;
     }
-    grow(sizeof(names[0]));
     names.emplace_back(name, std::move(value));
 }
 
@@ -69,7 +68,7 @@ OriginText Interpreter::render(const Body& body, const MapObject& inputs) {
     // the call.
     globals_ = make_container<Scope>(heap_, globals_);
     scope_ = globals_;
-    OriginText out;
+    OriginText out(heap_);
     out_ = &out;
     try {
         static_cast<void>(run(body));
@@ -95,20 +94,12 @@ Interpreter::Flow Interpreter::run(const Statement& statement) {
 
 Interpreter::Flow Interpreter::run(const Data& node) {
     out_->append(node.text, kFromTemplate);
-    heap_.check_text(out_->size());
-    heap_.work(node.text.size() / 64);
     return Flow::next;
 }
 
 Interpreter::Flow Interpreter::run(const Output& node) {
     const Value value = evaluate(*node.value);
-    if (value.is_string()) {
-        heap_.work(value.bytes().size() / 64);
-        out_->append(value.text());
-    } else {
-        out_->append(print(value));
-    }
-    heap_.check_text(out_->size());
+    out_->append(as_string(value).text());
     return Flow::next;
 }
 
@@ -121,10 +112,10 @@ Interpreter::Flow Interpreter::run(const If& node) {
 Interpreter::Flow Interpreter::run(const For& node) { return loop_over(node, evaluate(*node.values), 0); }
 
 Interpreter::Flow Interpreter::loop_over(const For& node, const Value& values, int depth) {
-    std::vector<Value> items = items_of(values);
+    Values items = items_of(values);
     const auto around = scope_;
     if (node.condition != nullptr) {
-        std::vector<Value> kept;
+        Values kept(heap_);
         for (Value& item : items) {
             const InnerScope scope(heap_, scope_, around);
             assign(node.target, item);
@@ -141,7 +132,7 @@ Interpreter::Flow Interpreter::loop_over(const For& node, const Value& values, i
         loop->again = make_container<FunctionObject>(
             heap_, "loop", [&node, depth](Interpreter& interpreter, Arguments& arguments) -> Value {
                 if (arguments.positional.size() != 1) runtime_error("loop() takes what is to be looped over");
-                OriginText inner;
+                OriginText inner(interpreter.heap_);
                 const Redirected<OriginText*> out(interpreter.out_, &inner);
                 static_cast<void>(interpreter.loop_over(node, arguments.positional[0], depth + 1));
                 return interpreter.string(std::move(inner));
@@ -158,7 +149,7 @@ Interpreter::Flow Interpreter::loop_over(const For& node, const Value& values, i
 
 void Interpreter::assign(const Target& target, Value value) {
     if (!target.items.empty()) {
-        const std::vector<Value> values = items_of(value);
+        const Values values = items_of(value);
         if (values.size() != target.items.size())
             runtime_error(cat("cannot unpack ", values.size(), " values into ", target.items.size(), " names"));
         for (std::size_t i = 0; i < values.size(); ++i) assign(target.items[i], values[i]);
@@ -180,7 +171,7 @@ Interpreter::Flow Interpreter::run(const Set& node) {
 }
 
 OriginText Interpreter::captured(const Body& body) {
-    OriginText text;
+    OriginText text(heap_);
     const Redirected<OriginText*> out(out_, &text);
     const InnerScope scope(heap_, scope_, scope_);
     static_cast<void>(run(body));
@@ -202,14 +193,13 @@ Interpreter::Flow Interpreter::run(const SetBlock& node) {
 }
 
 Interpreter::Flow Interpreter::run(const FilterBlock& node) {
-    out_->append(print(apply_filters(node.filters, string(captured(node.body)))));
-    heap_.check_text(out_->size());
+    out_->append(as_string(apply_filters(node.filters, string(captured(node.body)))).text());
     return Flow::next;
 }
 
 Interpreter::Flow Interpreter::run(const With& node) {
     // Values are evaluated in the enclosing scope: `with a = b, b = a` refers to the outer variables.
-    std::vector<Value> values;
+    Values values(heap_);
     for (const auto& binding : node.bindings) values.push_back(evaluate(*binding.second));
     const InnerScope scope(heap_, scope_, scope_);
     for (std::size_t i = 0; i < values.size(); ++i) assign(node.bindings[i].first, std::move(values[i]));
@@ -237,15 +227,14 @@ Interpreter::Flow Interpreter::run(const CallBlock& node) {
     Arguments given = arguments(postfix.suffixes.back().arguments);
     given.named.emplace_back("caller", make_macro(node.caller));
     place_ = node.call->place;
-    out_->append(print(call(callee, given)));
-    heap_.check_text(out_->size());
+    out_->append(as_string(call(callee, given)).text());
     return Flow::next;
 }
 
 Value Interpreter::call_macro(const Macro& node, const ScopeRef& scope, Arguments& given) {
     const Nested nested(*this);
     const Place place = place_;
-    OriginText text;
+    OriginText text(heap_);
     const Redirected<OriginText*> out(out_, &text);
     const InnerScope inner(heap_, scope_, scope);
     set_parameters(node, given);
@@ -258,7 +247,7 @@ void Interpreter::set_parameters(const Macro& node, Arguments& given) {
     const std::size_t n = node.parameters.size();
     for (std::size_t i = 0; i < n; ++i) {
         const Parameter& parameter = node.parameters[i];
-        const auto by_name = std::ranges::find(given.named, parameter.name, &std::pair<std::string, Value>::first);
+        const auto by_name = std::ranges::find(given.named, parameter.name, &std::pair<std::string_view, Value>::first);
         if (i < given.positional.size()) {
             if (by_name != given.named.end())
                 runtime_error(cat(node.name, "() got two values for '", parameter.name, "'"));
@@ -279,7 +268,7 @@ void Interpreter::set_parameters(const Macro& node, Arguments& given) {
     const auto rest_by_name = make_map(heap_);
     for (auto& [name, value] : given.named) {
         if (name == "caller") scope_->set("caller", std::move(value));
-        else if (node.takes_kwargs) rest_by_name->set(string(name), std::move(value));
+        else if (node.takes_kwargs) rest_by_name->set(given.name(name), std::move(value));
         else runtime_error(cat(node.name, "() has no argument '", escaped(name), "'"));
     }
     if (!rest->items.empty() && !node.takes_varargs)

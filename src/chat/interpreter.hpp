@@ -16,13 +16,14 @@ namespace tinfer::chat {
 
 /// The variables of one block, macro call or iteration, with the enclosing scope.
 struct Scope : Container {
-    Scope(Heap& heap, std::shared_ptr<Scope> around) : Container(heap, sizeof(Scope)), parent(std::move(around)) {}
+    Scope(Heap& heap, std::shared_ptr<Scope> around)
+        : Container(heap, sizeof(Scope)), parent(std::move(around)), names(heap) {}
     [[nodiscard]] const Value* find(std::string_view name) const noexcept;
     void set(std::string_view name, Value value);  ///< the name must outlive the scope
     void drop_values() noexcept override;
 
     std::shared_ptr<Scope> parent;
-    std::vector<std::pair<std::string_view, Value>> names;
+    HeapVector<std::pair<std::string_view, Value>> names;
 };
 
 class Interpreter {
@@ -45,7 +46,7 @@ public:
     /// a[index]: an item, then a method of the type.
     Value item(const Value& subject, const Value& index);
     /// The items that a loop over the value goes through.
-    [[nodiscard]] std::vector<Value> items_of(const Value& value);
+    [[nodiscard]] Values items_of(const Value& value);
 
     [[nodiscard]] Value string(std::string_view bytes, Origin origin = kFromTemplate) const {
         return make_string(heap_, bytes, origin);
@@ -56,6 +57,10 @@ public:
         return make_string(heap_, std::move(text), subject.is_markup());
     }
     [[nodiscard]] OriginText print(const Value& value) const { return printed(heap_, value); }
+    /// The value itself if it is a string, else what it prints as.
+    [[nodiscard]] Value as_string(const Value& value) const { return value.is_string() ? value : string(print(value)); }
+    /// A text of the template.
+    [[nodiscard]] OriginText word(std::string_view bytes) const { return OriginText(heap_, bytes); }
 
 private:
     friend struct LoopObject;
@@ -133,9 +138,13 @@ using Test = bool (*)(Interpreter&, const Value& subject, Arguments&);
 [[nodiscard]] Filter find_filter(std::string_view name) noexcept;  ///< null: unknown
 [[nodiscard]] Test find_test(std::string_view name) noexcept;
 [[nodiscard]] Method find_method(const Value& self, std::string_view name) noexcept;
+/// All names, for tests that try each.
+[[nodiscard]] std::vector<std::string_view> filter_names();
+[[nodiscard]] std::vector<std::string_view> test_names();
+[[nodiscard]] std::vector<std::string_view> method_names(const Value& self);
 /// range, dict, namespace, raise_exception, strftime_now and kin.
 void add_functions(Heap& heap, Scope& globals);
 /// C's strftime with English names.
-[[nodiscard]] std::string format_time(std::string_view format, const std::tm& time);
+[[nodiscard]] OriginText format_time(const OriginText& format, const std::tm& time);
 
 }  // namespace tinfer::chat

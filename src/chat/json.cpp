@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "chat/inputs.hpp"
 #include "chat/runtime_error.hpp"
 #include "chat/value.hpp"
@@ -37,13 +38,12 @@ std::string json_escape(char32_t c) {
 class JsonWriter {
 public:
     JsonWriter(Heap& heap, OriginText& out, const JsonStyle& style)
-        : heap_(heap), out_(out), style_(style),
-          item_separator_(style.item_separator.value_or(style.indent ? "," : ", ")),
-          key_separator_(style.key_separator.value_or(": ")) {}
+        : heap_(heap), out_(out), style_(style), comma_(heap, style.indent != nullptr ? "," : ", "), colon_(heap, ": "),
+          item_separator_(style.item_separator != nullptr ? *style.item_separator : comma_),
+          key_separator_(style.key_separator != nullptr ? *style.key_separator : colon_) {}
 
     void write(const Value& value) {
         heap_.work(1);
-        heap_.check_text(out_.size());
         if (value.is_none()) return word("null");
         if (const auto* b = value.get<bool>()) return word(*b ? "true" : "false");
         if (const auto* i = value.get<std::int64_t>()) return word(std::to_string(*i));
@@ -64,7 +64,6 @@ private:
     }
 
     void string(const OriginText& text) {
-        heap_.work(text.size() / 16);
         const Origin around = text.main_origin();
         out_.append("\"", around);
         CharacterReader reader(text);
@@ -99,9 +98,9 @@ private:
     }
 
     void new_line() {
-        if (!style_.indent) return;
+        if (style_.indent == nullptr) return;
         word("\n");
-        for (int i = 0; i < depth_; ++i) word(*style_.indent);
+        for (int i = 0; i < depth_; ++i) out_.append(*style_.indent);
     }
 
     void list(const ListObject& list) {
@@ -109,7 +108,7 @@ private:
         enter();
         word("[");
         for (std::size_t i = 0; i < list.items.size(); ++i) {
-            if (i > 0) word(item_separator_);
+            if (i > 0) out_.append(item_separator_);
             new_line();
             write(list.items[i]);
         }
@@ -121,7 +120,7 @@ private:
     void map(const MapObject& map) {
         if (map.entries.empty()) return word("{}");
         enter();
-        std::vector<const std::pair<Value, Value>*> entries;
+        HeapVector<const std::pair<Value, Value>*> entries(heap_);
         for (const auto& entry : map.entries) entries.push_back(&entry);
         if (style_.sort_keys)
             std::ranges::stable_sort(
@@ -129,10 +128,10 @@ private:
         word("{");
         bool first = true;
         for (const auto* entry : entries) {
-            if (!std::exchange(first, false)) word(item_separator_);
+            if (!std::exchange(first, false)) out_.append(item_separator_);
             new_line();
             key(entry->first);
-            word(key_separator_);
+            out_.append(key_separator_);
             write(entry->second);
         }
         --depth_;
@@ -143,7 +142,8 @@ private:
     Heap& heap_;
     OriginText& out_;
     const JsonStyle& style_;
-    std::string item_separator_, key_separator_;
+    OriginText comma_, colon_;
+    const OriginText &item_separator_, &key_separator_;
     int depth_ = 0;
 };
 
@@ -152,7 +152,7 @@ private:
 /// Builds values from the SAX events of the parser. A string's path decides its origin.
 class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
 public:
-    JsonReader(Heap& heap, OriginOfPath origin) : heap_(heap), origin_(std::move(origin)) {}
+    JsonReader(Heap& heap, OriginOfPath origin) : heap_(heap), origin_(std::move(origin)), open_(heap) {}
 
     bool null() override { return add(None{}); }
     bool boolean(bool value) override { return add(value); }
@@ -161,7 +161,11 @@ public:
         if (value > static_cast<number_unsigned_t>(INT64_MAX)) return add(static_cast<double>(value));
         return add(static_cast<std::int64_t>(value));
     }
-    bool number_float(number_float_t value, const string_t&) override { return add(static_cast<double>(value)); }
+    bool number_float(number_float_t value, const string_t& text) override {
+        double nearest = value;  // strtod, which has read `value`, rounds as the caller's rounding mode says
+        (void)read_number(text, nearest);
+        return add(nearest);
+    }
     bool string(string_t& value) override { return add(make_string(heap_, value, origin_(path_, value))); }
     bool binary(binary_t&) override { return false; }
     bool start_object(std::size_t) override { return open(make_map(heap_)); }
@@ -194,7 +198,7 @@ private:
             ++path_.back().index;
         } else {
             const std::string& name = path_.back().name;
-            OriginText key(name, origin_.of_keys(path_));
+            OriginText key(heap_, name, origin_.of_key(path_));
             parent.map().set(make_string(heap_, std::move(key)), std::move(value));
         }
         return true;
@@ -207,7 +211,9 @@ private:
         const Value copy = container;
         if (open_.empty()) root = copy;
         else if (open_.back().is_list()) open_.back().list().push(copy);
-        else open_.back().map().set(make_string(heap_, path_.back().name, origin_.of_keys(path_)), copy);
+        else
+            open_.back().map().set(make_string(heap_, std::string_view(path_.back().name), origin_.of_key(path_)),
+                                   copy);
         open_.push_back(std::move(container));
         path_.push_back(is_list ? PathStep{{}, 0} : PathStep{});
         return true;
@@ -222,14 +228,14 @@ private:
 
     Heap& heap_;
     OriginOfPath origin_;
-    std::vector<Value> open_;
+    Values open_;
     std::vector<PathStep> path_;
 };
 
 }  // namespace
 
 OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style) {
-    OriginText out;
+    OriginText out(heap);
     JsonWriter(heap, out, style).write(value);
     return out;
 }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "base/error.hpp"
 #include "base/hex.hpp"
+#include "base/number_text.hpp"
 #include "base/utf8.hpp"
 
 namespace tinfer::chat {
@@ -234,8 +236,8 @@ private:
         const bool after_dot = !tokens_.empty() && tokens_.back().kind == Kind::symbol && tokens_.back().text == ".";
         if (base == 10 && !after_dot && fraction(text)) {
             double value = 0;
-            std::from_chars(text.data(), text.data() + text.size(),
-                            value);  // out of range: 0 or infinity
+            if (read_number(text, value).ec == std::errc::result_out_of_range)
+                value = is_large(text) ? std::numeric_limits<double>::infinity() : 0;
             push(Kind::real, {}).real = value;
             return;
         }

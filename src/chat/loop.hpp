@@ -10,9 +10,8 @@
 namespace tinfer::chat {
 
 struct LoopObject final : NativeObject {
-    LoopObject(Heap& heap, std::vector<Value> values, int depth_)
-        : NativeObject(heap, sizeof(LoopObject) + values.size() * sizeof(Value)), items(std::move(values)),
-          depth(depth_) {}
+    LoopObject(Heap& heap, Values values, int depth_)
+        : NativeObject(heap, sizeof(LoopObject)), items(std::move(values)), depth(depth_), last_changed(heap) {}
     [[nodiscard]] std::string_view type() const noexcept override { return "loop"; }
     [[nodiscard]] std::optional<Value> attribute(Interpreter& interpreter, std::string_view name) override;
     [[nodiscard]] FunctionRef callable() override { return again; }
@@ -22,11 +21,11 @@ struct LoopObject final : NativeObject {
         again.reset();
     }
 
-    std::vector<Value> items;
+    Values items;
     std::size_t index = 0;
-    int depth;                        ///< of recursive calls, from 0
-    std::vector<Value> last_changed;  ///< last arguments of changed()
-    FunctionRef again;                ///< loop(…) of a recursive loop, else null
+    int depth;            ///< of recursive calls, from 0
+    Values last_changed;  ///< last arguments of changed()
+    FunctionRef again;    ///< loop(…) of a recursive loop, else null
 };
 
 }  // namespace tinfer::chat

@@ -12,4 +12,6 @@ namespace tinfer::chat {
 [[nodiscard]] Method find_list_method(std::string_view name, bool tuple) noexcept;
 [[nodiscard]] Method find_map_method(std::string_view name) noexcept;
 
+[[nodiscard]] std::vector<std::string_view> string_method_names();
+
 }  // namespace tinfer::chat

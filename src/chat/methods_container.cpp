@@ -68,6 +68,7 @@ Value remove(I& i, const Value& self, Arguments& a) {
     const std::size_t at = find_item(i, self, *p[0]);
     auto& items = self.list().items;
     if (at == items.size()) runtime_error("remove(): the list does not contain it");
+    i.heap().work((items.size() - at) / 16);
     items.erase(items.begin() + static_cast<std::ptrdiff_t>(at));
     return None{};
 }
@@ -97,6 +98,7 @@ Value sort(I& i, const Value& self, Arguments& a) {
     const bool descending = p.boolean(0, false);
     // sort a copy, because comparing may throw half-way
     auto items = self.list().items;
+    const Counted space(i.heap(), items.size() * sizeof(Value) / 2);  // what a stable sort takes beside the values
     std::ranges::stable_sort(items, [&](const Value& x, const Value& y) {
         return descending ? compare(i.heap(), y, x) < 0 : compare(i.heap(), x, y) < 0;
     });
@@ -245,6 +247,16 @@ Method find_method(const Value& self, std::string_view name) noexcept {
     if (self.is_list()) return self.list().is_generator ? nullptr : find_list_method(name, self.list().is_tuple);
     if (self.is_map() && !self.is_namespace()) return find_map_method(name);
     return nullptr;
+}
+
+std::vector<std::string_view> method_names(const Value& self) {
+    std::vector<std::string_view> out;
+    if (self.is_string()) out = string_method_names();
+    else if (self.is_list())
+        for (const auto& row : kListMethods) out.push_back(row.name);
+    else if (self.is_map())
+        for (const auto& row : kMapMethods) out.push_back(row.name);
+    return out;
 }
 
 }  // namespace tinfer::chat

@@ -15,9 +15,9 @@ namespace {
 
 using I = Interpreter;
 
-Value list_of(I& i, const Value& self, std::vector<OriginText> parts, bool tuple = false) {
-    const auto list = make_list(i.heap(), tuple);
-    for (OriginText& part : parts) list->push(i.string_like(self, std::move(part)));
+Value list_of(I& i, const Value& self, const TextParts& parts) {
+    const auto list = make_list(i.heap());
+    for (const auto [begin, end] : parts) list->push(i.string_like(self, self.text().slice(begin, end)));
     return list;
 }
 
@@ -25,14 +25,12 @@ template <Side side>
 Value strip(I& i, const Value& self, Arguments& a) {
     const Parameters p("strip", a, {"chars"});
     const bool all = !p.has(0) || p[0]->is_none();
-    i.heap().work(self.bytes().size() / 8);
-    return i.string_like(self, stripped(self.text(), side, all ? nullptr : &p.text(0).bytes()));
+    return i.string_like(self, stripped(self.text(), side, all ? Characters() : Characters(p.text(0).bytes())));
 }
 
 template <Case form>
 Value change_case(I& i, const Value& self, Arguments& a) {
     const Parameters p("upper", a, {});
-    i.heap().work(self.bytes().size() / 4);
     return i.string_like(self, with_case(self.text(), form));
 }
 
@@ -41,8 +39,7 @@ Value split_method(I& i, const Value& self, Arguments& a) {
     const Parameters p("split", a, {"sep", "maxsplit"});
     const bool white_space = !p.has(0) || p[0]->is_none();
     if (!white_space && p.text(0).empty()) runtime_error("split() with an empty separator");
-    i.heap().work(self.bytes().size() / 4);
-    const std::string* separator = white_space ? nullptr : &p.text(0).bytes();
+    const Separator separator = white_space ? Separator() : Separator(p.text(0).bytes());
     return list_of(i, self,
                    from_right ? split_from_right(self.text(), separator, p.integer(1, -1))
                               : split(self.text(), separator, p.integer(1, -1)));
@@ -50,13 +47,13 @@ Value split_method(I& i, const Value& self, Arguments& a) {
 
 Value splitlines(I& i, const Value& self, Arguments& a) {
     const Parameters p("splitlines", a, {"keepends"});
-    i.heap().work(self.bytes().size() / 4);
     return list_of(i, self, split_lines(self.text(), p.boolean(0, false)));
 }
 
 /// Byte offsets of the optional bounds (in characters) of Python's find and startswith.
-std::pair<std::size_t, std::size_t> bounds(const Value& self, const Parameters& p, std::size_t first) {
-    const auto n = static_cast<std::int64_t>(count_characters(self.bytes()));
+std::pair<std::size_t, std::size_t> bounds(I& i, const Value& self, const Parameters& p, std::size_t first) {
+    if (!p.has(first) && !p.has(first + 1)) return {0, self.bytes().size()};
+    const auto n = static_cast<std::int64_t>(count_characters(i.heap(), self.bytes()));
     const auto bound = [&](std::size_t k, std::int64_t otherwise) {
         std::int64_t at = p.has(k) && !p[k]->is_none() ? p.integer(k, 0) : otherwise;
         if (at < 0) at = std::max<std::int64_t>(at < -n ? 0 : at + n, 0);
@@ -64,19 +61,20 @@ std::pair<std::size_t, std::size_t> bounds(const Value& self, const Parameters& 
     };
     const std::int64_t begin = bound(first, 0), end = std::min(bound(first + 1, n), n);
     if (begin > n || begin > end) return {1, 0};
-    return {character_offset(self.bytes(), static_cast<std::size_t>(begin)),
-            character_offset(self.bytes(), static_cast<std::size_t>(end))};
+    return {character_offset(i.heap(), self.bytes(), static_cast<std::size_t>(begin)),
+            character_offset(i.heap(), self.bytes(), static_cast<std::size_t>(end))};
 }
 
 template <bool at_end>
 Value starts_or_ends(I& i, const Value& self, Arguments& a) {
     const std::string_view name = at_end ? "endswith" : "startswith";
     const Parameters p(name, a, {"prefix", "start", "end"}, 1);
-    const auto [begin, end] = bounds(self, p, 1);
+    const auto [begin, end] = bounds(i, self, p, 1);
     if (begin > end) return false;
-    const std::string_view text = std::string_view(self.bytes()).substr(begin, end - begin);
+    const std::string_view text = self.bytes().substr(begin, end - begin);
     const auto matches = [&](const Value& affix) {
         if (!affix.is_string()) runtime_error(cat(name, "() needs strings, not ", type_name(affix)));
+        i.heap().touch(std::min(affix.bytes().size(), text.size()));
         return at_end ? text.ends_with(affix.bytes()) : text.starts_with(affix.bytes());
     };
     if (p[0]->is_list() && p[0]->list().is_tuple) return std::ranges::any_of(i.items_of(*p[0]), matches);
@@ -88,40 +86,45 @@ enum class Search : std::uint8_t { find, rfind, index, rindex, count };
 template <Search kind>
 Value search(I& i, const Value& self, Arguments& a) {
     const Parameters p("find", a, {"sub", "start", "end"}, 1);
-    const auto [begin, end] = bounds(self, p, 1);
-    const std::string& wanted = p.text(0).bytes();
-    i.heap().work(self.bytes().size() / 16);
+    const auto [begin, end] = bounds(i, self, p, 1);
+    const std::string_view wanted = p.text(0).bytes();
+    Heap& heap = i.heap();
     const bool counts = kind == Search::count;
     std::size_t hit = std::string_view::npos;
     std::int64_t n = 0;
     if (begin <= end) {
-        const std::string_view text = std::string_view(self.bytes()).substr(begin, end - begin);
-        if (counts && wanted.empty()) return static_cast<std::int64_t>(count_characters(text) + 1);
-        hit = kind == Search::rfind || kind == Search::rindex ? text.rfind(wanted) : text.find(wanted);
-        for (std::size_t at = hit; counts && at != text.npos; at = text.find(wanted, at + wanted.size())) ++n;
+        const std::string_view text = self.bytes().substr(begin, end - begin);
+        if (counts && wanted.empty()) return static_cast<std::int64_t>(count_characters(heap, text) + 1);
+        const bool backward = kind == Search::rfind || kind == Search::rindex;
+        hit = backward ? find_last_text(heap, text, wanted) : find_text(heap, text, wanted);
+        for (std::size_t at = hit; counts && at != text.npos; at = find_text(heap, text, wanted, at + wanted.size()))
+            ++n;
     }
     if (counts) return n;
     if (hit == std::string_view::npos) {
         if (kind == Search::index || kind == Search::rindex) runtime_error("index(): the text does not contain it");
         return std::int64_t{-1};
     }
-    return static_cast<std::int64_t>(count_characters(std::string_view(self.bytes()).substr(0, begin + hit)));
+    return static_cast<std::int64_t>(count_characters(heap, self.bytes().substr(0, begin + hit)));
 }
 
 Value replace(I& i, const Value& self, Arguments& a) {
     const Parameters p("replace", a, {"old", "new", "count"}, 2);
     const auto given = [&](std::size_t k) { return self.is_markup() ? escaped_for_html(i, *p[k]) : p.text(k); };
-    return i.string_like(self, replaced(i.heap(), self.text(), given(0).bytes(), given(1), p.integer(2, -1)));
+    const OriginText from = given(0), to = given(1);
+    return i.string_like(self, replaced(self.text(), from.bytes(), to, p.integer(2, -1)));
 }
 
 Value join(I& i, const Value& self, Arguments& a) {
     const Parameters p("join", a, {"iterable"}, 1);
-    std::vector<OriginText> parts;
+    OriginText out(i.heap());
+    bool is_first = true;
     for (const Value& item : i.items_of(*p[0])) {
         if (!item.is_string()) runtime_error(cat("join() needs strings, not ", type_name(item)));
-        parts.push_back(self.is_markup() ? escaped_for_html(i, item) : item.text());
+        if (!std::exchange(is_first, false)) out.append(self.text());
+        out.append(self.is_markup() ? escaped_for_html(i, item) : item.text());
     }
-    return i.string_like(self, joined(i.heap(), parts, self.text()));
+    return i.string_like(self, std::move(out));
 }
 
 Value format(I& i, const Value& self, Arguments& a) {
@@ -131,7 +134,7 @@ Value format(I& i, const Value& self, Arguments& a) {
 Value format_map(I& i, const Value& self, Arguments& a) {
     const Parameters p("format_map", a, {"mapping"}, 1);
     if (!p[0]->is_map()) runtime_error("format_map() needs a mapping");
-    Arguments named;
+    Arguments named(i.heap());
     for (const auto& [key, value] : p[0]->map().entries)
         if (key.is_string()) named.named.emplace_back(key.bytes(), value);
     return i.string_like(self, format_braces(i, self.text(), named, self.is_markup()));
@@ -140,7 +143,8 @@ Value format_map(I& i, const Value& self, Arguments& a) {
 template <bool prefix>
 Value remove_affix(I& i, const Value& self, Arguments& a) {
     const Parameters p("removeprefix", a, {"affix"}, 1);
-    const std::string &text = self.bytes(), &affix = p.text(0).bytes();
+    const std::string_view text = self.bytes(), affix = p.text(0).bytes();
+    i.heap().touch(std::min(text.size(), affix.size()));
     if (prefix ? !text.starts_with(affix) : !text.ends_with(affix)) return self;
     return i.string_like(self, prefix ? self.text().slice(affix.size(), text.size())
                                       : self.text().slice(0, text.size() - affix.size()));
@@ -149,42 +153,46 @@ Value remove_affix(I& i, const Value& self, Arguments& a) {
 template <bool from_right>
 Value partition(I& i, const Value& self, Arguments& a) {
     const Parameters p("partition", a, {"sep"}, 1);
-    const std::string& separator = p.text(0).bytes();
+    const std::string_view separator = p.text(0).bytes();
     if (separator.empty()) runtime_error("partition() with an empty separator");
-    const std::size_t hit = from_right ? self.bytes().rfind(separator) : self.bytes().find(separator);
     const OriginText& text = self.text();
-    if (hit == std::string::npos)
-        return list_of(i, self,
-                       from_right ? std::vector{OriginText(), OriginText(), text}
-                                  : std::vector{text, OriginText(), OriginText()},
-                       true);
-    return list_of(
-        i, self,
-        {text.slice(0, hit), text.slice(hit, hit + separator.size()), text.slice(hit + separator.size(), text.size())},
-        true);
+    const std::size_t hit =
+        from_right ? find_last_text(i.heap(), text.bytes(), separator) : find_text(i.heap(), text.bytes(), separator);
+    // Ends of the first and the second of three parts.
+    const bool found = hit != text.bytes().npos;
+    const std::size_t first = found        ? hit
+                              : from_right ? 0
+                                           : text.size(),
+                      second = found ? hit + separator.size() : first;
+    const auto list = make_list(i.heap(), true);
+    list->push(i.string_like(self, text.slice(0, first)));
+    list->push(i.string_like(self, text.slice(first, second)));
+    list->push(i.string_like(self, text.slice(second, text.size())));
+    return list;
 }
 
 template <char align>
 Value justify(I& i, const Value& self, Arguments& a) {
     const Parameters p("ljust", a, {"width", "fillchar"}, 1);
-    const std::string fill = p.has(1) ? p.text(1).bytes() : " ";
-    if (count_characters(fill) != 1) runtime_error("the fill character has to be one character");
-    return i.string_like(self, padded(i.heap(), self.text(), p.integer(0, 0), fill, align));
+    const OriginText space = i.word(" "), &fill = p.text(1, space);
+    if (count_characters(i.heap(), fill.bytes()) != 1) runtime_error("the fill character has to be one character");
+    return i.string_like(self, padded(self.text(), p.integer(0, 0), fill, align));
 }
 
 Value zfill(I& i, const Value& self, Arguments& a) {
     const Parameters p("zfill", a, {"width"}, 1);
-    const bool sign = self.bytes().starts_with('-') || self.bytes().starts_with('+');
-    OriginText out = self.text().slice(0, sign ? 1 : 0);
-    out.append(padded(i.heap(), self.text().slice(sign ? 1 : 0, self.bytes().size()), p.integer(0, 0) - (sign ? 1 : 0),
-                      "0", '>'));
+    const std::size_t sign = self.bytes().starts_with('-') || self.bytes().starts_with('+') ? 1 : 0;
+    const std::int64_t width = std::max<std::int64_t>(p.integer(0, 0), 1);
+    OriginText out = self.text().slice(0, sign);
+    out.append(padded(self.text().slice(sign, self.bytes().size()), width - static_cast<std::int64_t>(sign),
+                      i.word("0"), '>'));
     return i.string_like(self, std::move(out));
 }
 
 Value expandtabs(I& i, const Value& self, Arguments& a) {
     const Parameters p("expandtabs", a, {"tabsize"});
     const std::int64_t size = p.integer(0, 8);
-    OriginText out;
+    OriginText out(i.heap());
     std::int64_t column = 0;
     CharacterReader reader(self.text());
     for (CharacterReader::Character c; reader.next(c);) {
@@ -203,8 +211,7 @@ Value expandtabs(I& i, const Value& self, Arguments& a) {
 
 /// True if the string is not empty and all its characters have the property.
 template <bool (*property)(char32_t) noexcept>
-Value all_are(I& i, const Value& self, Arguments&) {
-    i.heap().work(self.bytes().size() / 4);
+Value all_are(I&, const Value& self, Arguments&) {
     CharacterReader reader(self.text());
     for (CharacterReader::Character c; reader.next(c);)
         if (!property(c.value)) return false;
@@ -284,6 +291,12 @@ static_assert(std::ranges::is_sorted(kMethods, {}, &StringMethodRow::name));
 Method find_string_method(std::string_view name) noexcept {
     const auto it = std::ranges::lower_bound(kMethods, name, {}, &StringMethodRow::name);
     return it != kMethods.end() && it->name == name ? it->method : nullptr;
+}
+
+std::vector<std::string_view> string_method_names() {
+    std::vector<std::string_view> out;
+    for (const StringMethodRow& row : kMethods) out.push_back(row.name);
+    return out;
 }
 
 }  // namespace tinfer::chat

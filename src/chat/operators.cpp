@@ -92,12 +92,12 @@ Value repeated(Interpreter& interpreter, const Value& sequence, Int n) {
     heap.work(length * static_cast<std::uint64_t>(n) / 16);
     if (length == 0) n = 0;
     if (sequence.is_string()) {
-        OriginText text;
+        OriginText text(heap);
         for (Int k = 0; k < n; ++k) text.append(sequence.text());
         return interpreter.string_like(sequence, std::move(text));
     }
     const auto list = make_list(heap, sequence.list().is_tuple);
-    const auto items = sequence.list().items;
+    const Values items = sequence.list().items;
     for (Int k = 0; k < n; ++k)
         for (const Value& item : items) list->push(item);
     return list;
@@ -106,9 +106,8 @@ Value repeated(Interpreter& interpreter, const Value& sequence, Int n) {
 Value joined(Interpreter& interpreter, const Value& a, const Value& b) {
     if (a.is_string()) {
         const bool markup = a.is_markup() || b.is_markup();
-        OriginText text = markup ? escaped_for_html(interpreter, a) : a.text();
-        interpreter.heap().check_text(text.size() + b.bytes().size());
-        text.append(markup ? escaped_for_html(interpreter, b) : b.text());
+        OriginText text(interpreter.heap());
+        for (const Value* part : {&a, &b}) text.append(markup ? escaped_for_html(interpreter, *part) : part->text());
         return make_string(interpreter.heap(), std::move(text), markup);
     }
     const auto list = make_list(interpreter.heap(), a.list().is_tuple);
@@ -144,8 +143,7 @@ Value arithmetic(Interpreter& interpreter, BinaryOp op, const Value& a, const Va
 OriginText escaped_for_html(Interpreter& interpreter, const Value& value) {
     const OriginText text = interpreter.print(value);
     if (value.is_markup()) return text;
-    interpreter.heap().work(text.size() / 4);
-    OriginText out;
+    OriginText out(interpreter.heap());
     CharacterReader reader(text);
     for (CharacterReader::Character c; reader.next(c);) {
         switch (c.value) {
@@ -157,7 +155,6 @@ OriginText escaped_for_html(Interpreter& interpreter, const Value& value) {
             default: out.append(text, c.begin, c.end);
         }
     }
-    interpreter.heap().check_text(out.size());
     return out;
 }
 
@@ -165,8 +162,7 @@ bool contains(Interpreter& interpreter, const Value& container, const Value& val
     Heap& heap = interpreter.heap();
     if (container.is_string()) {
         if (!value.is_string()) runtime_error(cat("'in' a string needs a string, not ", type_name(value)));
-        heap.work(container.bytes().size() / 16);
-        return container.bytes().find(value.bytes()) != std::string::npos;
+        return find_text(heap, container.bytes(), value.bytes()) != std::string_view::npos;
     }
     if (container.is_map() && !container.is_namespace()) return container.map().find(value) != nullptr;
     for (const Value& item : interpreter.items_of(container))

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
+
+#include "chat/heap.hpp"
 
 namespace tinfer::chat {
 
@@ -25,17 +25,19 @@ public:
         Origin origin = kFromTemplate;
     };
 
-    OriginText() = default;
-    explicit OriginText(std::string_view bytes, Origin origin = kFromTemplate) { append(bytes, origin); }
+    explicit OriginText(Heap& heap) noexcept : bytes_(heap), runs_(heap) {}
+    OriginText(Heap& heap, std::string_view bytes, Origin origin = kFromTemplate) : OriginText(heap) {
+        append(bytes, origin);
+    }
 
+    /// Throws limit_exceeded, before anything is copied, for a text of more than kMaxText bytes.
     void append(std::string_view bytes, Origin origin);
     void append(const OriginText& other) { append(other, 0, other.size()); }
     /// Bytes [begin, end) of another text.
     void append(const OriginText& other, std::size_t begin, std::size_t end);
-    void clear() noexcept;
-    void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
 
-    [[nodiscard]] const std::string& bytes() const noexcept { return bytes_; }
+    [[nodiscard]] Heap& heap() const noexcept { return bytes_.get_allocator().heap(); }
+    [[nodiscard]] std::string_view bytes() const noexcept { return bytes_; }
     [[nodiscard]] std::size_t size() const noexcept { return bytes_.size(); }
     [[nodiscard]] bool empty() const noexcept { return bytes_.empty(); }
     [[nodiscard]] std::span<const Run> runs() const noexcept { return runs_; }  ///< cover all bytes, neighbours differ
@@ -45,8 +47,8 @@ public:
     [[nodiscard]] OriginText slice(std::size_t begin, std::size_t end) const;
 
 private:
-    std::string bytes_;
-    std::vector<Run> runs_;
+    HeapString bytes_;
+    HeapVector<Run> runs_;
 };
 
 /// Iterates over characters with their origins. An invalid byte counts as one character.
@@ -58,17 +60,29 @@ public:
         std::size_t begin = 0, end = 0;
         Origin origin = kFromTemplate;
     };
-    /// False at the end of the text.
-    [[nodiscard]] bool next(Character& character) noexcept;
+    /// False at the end of the text. Counts as work.
+    [[nodiscard]] bool next(Character& character);
 
 private:
     const OriginText* text_;
     std::size_t at_ = 0, run_ = 0;
 };
 
+/// The first character of a text that is not empty, and its length. Invalid bytes have values beyond Unicode, so that
+/// they have no character properties.
+struct FirstCharacter {
+    char32_t value;
+    std::size_t length;
+};
+[[nodiscard]] FirstCharacter first_character(std::string_view text) noexcept;
+
 /// Number of characters (code points) of a text.
-[[nodiscard]] std::size_t count_characters(std::string_view text) noexcept;
+[[nodiscard]] std::size_t count_characters(Heap& heap, std::string_view text);
 /// Offset of the n-th character; the size of the text if there are fewer.
-[[nodiscard]] std::size_t character_offset(std::string_view text, std::size_t n) noexcept;
+[[nodiscard]] std::size_t character_offset(Heap& heap, std::string_view text, std::size_t n);
+/// Offset of the first occurrence of `wanted` at or behind `from`, or of the last one before `end`; npos if there is
+/// none. What they compare counts as work, so that no pair of texts takes the product of their lengths.
+[[nodiscard]] std::size_t find_text(Heap& heap, std::string_view text, std::string_view wanted, std::size_t from = 0);
+[[nodiscard]] std::size_t find_last_text(Heap& heap, std::string_view text, std::string_view wanted);
 
 }  // namespace tinfer::chat

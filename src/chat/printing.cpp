@@ -65,8 +65,8 @@ std::string hex_escape(char32_t c) {
 }
 
 void append_string(OriginText& out, const OriginText& text) {
-    const std::string& bytes = text.bytes();
-    const char quote = bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos ? '"' : '\'';
+    const std::string_view bytes = text.bytes();
+    const char quote = bytes.find('\'') != bytes.npos && bytes.find('"') == bytes.npos ? '"' : '\'';
     const Origin around = text.main_origin();
     out.append(std::string_view(&quote, 1), around);
     CharacterReader reader(text);
@@ -88,14 +88,12 @@ public:
 
     void print(const Value& value, bool quote_strings) {
         heap_.work(1);
-        heap_.check_text(out_.size());
         if (value.is_undefined()) return word(quote_strings ? "Undefined" : "");
         if (value.is_none()) return word("None");
         if (const auto* b = value.get<bool>()) return word(*b ? "True" : "False");
         if (const auto* i = value.get<std::int64_t>()) return word(std::to_string(*i));
         if (const auto* d = value.get<double>()) return word(float_text(*d));
         if (value.is_string()) {
-            heap_.work(value.bytes().size() / 16);
             if (!quote_strings) return out_.append(value.text());
             if (value.is_markup()) word("Markup(");
             append_string(out_, value.text());
@@ -152,13 +150,13 @@ private:
 }  // namespace
 
 OriginText printed(Heap& heap, const Value& value) {
-    OriginText out;
+    OriginText out(heap);
     Printer(heap, out).print(value, false);
     return out;
 }
 
 OriginText representation(Heap& heap, const Value& value) {
-    OriginText out;
+    OriginText out(heap);
     Printer(heap, out).print(value, true);
     return out;
 }

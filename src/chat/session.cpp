@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer {
@@ -18,6 +19,7 @@ constexpr std::string_view kTalking = "chat: an allocation failed";
 
 Json parse_input(std::string_view text, std::string_view name, bool wants_array) {
     (void)JsonDocument::parse(text, name);  // strict, and limits the depth
+    const RoundToNearest guard;
     Json value = Json::parse(text, nullptr, false);
     if (wants_array ? !value.is_array() : !value.is_object())
         fail(ErrorCode::bad_parameter, cat(name, ": a JSON ", wants_array ? "array" : "object", " is expected"));
@@ -183,6 +185,7 @@ struct Chat::Impl {
             while (common + 1 < tokens.size() && common < known.size() && known[common] == tokens[common]) ++common;
         GenerationOptions generation_options{.n_predict = options.n_predict,
                                              .stop = options.stop,
+                                             .content = options.stop.empty() ? nullptr : parser->content_reader(),
                                              .seq = options.seq,
                                              .prompt_piece = options.prompt_piece,
                                              .shown = parser->mark_tokens(model.vocab()),

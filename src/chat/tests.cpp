@@ -76,9 +76,9 @@ bool sameas(I& i, const Value& value, Arguments& a) {
 template <bool upper>
 bool is_case(I& i, const Value& value, Arguments& a) {
     const Parameters p("upper", a, {});
-    const OriginText text = i.print(value);
+    const Value subject = i.as_string(value);
     bool found = false;
-    CharacterReader reader(text);
+    CharacterReader reader(subject.text());
     for (CharacterReader::Character c; reader.next(c);) {
         if (upper ? is_lower(c.value) : is_upper(c.value)) return false;
         found = found || (upper ? is_upper(c.value) : is_lower(c.value));
@@ -144,6 +144,12 @@ static_assert(std::ranges::is_sorted(kTests, {}, &TestRow::name));
 Test find_test(std::string_view name) noexcept {
     const auto it = std::ranges::lower_bound(kTests, name, {}, &TestRow::name);
     return it != kTests.end() && it->name == name ? it->test : nullptr;
+}
+
+std::vector<std::string_view> test_names() {
+    std::vector<std::string_view> out;
+    for (const TestRow& row : kTests) out.push_back(row.name);
+    return out;
 }
 
 }  // namespace tinfer::chat

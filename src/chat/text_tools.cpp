@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "base/number_text.hpp"
 #include "base/utf8.hpp"
 #include "chat/special_casing.hpp"
 #include "tokenizer/utf8.hpp"
@@ -61,21 +62,29 @@ bool is_case_ignorable(char32_t c) noexcept {
     }
 }
 
-/// A capital sigma at the end of a word has a special lower case.
-bool is_final_sigma(const std::vector<Character>& characters, std::size_t i) {
-    std::size_t before = i;
-    while (before > 0 && is_case_ignorable(characters[before - 1].value)) --before;
-    if (before == 0 || !is_cased(characters[before - 1].value)) return false;
-    std::size_t after = i + 1;
-    while (after < characters.size() && is_case_ignorable(characters[after].value)) ++after;
-    return after == characters.size() || !is_cased(characters[after].value);
+/// Whether a capital sigma ends a word, which gives it a special lower case. `after` is behind it.
+bool ends_word(CharacterReader after) {
+    Character c;
+    while (after.next(c))
+        if (!is_case_ignorable(c.value)) return !is_cased(c.value);
+    return true;
 }
 
-std::vector<Character> characters_of(const OriginText& text) {
-    std::vector<Character> out;
-    CharacterReader reader(text);
-    for (Character c; reader.next(c);) out.push_back(c);
-    return out;
+/// The length of the last character of a text that is not empty.
+std::size_t last_length(std::string_view text) noexcept {
+    for (std::size_t n = 2; n <= std::min<std::size_t>(text.size(), 4); ++n) {
+        if (first_character(text.substr(text.size() - n)).length == n) return n;
+    }
+    return 1;
+}
+
+std::string_view without_white_space(std::string_view text) noexcept {
+    while (!text.empty() && is_space(first_character(text).value)) text.remove_prefix(first_character(text).length);
+    for (std::size_t n = 0; !text.empty(); text.remove_suffix(n)) {
+        n = last_length(text);
+        if (!is_space(first_character(text.substr(text.size() - n)).value)) break;
+    }
+    return text;
 }
 
 bool is_line_end(char32_t c) noexcept {
@@ -106,166 +115,205 @@ bool is_numeric(char32_t c) noexcept {
     return is_digit(c) || category(c) == UTF8PROC_CATEGORY_NL || category(c) == UTF8PROC_CATEGORY_NO;
 }
 
-OriginText stripped(const OriginText& text, Side side, const std::string* characters) {
-    std::vector<char32_t> set;
-    if (characters != nullptr)
-        for (const Character& c : characters_of(OriginText(*characters))) set.push_back(c.value);
+OriginText stripped(const OriginText& text, Side side, Characters characters) {
+    Heap& heap = text.heap();
+    HeapVector<char32_t> set(heap);
+    if (characters) {
+        heap.work(characters->size());
+        for (std::string_view rest = *characters; !rest.empty(); rest.remove_prefix(first_character(rest).length))
+            set.push_back(first_character(rest).value);
+        std::ranges::sort(set);
+    }
     const auto goes = [&](char32_t c) {
-        return characters != nullptr ? std::ranges::find(set, c) != set.end() : is_space(c);
+        heap.touch(0);
+        return characters ? std::ranges::binary_search(set, c) : is_space(c);
     };
-    const auto all = characters_of(text);
-    std::size_t first = 0, last = all.size();
-    if (side != Side::right)
-        while (first < last && goes(all[first].value)) ++first;
-    if (side != Side::left)
-        while (last > first && goes(all[last - 1].value)) --last;
-    return first == last ? OriginText() : text.slice(all[first].begin, all[last - 1].end);
+    const std::string_view bytes = text.bytes();
+    std::size_t begin = 0, end = bytes.size();
+    while (side != Side::right && begin < end) {
+        const FirstCharacter c = first_character(bytes.substr(begin));
+        if (!goes(c.value)) break;
+        begin += c.length;
+    }
+    while (side != Side::left && end > begin) {
+        const std::size_t n = last_length(bytes.substr(begin, end - begin));
+        if (!goes(first_character(bytes.substr(end - n)).value)) break;
+        end -= n;
+    }
+    return text.slice(begin, end);
 }
 
 OriginText with_case(const OriginText& text, Case form) {
-    OriginText out;
-    const auto all = characters_of(text);
-    bool after_cased = false;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        const Character& c = all[i];
+    OriginText out(text.heap());
+    bool after_cased = false;  // the last character is a letter with two cases
+    bool in_word = false;      // so is the last one that case rules do not skip
+    CharacterReader reader(text);
+    for (Character c; reader.next(c);) {
         OneCase one = OneCase::lower;
         switch (form) {
             case Case::upper: one = OneCase::upper; break;
             case Case::lower: break;
             case Case::title: one = after_cased ? OneCase::lower : OneCase::title; break;
-            case Case::capitalize: one = i == 0 ? OneCase::title : OneCase::lower; break;
+            case Case::capitalize: one = c.begin == 0 ? OneCase::title : OneCase::lower; break;
             case Case::swap: one = is_upper(c.value) ? OneCase::lower : OneCase::upper; break;
         }
-        after_cased = is_cased(c.value);
         if (c.value > 0x10FFFF) out.append(text, c.begin, c.end);  // an invalid byte
-        else if (one == OneCase::lower && c.value == 0x3A3 && is_final_sigma(all, i)) out.append("\xCF\x82", c.origin);
+        else if (one == OneCase::lower && c.value == 0x3A3 && in_word && ends_word(reader))
+            out.append("\xCF\x82", c.origin);
         else out.append(mapped(c.value, one), c.origin);
+        after_cased = is_cased(c.value);
+        if (!is_case_ignorable(c.value)) in_word = after_cased;
     }
     return out;
 }
 
-std::string lower_case(std::string_view text) { return with_case(OriginText(text), Case::lower).bytes(); }
-
-OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to,
-                    std::int64_t count) {
-    OriginText out;
-    const std::string& bytes = text.bytes();
-    heap.work(bytes.size() / 16);
+OriginText replaced(const OriginText& text, std::string_view from, const OriginText& to, std::int64_t count) {
+    Heap& heap = text.heap();
+    OriginText out(heap);
+    if (count < 0) count = std::numeric_limits<std::int64_t>::max();
     if (from.empty()) {  // insert between all characters
-        for (const Character& c : characters_of(text)) {
-            if (count != 0) out.append(to), --count;
+        CharacterReader reader(text);
+        for (Character c; reader.next(c);) {
+            if (count > 0) out.append(to), --count;
             out.append(text, c.begin, c.end);
-            heap.check_text(out.size());
         }
-        if (count != 0) out.append(to);
+        if (count > 0) out.append(to);
         return out;
     }
     std::size_t at = 0;
-    for (std::size_t hit; count != 0 && (hit = bytes.find(from, at)) != std::string::npos; --count) {
+    for (std::size_t hit; count > 0 && (hit = find_text(heap, text.bytes(), from, at)) != text.bytes().npos; --count) {
         out.append(text, at, hit);
         out.append(to);
-        heap.check_text(out.size());
         at = hit + from.size();
     }
-    out.append(text, at, bytes.size());
+    out.append(text, at, text.size());
     return out;
 }
 
-std::vector<OriginText> split(const OriginText& text, const std::string* separator, std::int64_t max) {
-    std::vector<OriginText> out;
-    if (separator != nullptr) {
+namespace {
+
+/// The part behind `begin` without the white space that it begins with. False: there is none.
+bool next_word(const OriginText& text, TextPart& word) {
+    const std::string_view bytes = text.bytes();
+    std::size_t at = word.end;
+    const auto skip = [&](bool spaces) {
+        while (at < bytes.size()) {
+            const FirstCharacter c = first_character(bytes.substr(at));
+            if (is_space(c.value) != spaces) return;
+            text.heap().touch(0);
+            at += c.length;
+        }
+    };
+    skip(true);
+    word.begin = at;
+    skip(false);
+    word.end = at;
+    return word.begin < word.end;
+}
+
+/// The same from the right: the part before `word.begin`.
+bool previous_word(const OriginText& text, TextPart& word) {
+    const std::string_view bytes = text.bytes();
+    std::size_t at = word.begin;
+    const auto skip = [&](bool spaces) {
+        while (at > 0) {
+            const std::size_t n = last_length(bytes.substr(0, at));
+            if (is_space(first_character(bytes.substr(at - n)).value) != spaces) return;
+            text.heap().touch(0);
+            at -= n;
+        }
+    };
+    skip(true);
+    word.end = at;
+    skip(false);
+    word.begin = at;
+    return word.begin < word.end;
+}
+
+}  // namespace
+
+TextParts split(const OriginText& text, Separator separator, std::int64_t max) {
+    Heap& heap = text.heap();
+    TextParts out(heap);
+    if (max < 0) max = std::numeric_limits<std::int64_t>::max();
+    const std::string_view bytes = text.bytes();
+    if (separator) {
         std::size_t at = 0;
-        for (std::size_t hit; max != 0 && (hit = text.bytes().find(*separator, at)) != std::string::npos; --max) {
-            out.push_back(text.slice(at, hit));
+        for (std::size_t hit; max > 0 && (hit = find_text(heap, bytes, *separator, at)) != bytes.npos; --max) {
+            out.push_back({at, hit});
             at = hit + separator->size();
         }
-        out.push_back(text.slice(at, text.size()));
+        out.push_back({at, bytes.size()});
         return out;
     }
-    const auto all = characters_of(text);
-    for (std::size_t i = 0; i < all.size();) {
-        while (i < all.size() && is_space(all[i].value)) ++i;
-        if (i == all.size()) break;
-        const std::size_t begin = all[i].begin;
-        if (max == 0) {  // the rest as one part, without trailing white space
-            out.push_back(stripped(text.slice(begin, text.size()), Side::right));
+    for (TextPart word{0, 0}; next_word(text, word);) {
+        if (max-- == 0) {  // the rest as one part, without trailing white space
+            TextPart end{bytes.size(), bytes.size()};
+            (void)previous_word(text, end);
+            out.push_back({word.begin, end.end});
             break;
         }
-        --max;
-        while (i < all.size() && !is_space(all[i].value)) ++i;
-        out.push_back(text.slice(begin, all[i - 1].end));
+        out.push_back(word);
     }
     return out;
 }
 
-std::vector<OriginText> split_from_right(const OriginText& text, const std::string* separator, std::int64_t max) {
-    std::vector<OriginText> out;
-    if (separator != nullptr) {
-        std::size_t end = text.size();
-        while (max != 0 && end >= separator->size()) {
-            const std::size_t hit = text.bytes().rfind(*separator, end - separator->size());
-            if (hit == std::string::npos) break;
-            out.push_back(text.slice(hit + separator->size(), end));
+TextParts split_from_right(const OriginText& text, Separator separator, std::int64_t max) {
+    Heap& heap = text.heap();
+    TextParts out(heap);
+    if (max < 0) max = std::numeric_limits<std::int64_t>::max();
+    const std::string_view bytes = text.bytes();
+    if (separator) {
+        std::size_t end = bytes.size();
+        for (std::size_t hit; max > 0 && (hit = find_last_text(heap, bytes.substr(0, end), *separator)) != bytes.npos;
+             --max) {
+            out.push_back({hit + separator->size(), end});
             end = hit;
-            --max;
         }
-        out.push_back(text.slice(0, end));
+        out.push_back({0, end});
     } else {
-        const auto all = characters_of(text);
-        for (std::size_t i = all.size(); i > 0;) {
-            while (i > 0 && is_space(all[i - 1].value)) --i;
-            if (i == 0) break;
-            const std::size_t end = all[i - 1].end;
-            if (max == 0) {
-                out.push_back(stripped(text.slice(0, end), Side::left));
+        for (TextPart word{bytes.size(), bytes.size()}; previous_word(text, word);) {
+            if (max-- == 0) {
+                TextPart begin{0, 0};
+                (void)next_word(text, begin);
+                out.push_back({begin.begin, word.end});
                 break;
             }
-            --max;
-            while (i > 0 && !is_space(all[i - 1].value)) --i;
-            out.push_back(text.slice(all[i].begin, end));
+            out.push_back(word);
         }
     }
     std::ranges::reverse(out);
     return out;
 }
 
-std::vector<OriginText> split_lines(const OriginText& text, bool keep_ends) {
-    std::vector<OriginText> out;
-    const auto all = characters_of(text);
+TextParts split_lines(const OriginText& text, bool keep_ends) {
+    TextParts out(text.heap());
     std::size_t begin = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (!is_line_end(all[i].value)) continue;
-        const std::size_t stop = all[i].begin;
-        if (all[i].value == '\r' && i + 1 < all.size() && all[i + 1].value == '\n') ++i;
-        out.push_back(text.slice(begin, keep_ends ? all[i].end : stop));
-        begin = all[i].end;
+    CharacterReader reader(text);
+    for (Character c; reader.next(c);) {
+        if (!is_line_end(c.value)) continue;
+        const std::size_t stop = c.begin;
+        if (c.value == '\r' && text.bytes().substr(c.end).starts_with('\n')) (void)reader.next(c);
+        out.push_back({begin, keep_ends ? c.end : stop});
+        begin = c.end;
     }
-    if (begin < text.size()) out.push_back(text.slice(begin, text.size()));
+    if (begin < text.size()) out.push_back({begin, text.size()});
     return out;
 }
 
-OriginText joined(Heap& heap, const std::vector<OriginText>& parts, const OriginText& separator) {
-    OriginText out;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (i > 0) out.append(separator);
-        out.append(parts[i]);
-        heap.check_text(out.size());
-        heap.work(1);
-    }
-    return out;
-}
-
-OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const std::string& fill, char align) {
-    const auto length = static_cast<std::int64_t>(count_characters(text.bytes()));
+OriginText padded(const OriginText& text, std::int64_t width, const OriginText& fill, char align) {
+    Heap& heap = text.heap();
+    const auto length = static_cast<std::int64_t>(count_characters(heap, text.bytes()));
     if (width <= length) return text;
     const std::int64_t missing = width - length;
-    heap.check_text(static_cast<std::size_t>(missing) * std::max<std::size_t>(fill.size(), 1));
+    heap.check_text(static_cast<std::size_t>(missing));
+    heap.check_text(text.size() + static_cast<std::size_t>(missing) * fill.size());
     // Centred text with odd padding: Python puts the extra character at the left if the width is odd.
     const std::int64_t left = align == '<' ? 0 : align == '>' ? missing : missing / 2 + (missing & width & 1);
-    OriginText out;
-    for (std::int64_t i = 0; i < left; ++i) out.append(fill, kFromTemplate);
+    OriginText out(heap);
+    for (std::int64_t i = 0; i < left; ++i) out.append(fill);
     out.append(text);
-    for (std::int64_t i = left; i < missing; ++i) out.append(fill, kFromTemplate);
+    for (std::int64_t i = left; i < missing; ++i) out.append(fill);
     return out;
 }
 
@@ -274,13 +322,14 @@ OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const 
 namespace {
 
 /// Removes single underscores between digits; empty if one is misplaced.
-std::string without_underscores(std::string_view text) {
-    std::string out;
+HeapString without_underscores(Heap& heap, std::string_view text) {
+    heap.touch(text.size());
+    HeapString out(heap);
     for (std::size_t i = 0; i < text.size(); ++i) {
         if (text[i] != '_') {
             out += text[i];
         } else if (i == 0 || i + 1 == text.size() || text[i + 1] == '_') {
-            return {};
+            return HeapString(heap);
         }
     }
     return out;
@@ -288,9 +337,9 @@ std::string without_underscores(std::string_view text) {
 
 }  // namespace
 
-std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
-    const std::string trimmed = stripped(OriginText(text), Side::both).bytes();
-    std::string_view rest = trimmed;
+std::optional<std::int64_t> parse_integer(Heap& heap, std::string_view text, int base) {
+    heap.touch(text.size());
+    std::string_view rest = without_white_space(text);
     const bool negative = rest.starts_with('-');
     if (negative || rest.starts_with('+')) rest.remove_prefix(1);
     const auto prefix = [&](char lower, int b) {
@@ -303,7 +352,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
     prefix('o', 8);
     prefix('b', 2);
     if (base == 0) base = 10;
-    const std::string digits = without_underscores(rest);
+    const HeapString digits = without_underscores(heap, rest);
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
     if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
@@ -312,9 +361,12 @@ std::optional<std::int64_t> parse_integer(std::string_view text, int base) {
     return negative ? static_cast<std::int64_t>(0 - value) : static_cast<std::int64_t>(value);
 }
 
-std::optional<double> parse_float(std::string_view text) {
-    const std::string trimmed = without_underscores(lower_case(stripped(OriginText(text), Side::both).bytes()));
-    std::string_view rest = trimmed;
+std::optional<double> parse_float(Heap& heap, std::string_view text) {
+    heap.touch(text.size());
+    HeapString digits = without_underscores(heap, without_white_space(text));
+    for (char& c : digits)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 0x20);
+    std::string_view rest = digits;
     const bool negative = rest.starts_with('-');
     if (negative || rest.starts_with('+')) rest.remove_prefix(1);
     double value = 0;
@@ -325,12 +377,10 @@ std::optional<double> parse_float(std::string_view text) {
     } else {
         if (rest.empty() || rest.find_first_not_of("0123456789.e+-") != rest.npos || rest[0] == '-' || rest[0] == '+')
             return std::nullopt;
-        const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+        const auto [end, error] = read_number(rest, value);
         if (end != rest.data() + rest.size()) return std::nullopt;
         if (error == std::errc::result_out_of_range) {
-            const auto e = rest.find('e');
-            const bool tiny = e != rest.npos && rest.substr(e + 1).starts_with('-');
-            value = tiny ? 0 : std::numeric_limits<double>::infinity();
+            value = is_large(rest) ? std::numeric_limits<double>::infinity() : 0;
         } else if (error != std::errc{}) {
             return std::nullopt;
         }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Text operations shared by string methods and filters. All keep the origins of characters.
+// Text operations shared by string methods and filters. All keep the origins of characters, and all count what they
+// look at and make by the heap of the text.
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "chat/heap.hpp"
 #include "chat/origin_text.hpp"
@@ -22,29 +21,34 @@ namespace tinfer::chat {
 [[nodiscard]] bool is_numeric(char32_t c) noexcept;  ///< str.isnumeric
 
 enum class Side : std::uint8_t { both, left, right };
-/// Without `characters` white space is stripped.
-[[nodiscard]] OriginText stripped(const OriginText& text, Side side, const std::string* characters = nullptr);
+/// A set of characters, or nullopt for white space.
+using Characters = std::optional<std::string_view>;
+[[nodiscard]] OriginText stripped(const OriginText& text, Side side, Characters characters = {});
 
 enum class Case : std::uint8_t { upper, lower, title, capitalize, swap };
 [[nodiscard]] OriginText with_case(const OriginText& text, Case form);
-[[nodiscard]] std::string lower_case(std::string_view text);  ///< for comparisons that ignore case
 
 /// At most `count` replacements; negative: all.
-[[nodiscard]] OriginText replaced(Heap& heap, const OriginText& text, const std::string& from, const OriginText& to,
+[[nodiscard]] OriginText replaced(const OriginText& text, std::string_view from, const OriginText& to,
                                   std::int64_t count);
-/// At most `max` splits; negative: all. Without a separator it splits at runs of white space, and no part is empty.
-[[nodiscard]] std::vector<OriginText> split(const OriginText& text, const std::string* separator, std::int64_t max);
-[[nodiscard]] std::vector<OriginText> split_from_right(const OriginText& text, const std::string* separator,
-                                                       std::int64_t max);
-[[nodiscard]] std::vector<OriginText> split_lines(const OriginText& text, bool keep_ends);
-[[nodiscard]] OriginText joined(Heap& heap, const std::vector<OriginText>& parts, const OriginText& separator);
 
-/// Pads to `width` characters; `align` is '<', '>' or '^'.
-[[nodiscard]] OriginText padded(Heap& heap, const OriginText& text, std::int64_t width, const std::string& fill,
-                                char align);
+/// Bytes [begin, end) of a text.
+struct TextPart {
+    std::size_t begin, end;
+};
+using TextParts = HeapVector<TextPart>;
+/// nullopt: runs of white space, and no part is empty.
+using Separator = std::optional<std::string_view>;
+/// At most `max` splits; negative: all.
+[[nodiscard]] TextParts split(const OriginText& text, Separator separator, std::int64_t max);
+[[nodiscard]] TextParts split_from_right(const OriginText& text, Separator separator, std::int64_t max);
+[[nodiscard]] TextParts split_lines(const OriginText& text, bool keep_ends);
+
+/// Pads to `width` characters; `align` is '<', '>' or '^'. Throws limit_exceeded before it makes anything.
+[[nodiscard]] OriginText padded(const OriginText& text, std::int64_t width, const OriginText& fill, char align);
 
 /// Python's int(text, base) and float(text); nullopt where Python raises ValueError.
-[[nodiscard]] std::optional<std::int64_t> parse_integer(std::string_view text, int base);
-[[nodiscard]] std::optional<double> parse_float(std::string_view text);
+[[nodiscard]] std::optional<std::int64_t> parse_integer(Heap& heap, std::string_view text, int base);
+[[nodiscard]] std::optional<double> parse_float(Heap& heap, std::string_view text);
 
 }  // namespace tinfer::chat

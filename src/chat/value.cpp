@@ -13,12 +13,11 @@ namespace tinfer::chat {
 // ---- making and reading ---------------------------------------------------------------------------------------------
 
 Value make_string(Heap& heap, OriginText text, bool markup) {
-    heap.work(text.size() / 64);
     return std::make_shared<const StringObject>(heap, std::move(text), markup);
 }
 
 Value make_string(Heap& heap, std::string_view bytes, Origin origin) {
-    return make_string(heap, OriginText(bytes, origin));
+    return make_string(heap, OriginText(heap, bytes, origin));
 }
 ListRef make_list(Heap& heap, bool is_tuple) { return make_container<ListObject>(heap, is_tuple); }
 MapRef make_map(Heap& heap) { return make_container<MapObject>(heap); }
@@ -83,8 +82,11 @@ const Value* MapObject::find(const Value& key) const {
 
 const Value* MapObject::find(std::string_view key) const {
     heap().work(1 + entries.size() / 16);
-    for (const auto& [name, value] : entries)
-        if (name.is_string() && name.bytes() == key) return &value;
+    for (const auto& [name, value] : entries) {
+        if (!name.is_string() || name.bytes().size() != key.size()) continue;
+        heap().touch(key.size());
+        if (name.bytes() == key) return &value;
+    }
     return nullptr;
 }
 
@@ -94,7 +96,6 @@ void MapObject::set(const Value& key, Value value) {
         *const_cast<Value*>(old) = std::move(value);
         return;
     }
-    grow(sizeof(entries[0]));
     entries.emplace_back(key, std::move(value));
 }
 
@@ -104,6 +105,14 @@ bool MapObject::erase(const Value& key) {
     heap().work(entries.size() / 16);
     std::erase_if(entries, [old](const auto& entry) { return &entry.second == old; });
     return true;
+}
+
+Value Arguments::name(std::string_view of_named) const {
+    Heap& heap = names.get_allocator().heap();
+    heap.work(names.size() / 16);
+    for (const Value& owner : names)
+        if (owner.bytes().data() == of_named.data()) return owner;
+    return make_string(heap, of_named);
 }
 
 // ---- comparing ------------------------------------------------------------------------------------------------------

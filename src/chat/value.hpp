@@ -72,8 +72,8 @@ public:
         return std::get_if<T>(&data_);
     }
 
-    [[nodiscard]] const OriginText& text() const;  ///< of a string
-    [[nodiscard]] const std::string& bytes() const { return text().bytes(); }
+    [[nodiscard]] const OriginText& text() const;                            ///< of a string
+    [[nodiscard]] std::string_view bytes() const { return text().bytes(); }  ///< while the string lives
     [[nodiscard]] bool is_markup() const noexcept;
     [[nodiscard]] ListObject& list() const { return *as<ListRef>(); }
     [[nodiscard]] MapObject& map() const { return *as<MapRef>(); }
@@ -87,20 +87,20 @@ private:
 
 struct StringObject : Counted {
     StringObject(Heap& heap, OriginText t, bool markup_)
-        : Counted(heap, sizeof(StringObject) + t.size()), text(std::move(t)), markup(markup_) {}
+        : Counted(heap, sizeof(StringObject)), text(std::move(t)), markup(markup_) {}
     OriginText text;
     bool markup;  ///< from `safe` or `escape`: + and % escape other operands for HTML
 };
 
+using Values = HeapVector<Value>;
+
 struct ListObject : Container {
-    explicit ListObject(Heap& heap, bool tuple = false) : Container(heap, sizeof(ListObject)), is_tuple(tuple) {}
-    void push(Value value) {
-        grow(sizeof(Value));
-        items.push_back(std::move(value));
-    }
+    explicit ListObject(Heap& heap, bool tuple = false)
+        : Container(heap, sizeof(ListObject)), items(heap), is_tuple(tuple) {}
+    void push(Value value) { items.push_back(std::move(value)); }
     void drop_values() noexcept override { items.clear(); }
 
-    std::vector<Value> items;
+    Values items;
     bool is_tuple;
     /// The result of `map`, `select` and similar filters: true even if empty, no length or index, and empty after one
     /// loop over it.
@@ -111,14 +111,15 @@ struct ListObject : Container {
 
 /// Entries in order of insertion. Lookup is linear and counts as work.
 struct MapObject : Container {
-    explicit MapObject(Heap& heap, bool space = false) : Container(heap, sizeof(MapObject)), is_namespace(space) {}
+    explicit MapObject(Heap& heap, bool space = false)
+        : Container(heap, sizeof(MapObject)), entries(heap), is_namespace(space) {}
     [[nodiscard]] const Value* find(const Value& key) const;
     [[nodiscard]] const Value* find(std::string_view key) const;
     void set(const Value& key, Value value);  ///< template_runtime for a mutable key
     bool erase(const Value& key);
     void drop_values() noexcept override { entries.clear(); }
 
-    std::vector<std::pair<Value, Value>> entries;
+    HeapVector<std::pair<Value, Value>> entries;
     bool is_namespace;  ///< attributes can be assigned; not a mapping for templates
 };
 
@@ -126,8 +127,13 @@ class Interpreter;
 
 /// The evaluated arguments of a call.
 struct Arguments {
-    std::vector<Value> positional;
-    std::vector<std::pair<std::string, Value>> named;
+    explicit Arguments(Heap& heap) : positional(heap), named(heap), names(heap) {}
+    Values positional;
+    HeapVector<std::pair<std::string_view, Value>> named;
+    Values names;  ///< own the names that are not of the template's source
+
+    /// One of the names of `named`, with the origin that it has.
+    [[nodiscard]] Value name(std::string_view of_named) const;
 };
 
 /// A callable: macro, bound method or built-in function.
@@ -175,8 +181,8 @@ struct NativeObject : Container, std::enable_shared_from_this<NativeObject> {
 /// The style of tojson.
 struct JsonStyle {
     bool ascii = false, sort_keys = false;
-    std::optional<std::string> indent{};  ///< of one level
-    std::optional<std::string> item_separator{}, key_separator{};
+    const OriginText* indent = nullptr;                                    ///< of one level; null: all on one line
+    const OriginText *item_separator = nullptr, *key_separator = nullptr;  ///< null: Python's
 };
 [[nodiscard]] OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style);
 /// Throws template_runtime with the offset in the text. Strings get the given origin.

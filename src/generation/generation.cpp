@@ -44,8 +44,9 @@ std::string_view to_string(StopReason reason) noexcept {
 
 struct Generation::Impl {
     Impl(const Vocab& vocabulary, std::vector<Token> prompt, GenerationOptions given)
-        : vocab(vocabulary), options(std::move(given)), pending(std::move(prompt)), stops(options.stop),
-          stop_tokens(control_tokens(vocab, options.stop)), guesses(std::exchange(options.speculation, {})) {
+        : vocab(vocabulary), options(std::move(given)), pending(std::move(prompt)),
+          stops(options.stop, options.content.get()), stop_tokens(control_tokens(vocab, options.stop)),
+          guesses(std::exchange(options.speculation, {})) {
         if (options.n_predict < -1)
             fail(ErrorCode::bad_parameter, cat("n_predict = ", options.n_predict, ": must be -1 or more"));
         if (options.prompt_piece < 0)
@@ -179,7 +180,7 @@ struct Generation::Impl {
         n_accepted = 1;
         is_prompt = false;
         if (vocab.is_eog(token)) return finish(StopReason::eog);
-        if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end())
+        if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end() && stops.applies())
             return finish(StopReason::string);
         tokens.push_back(token);
         guesses.push({&token, 1});
@@ -207,7 +208,8 @@ struct Generation::Impl {
         stop = reason;
         if (stops.found()) return;
         text += stops.push(characters.flush());
-        text += stops.flush();
+        if (!stops.found()) text += stops.flush();
+        if (stops.found()) stop = StopReason::string;  // what was held back for a mark has become content
     }
 
     Vocab vocab;
@@ -218,7 +220,7 @@ struct Generation::Impl {
     std::vector<Token> tokens;
     std::string text;
     Utf8Stream characters;
-    generation::StopStrings stops;
+    generation::ContentStops stops;
     std::vector<Token> stop_tokens;
     std::optional<StopReason> stop;
     Timings timings;

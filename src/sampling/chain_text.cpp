@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <type_traits>
 #include <variant>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer {
@@ -137,8 +139,11 @@ private:
     template <class T>
     T number() {
         T value{};
-        const char* const begin = text_.data() + skip();
-        const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), value);
+        const std::string_view rest = text_.substr(skip());
+        std::from_chars_result read{};
+        if constexpr (std::is_floating_point_v<T>) read = read_number(rest, value);
+        else read = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+        const auto [end, error] = read;
         if (error != std::errc()) refuse("expected a number");
         at_ = static_cast<std::size_t>(end - text_.data());
         return value;

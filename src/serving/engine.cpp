@@ -227,6 +227,7 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     request.guesses.emplace(std::move(guesses));
     GenerationOptions options_of_text{.n_predict = asked.generation.n_predict, .stop = asked.generation.stop};
     options_of_text.shown = asked.generation.shown;
+    options_of_text.content = asked.generation.content;
     request.generation.emplace(model.vocab(), std::vector<Token>(), std::move(options_of_text));
 }
 

@@ -38,6 +38,10 @@ std::shared_ptr<const Receipt> RequestTrace::receipt(std::span<const Token> prom
     receipt->n_predict = options.n_predict;
     receipt->stops = options.stop;
     receipt->stop = to_string(stop);
+    // A replay knows of no frame, so it is told where the stop string of one was, not which.
+    if (options.content != nullptr) receipt->stops.clear();
+    if (options.content != nullptr && stop == StopReason::string)
+        receipt->n_predict = static_cast<std::int64_t>(receipt->tokens.size());
     return receipt;
 }
 

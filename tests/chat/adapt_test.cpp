@@ -80,6 +80,87 @@ TEST_CASE("adapting: arguments are parsed or written as text, as the template ta
     CHECK(shown(text, written) == "f {\"a\": 1}");
 }
 
+TEST_CASE("adapting: several system messages, and late ones, become one where a template takes only the first") {
+    const char* strict =  // what Qwen's templates since 3.5 do
+        "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('not first') }}"
+        "{% elif m.role not in ['system', 'user', 'assistant'] %}{{ raise_exception('role') }}{% endif %}"
+        "[{{ m.role }}]{{ m.content }}{% endfor %}";
+    const char* dropping =  // reads the first message apart, and skips others
+        "{% if messages[0].role == 'system' %}[system]{{ messages[0].content }}{% endif %}{% for m in messages %}"
+        "{% if m.role in ['user', 'assistant'] %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}";
+    const char* liberal = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}";
+    const char* two = R"({"messages": [{"role": "system", "content": "I"}, {"role": "developer", "content": "B"},
+                          {"role": "user", "content": "y"}]})";
+    const char* late = R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+                           {"role": "system", "content": [{"type": "text", "text": "S"}]},
+                           {"role": "user", "content": "c"},
+                           {"role": "developer", "content": "D"}]})";
+    for (const char* source : {strict, dropping}) {
+        const ChatTemplate chat_template{std::string_view(source)};
+        const auto able = capabilities(chat_template);
+        CHECK(able.system_role);
+        CHECK_FALSE(able.several_system);
+        CHECK_FALSE(able.late_system);
+        CHECK(shown(chat_template, two) == "[system]I\n\nB[user]y");
+        CHECK(shown(chat_template, late) == "[system]S\n\nD[user]a[assistant]b[user]c");
+    }
+    const ChatTemplate any{std::string_view(liberal)};
+    CHECK(shown(any, two) == "[system]I[system]B[user]y");
+    CHECK(shown(any, late) == "[user]a[assistant]b[system]S[user]c[system]D");
+    // Only what comes late has to move.
+    const ChatTemplate leading("{% set ns = namespace(late=false) %}{% for m in messages %}{% if m.role != 'system' %}"
+                               "{% set ns.late = true %}{% elif ns.late %}{{ raise_exception('late') }}{% endif %}"
+                               "[{{ m.role }}]{{ m.content }}{% endfor %}");
+    CHECK(shown(leading, two) == "[system]I[system]B[user]y");
+    CHECK(shown(leading, late) == "[system]S\n\nD[user]a[assistant]b[user]c");
+}
+
+TEST_CASE("adapting: thoughts go to where the template reads them, under whatever name they come") {
+    const auto with = [](const std::string& key) {
+        return R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "c", ")" + key +
+               R"(": "T"}]})";
+    };
+    for (const std::string shows : {"reasoning_content", "thinking", "reasoning"}) {
+        const ChatTemplate chat_template("{% for m in messages %}{% if m." + shows + " %}<{{ m." + shows +
+                                         " }}>{% endif %}{{ m.content }}{% endfor %}");
+        CHECK(capabilities(chat_template).reasoning_key == shows);
+        for (const char* given : {"reasoning_content", "thinking", "reasoning"})
+            CHECK(shown(chat_template, with(given).c_str()) == "u<T>c");
+    }
+    const ChatTemplate parts("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
+                             "{% for p in m.content %}{% if p.type == 'thinking' %}<{{ p.thinking }}>{% else %}"
+                             "{{ p.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}");
+    CHECK(capabilities(parts).reasoning_key == "content");
+    CHECK(shown(parts, with("reasoning").c_str()) == "u<T>c");
+    const ChatTemplate none("{% for m in messages %}{{ m.content }}{% endfor %}");
+    CHECK(capabilities(none).reasoning_key.empty());
+    CHECK(shown(none, with("thinking").c_str()) == "uc");
+}
+
+TEST_CASE("[golden] adapting: gpt-oss gets thoughts handed back, also where its template takes no text beside them") {
+    if (test::skip_without_golden()) return;
+    std::ifstream file(*test::golden_file("chat/openai-gpt-oss-120b.json"));
+    const ChatTemplate chat_template(Json::parse(file)["template"].get<std::string>());
+    const auto able = capabilities(chat_template);
+    CHECK(able.reasoning_key == "thinking");
+    CHECK_FALSE(able.reasoning_with_content);
+    CHECK_FALSE(able.several_system);
+    for (const char* content : {"", "I look."}) {
+        const std::string inputs =
+            std::string(R"({"add_generation_prompt": true, "messages": [
+            {"role": "user", "content": "What time?"}, {"role": "assistant", "content": ")") +
+            content +
+            R"(", "reasoning_content": "SECRETPLAN", "tool_calls": [{"id": "c1", "type": "function",
+               "function": {"name": "now", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "12:00"}],
+            "tools": [{"type": "function", "function": {"name": "now", "description": "t",
+                       "parameters": {"type": "object", "properties": {}}}}]})";
+        const std::string text = shown(chat_template, inputs.c_str());
+        CHECK(text.find("<|channel|>analysis<|message|>SECRETPLAN") != text.npos);
+        if (*content != 0) CHECK(text.find("I look.") != text.npos);
+    }
+}
+
 TEST_CASE("adapting: what a template can take stays to the byte, and damage is refused") {
     TemplateCapabilities able;
     able.tools = able.tool_calls = able.tool_role = able.typed_content = true;

@@ -53,8 +53,25 @@ TEST_CASE("chat: the origin of text goes along through operators, methods, filte
         {"{{ note | indent(2, true) }}", "  [note:n,o]"},
         {"{% filter upper %}x{{ note }}{% endfilter %}", "X[note:N,O]"},
         {"{{ messages[0].content | e }}", "[messages[0].content: Hi &lt;s&gt; ]"},
-        {"{{ tools | tojson }}", "[{\"type\": [tools[0].type:\"function\"], \"function\": "
+        {"{{ tools | tojson }}", "[{[tools[0].type:\"type\"]: [tools[0].type:\"function\"], "
+                                 "[tools[0].function:\"function\"]: "
                                  "{[tools[0].function.name:\"name\"]: [tools[0].function.name:\"add\"]}}]"},
+        // Names of members come from outside as their values do, whichever way a template gets at them.
+        {"{% for k in tools[0] %}{{ k }},{% endfor %}", "[tools[0].type:type],[tools[0].function:function],"},
+        {"{% for k, v in messages[0] | items %}{{ k }};{% endfor %}",
+         "[messages[0].role:role];[messages[0].content:content];"},
+        {"{{ tools[0].keys() | list | join('+') }}", "[tools[0].type:type]+[tools[0].function:function]"},
+        {"{{ dict(**tools[0].function) }}", "{[tools[0].function.name:'name']: [tools[0].function.name:'add']}"},
+        {"{% macro m() %}{% for k in kwargs %}{{ k }}{% endfor %}{% endmacro %}{{ m(**tools[0].function) }}",
+         "[tools[0].function.name:name]"},
+        {"{{ tools[0].function | dictsort }}{{ tools[0].function | xmlattr }}",
+         "[([tools[0].function.name:'name'], [tools[0].function.name:'add'])] "
+         "[tools[0].function.name:name]=\"[tools[0].function.name:add]\""},
+        // What a filter takes from its arguments comes from where they come from.
+        {"{{ 'x'.ljust(3, note[0]) }}{{ ('{:' ~ note[0] ~ '>3}').format(1) }}", "x[note:nnnn]1"},
+        {"{{ [1, 2] | tojson(separators=(note, ':')) }}{{ [1] | tojson(indent=note) }}",
+         "[1[note:n,o]2][\n[note:n,o]1\n]"},
+        {"{{ strftime_now(note) }}{{ 'a b' | wordwrap(1, true, note) }}", "[note:n,o]a[note:n,o]b"},
     };
     for (const auto& c : cases) {
         CAPTURE(c.source);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Renders templates for jinja_test.py: each line of standard input is {"template": …, "inputs": …}, each line of the
-// output {"text": …} or {"error": …}.
+// Renders templates for tests in Python: each line of standard input is {"template": …, "inputs": …}, each line of the
+// output {"text": …, "outside": [[begin, end], …]}, bytes of the text that come from the inputs, or {"error": …}. With
+// "adapted": true the inputs are first made what the template can take.
 #include <iostream>
 #include <string>
 
@@ -15,8 +16,14 @@ int main() {
         const Json task = Json::parse(line);
         Json answer;
         try {
-            answer["text"] =
-                tinfer::ChatTemplate(task["template"].get<std::string>()).render(task["inputs"].dump(), options).text;
+            const tinfer::ChatTemplate chat_template(task["template"].get<std::string>());
+            std::string inputs = task["inputs"].dump();
+            if (task.value("adapted", false))
+                inputs = tinfer::adapt_inputs(tinfer::capabilities(chat_template), inputs);
+            const auto prompt = chat_template.render(inputs, options);
+            answer = {{"text", prompt.text}, {"outside", Json::array()}};
+            for (const auto& span : prompt.spans)
+                if (span.origin != 0) answer["outside"].push_back({span.begin, span.end});
         } catch (const tinfer::Error& error) {
             answer = {{"error", error.what()}};
         }

@@ -25,7 +25,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                             .call_ids = can(8),
                                             .object_arguments = can(9),
                                             .string_arguments = can(10),
-                                            .null_content = can(11)};
+                                            .null_content = can(11),
+                                            .late_system = can(12),
+                                            .several_system = can(13),
+                                            .reasoning_key = can(14)   ? "thinking"
+                                                             : can(15) ? "content"
+                                                                       : "",
+                                            .reasoning_with_content = can(15)};
     try {
         const std::string adapted =
             tinfer::adapt_inputs(able, std::string_view(reinterpret_cast<const char*>(data) + 2, size - 2));

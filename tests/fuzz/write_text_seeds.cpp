@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Writes seeds for the targets about text into folders below the one given: small vocabularies of each algorithm
 // (vocab, for fuzz_vocab), texts that pre-tokenizers and byte fallback find interesting (text, for fuzz_tokenize), JSON
-// (json), and chat templates with inputs (template, template_inputs).
+// (json), chat templates with inputs (template, template_inputs), and large numbers (template_numbers).
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -107,6 +107,22 @@ void write_templates(const std::filesystem::path& templates, const std::filesyst
     write_each(inputs, documents);
 }
 
+/// One for each number of arguments, each operation being near one of them: large and small, at their edges.
+void write_numbers(const std::filesystem::path& folder) {
+    std::filesystem::create_directories(folder);
+    for (std::uint8_t n = 0; n < 5; ++n)
+        for (std::uint8_t k = 0; k < 16; ++k) {
+            std::string seed{static_cast<char>(k * 16), static_cast<char>(n % 2), static_cast<char>(k),
+                             static_cast<char>(n)};
+            for (std::uint8_t i = 0; i < n; ++i) {
+                seed += static_cast<char>(i + k);
+                seed += k % 2 == 0 ? std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8)
+                                   : std::string("\0\0\0\0\0\0\0\x80", 8);
+            }
+            std::ofstream(folder / (std::to_string(n) + "-" + std::to_string(k)), std::ios::binary) << seed;
+        }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -115,5 +131,6 @@ int main(int argc, char** argv) {
     write_vocabularies(folder / "vocab");
     write_texts(folder / "text");
     write_templates(folder / "template", folder / "template_inputs");
+    write_numbers(folder / "template_numbers");
     write_json(folder / "json");
 }

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tinfer/chat_session.hpp"
+
 namespace tinfer::generation {
 
 namespace {
@@ -62,6 +64,109 @@ TEST_CASE("stop strings: what may become one is held back, whole characters only
     CHECK(bytes.found());
     bytes.reset();
     CHECK(bytes.push("again") == "again");
+}
+
+namespace {
+
+/// The content that a stream gives, with the stop strings of its content, cut into pieces of 1 … `longest` bytes.
+std::string content_of(const AnswerParser& parser, std::vector<std::string> stops, std::string_view text,
+                       std::size_t longest, std::mt19937& random, ChatAnswer& answer) {
+    ContentStops search(std::move(stops), parser.content_reader().get());
+    AnswerParser reader = parser;
+    std::string seen;
+    while (!text.empty()) {
+        const auto n = std::min<std::size_t>(1 + random() % longest, text.size());
+        seen += reader.push(search.push(text.substr(0, n))).content;
+        CHECK(reader.whole().content == seen);
+        text.remove_prefix(n);
+    }
+    seen += reader.push(search.flush()).content;
+    seen += reader.finish().content;
+    answer = reader.whole();
+    return seen;
+}
+
+constexpr const char* kTool =
+    R"([{"type": "function", "function": {"name": "w", "parameters": {"type": "object", "properties":
+        {"c": {"type": "string"}}}}}])";
+
+}  // namespace
+
+TEST_CASE("[C11] stop strings: in an answer with thoughts and calls they act on the content alone") {
+    const ChatTemplate hermes("<tool_call>{\"name\"</tool_call> <think> </think>");
+    const AnswerParser parser(hermes, {.tools = kTool});
+    const std::string call = "<tool_call>\n{\"name\": \"w\", \"arguments\": {\"c\": \"a xyz b\"}}\n</tool_call>";
+    const struct {
+        std::vector<std::string> stops;
+        std::string text, reasoning, content;
+        std::size_t n_calls;
+    } cases[] = {
+        {{"\n"}, "<think>\nab\n</think>\n\nHello\nworld", "ab", "Hello", 0},
+        {{"xyz"}, call, "", "", 1},
+        {{"xyz"}, "Say " + call, "", "Say", 1},
+        {{"xyz"}, "Say xyz " + call, "", "Say", 0},
+        {{"ab"}, "<think>ab</think>cab", "ab", "c", 0},
+        {{"think"}, "<think>I think</think>So I think.", "I think", "So I", 0},
+        {{"<t"}, "a <th b", "", "a", 0},  // what might have become a mark
+        {{"h b"}, "a <th b", "", "a <t", 0},
+        {{"<"}, "a <", "", "a", 0},              // held back until the end
+        {{"\n\n"}, "a\n\n" + call, "", "a", 0},  // white space behind content ends it at once
+        {{"none"}, "<think>x</think>y" + call, "x", "y", 1},
+        {{"END"}, "caf\xC3\xA9 END", "", "caf\xC3\xA9", 0},
+    };
+    std::mt19937 random(7);
+    for (const auto& c : cases)
+        for (const std::size_t longest : {1, 3, 7, 100}) {
+            CAPTURE(c.text);
+            ChatAnswer answer;
+            const std::string seen = content_of(parser, c.stops, c.text, longest, random, answer);
+            CHECK(answer.reasoning == c.reasoning);
+            CHECK(std::string_view(seen).substr(0, seen.find_last_not_of(" \n") + 1) == c.content);
+            CHECK(answer.tool_calls.size() == c.n_calls);
+        }
+}
+
+TEST_CASE("[C11] stop strings: whatever the answer and the cut, its content ends before the first of them") {
+    const AnswerParser parser(ChatTemplate("<tool_call>{\"name\"</tool_call> <think> </think>"), {.tools = kTool});
+    const std::string pieces[] = {"a",
+                                  "b",
+                                  "<",
+                                  "<think>",
+                                  "</think>",
+                                  "<tool",
+                                  " ",
+                                  "\n",
+                                  "a b",
+                                  "\xC3\xA9",
+                                  "<tool_call>{\"name\": \"w\", \"arguments\": {\"c\": \"ab\"}}</tool_call>"};
+    std::mt19937 random(3);
+    int n_found = 0;
+    for (int round = 0; round < 3000; ++round) {
+        std::string text;
+        for (int i = 0; i < 12; ++i) text += pieces[random() % std::size(pieces)];
+        const std::string stop = pieces[random() % 3] + (random() % 2 == 0 ? "" : pieces[random() % 2]);
+        // White space was content until a call followed: a match over both is none.
+        if (text.find(" <tool_call") != text.npos || text.find("\n<tool_call") != text.npos) continue;
+        CAPTURE(text);
+        CAPTURE(stop);
+        AnswerParser plain = parser;
+        (void)plain.push(text);
+        (void)plain.finish();
+        const std::string& all = plain.whole().content;
+        ChatAnswer answer;
+        (void)content_of(parser, {stop}, text, 5, random, answer);
+        CHECK(answer.content.find(stop) == answer.content.npos);
+        if (all.find(stop) == all.npos) {
+            CHECK(answer == plain.whole());
+        } else {
+            ++n_found;
+            // White space that ends an answer may have been between content and a mark.
+            CHECK(all.substr(0, all.find(stop)).starts_with(answer.content));
+            const std::string rest = all.substr(answer.content.size(), all.find(stop) - answer.content.size());
+            CHECK(rest.find_first_not_of(" \n") == rest.npos);
+        }
+    }
+    CHECK(n_found > 500);
 }
 
 }  // namespace tinfer::generation
