@@ -238,7 +238,7 @@ public:
     [[nodiscard]] std::size_t max_tokens() const noexcept;
     [[nodiscard]] const Model& model() const& noexcept;
     [[nodiscard]] const EngineOptions& options() const& noexcept;  ///< of the context as given to it: effective values
-    [[nodiscard]] MemoryPlan memory() const noexcept;              ///< of the context
+    [[nodiscard]] MemoryPlan memory() const noexcept;  ///< of the context; `fixed` has the grammars of requests, too
     /// Of the file, the metadata in use, the options that bits depend on, and the version of the numerics: engines with
     /// the same one give the same answer to the same request and seed. 32 hexadecimal digits.
     [[nodiscard]] const std::string& fingerprint() const& noexcept;

@@ -37,6 +37,7 @@
 #include "tinfer/state.hpp"
 #include "tinfer/prefix_store.hpp"
 #include "tinfer/grammar.hpp"
+#include "tinfer/grammar_cache.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/long_text.hpp"

@@ -33,10 +33,13 @@ std::string regex_of(std::string_view text) {
 
 class AnswerGrammar {
 public:
-    AnswerGrammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options)
+    AnswerGrammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options,
+                  grammar::SchemaWork& work)
         : options_(options), row_(detect_tool_format(chat_template.source())),
           program_(std::make_shared<grammar::Program>()), ret_(program_->add({NodeKind::ret})) {
         if (options.reasoning) thinks_ = detect_reasoning_format(chat_template.source());
+        program_->work = &work;
+        program_->max_nodes = std::min<std::size_t>(options.schema.grammar.max_nodes, kNone - 1);
         read_tools(tools);
     }
 
@@ -49,6 +52,8 @@ public:
         program_->n_rules = n_rules_;
         if (!grammar::prune(*program_))
             fail(ErrorCode::bad_schema, "tools: no call is allowed by them, so none can be generated");
+        program_->work = nullptr;
+        program_->shrink();
         return program_;
     }
 
@@ -315,7 +320,8 @@ private:
 
     std::uint32_t generic_content() {
         text_document_ = std::make_unique<JsonDocument>(JsonDocument::parse(R"({"type": "string"})", "schema"));
-        text_normalizer_ = std::make_unique<grammar::Normalizer>(text_document_->root(), options_.schema, warnings_);
+        text_normalizer_ =
+            std::make_unique<grammar::Normalizer>(text_document_->root(), options_.schema, warnings_, program_->work);
         text_ = std::make_unique<grammar::Emitter>(*text_normalizer_, options_.schema, program_);
         const std::uint32_t value = call_rule(text_->rule({text_normalizer_->root()}), blanks(text("}", blanks(ret_))));
         std::vector<std::uint32_t> to{text("{", blanks(text("\"response\"", blanks(text(":", blanks(value))))))};
@@ -362,8 +368,9 @@ private:
 }  // namespace
 
 std::shared_ptr<const grammar::Program> tool_program(const ChatTemplate& chat_template, std::string_view tools,
-                                                     const ToolGrammarOptions& options) {
-    return AnswerGrammar(chat_template, tools, options).run();
+                                                     const ToolGrammarOptions& options, grammar::SchemaWork* work) {
+    grammar::SchemaWork own;
+    return AnswerGrammar(chat_template, tools, options, work == nullptr ? own : *work).run();
 }
 
 }  // namespace chat

@@ -10,7 +10,10 @@
 
 namespace tinfer::chat {
 
-[[nodiscard]] std::shared_ptr<const grammar::Program>
-tool_program(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options = {});
+/// `work`: the budget of the schemas of all tools together; null: one of its own.
+[[nodiscard]] std::shared_ptr<const grammar::Program> tool_program(const ChatTemplate& chat_template,
+                                                                   std::string_view tools,
+                                                                   const ToolGrammarOptions& options = {},
+                                                                   grammar::SchemaWork* work = nullptr);
 
 }  // namespace tinfer::chat

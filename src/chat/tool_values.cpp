@@ -102,7 +102,7 @@ ToolSchema::ToolSchema(std::string_view tool, const SchemaOptions& options, std:
     text_ = object_schema(function, name_);
     document_ = std::make_unique<JsonDocument>(
         JsonDocument::parse(text_, "schema", {.max_depth = 200, .code = ErrorCode::bad_schema}));
-    normalizer_ = std::make_unique<grammar::Normalizer>(document_->root(), options_, warnings_);
+    normalizer_ = std::make_unique<grammar::Normalizer>(document_->root(), options_, warnings_, program_->work);
     emitter_ = std::make_unique<grammar::Emitter>(*normalizer_, options_, program_);
 }
 

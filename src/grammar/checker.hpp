@@ -18,8 +18,8 @@ namespace tinfer::grammar {
 /// A schema with its documents and its normalizer. matches() takes a lock, so several threads may call it.
 class Checker {
 public:
-    /// Throws bad_schema if `json` is not valid JSON.
-    Checker(std::string_view json, SchemaOptions options);
+    /// Throws bad_schema if `json` is not valid JSON. `work` is used until close(); null: a budget of its own.
+    Checker(std::string_view json, SchemaOptions options, SchemaWork* work = nullptr);
 
     [[nodiscard]] Normalizer& normalizer() noexcept { return normalizer_; }
     [[nodiscard]] const SchemaOptions& options() const noexcept { return options_; }
@@ -27,11 +27,19 @@ public:
     /// Ends compilation and releases the document loader.
     void close() noexcept;
     [[nodiscard]] bool matches(std::string_view text);
+    [[nodiscard]] std::size_t memory() const noexcept { return sizeof(Checker) + normalizer_.memory(); }
 
 private:
     [[nodiscard]] bool spaces_fit(std::string_view text) const noexcept;
+    /// Whether a value satisfies a term.
+    struct Question {
+        Term term;
+        JsonValue value;
+        std::size_t n_refused = 0;  ///< alternatives of the term that the value is known not to fit
+    };
+    [[nodiscard]] bool answer(const Question& first);
+    [[nodiscard]] bool evaluate(Question& question);
     [[nodiscard]] bool holds(const Conjunction& terms, JsonValue value);
-    [[nodiscard]] bool holds(const Term& term, JsonValue value);
     [[nodiscard]] bool fits(const Shape& shape, JsonValue value);
     [[nodiscard]] bool fits(const ArraySpec& spec, JsonValue value);
     [[nodiscard]] bool fits(const ObjectSpec& spec, JsonValue value);
@@ -42,9 +50,10 @@ private:
     Normalizer normalizer_;
     std::mutex mutex_;
     std::map<std::pair<Term, std::size_t>, bool> known_;  // of the current text: by term and value offset
+    std::vector<Question> asked_;                         // by the evaluation under way, with no answer yet
 };
 
-/// Equality as JSON Schema defines it: numbers by value, members in any order.
-[[nodiscard]] bool same_value(JsonValue a, JsonValue b);
+/// Equality as JSON Schema defines it: numbers by value, members in any order. Adds to `n_steps` what it looked at.
+[[nodiscard]] bool same_value(JsonValue a, JsonValue b, std::size_t& n_steps);
 
 }  // namespace tinfer::grammar

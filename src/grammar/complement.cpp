@@ -19,8 +19,8 @@ Shapes Normalizer::of_value(JsonValue value) {
         case JsonKind::number: {
             const auto decimal = Decimal::parse(value.number_text());
             if (!decimal)
-                fail(ErrorCode::limit_exceeded,
-                     cat("schema: ", place(number_of(value)).pointer, ": a number of more than 400 digits"));
+                fail(ErrorCode::limit_exceeded, cat("schema: ", escaped(place(number_of(value)).pointer(), 160),
+                                                    ": a number of more than 400 digits"));
             shape.number.raise_min(*decimal, false);
             shape.number.lower_max(*decimal, false);
             break;
@@ -59,8 +59,7 @@ Shapes Normalizer::not_value(JsonValue value) {
             break;
         case JsonKind::string: {
             const std::string_view text = value.string();
-            shape.string.dfas.push_back(
-                std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(std::span(&text, 1)))));
+            shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(std::span(&text, 1)))));
             break;
         }
         case JsonKind::array: {  // a different length, or one element that differs
@@ -93,8 +92,7 @@ Shapes Normalizer::not_value(JsonValue value) {
                 out.push_back(shape);
             }
             shape = any_of(JsonKind::object);
-            shape.object.some.push_back(
-                {std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(names))), Conjunction{}});
+            shape.object.some.push_back({keep(grammar::complement(dfa_of_texts(names))), Conjunction{}});
             break;
         }
     }
@@ -114,7 +112,7 @@ Shapes Normalizer::not_values(JsonValue list) {
     if (!texts.empty())
         for (Shape& shape : out)
             if (shape.kind == JsonKind::string)
-                shape.string.dfas.push_back(std::make_shared<const Dfa>(grammar::complement(dfa_of_texts(texts))));
+                shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(texts))));
     return out;
 }
 
@@ -149,7 +147,7 @@ Shapes Normalizer::not_objects(const Place& at) {
     if (const auto rest = get(at, "additionalProperties")) {
         Dfa others = grammar::complement(dfa_of_texts(declared));
         for (const auto& pattern : patterns) others = grammar::intersect(others, grammar::complement(*pattern));
-        add_some(std::make_shared<const Dfa>(std::move(others)), just(*rest, Term::Kind::complement));
+        add_some(keep(std::move(others)), just(*rest, Term::Kind::complement));
     }
     if (const auto names = get(at, "propertyNames")) add_some(names_of(just(*names, Term::Kind::complement)), {});
     for (const char* keyword : {"dependentRequired", "dependentSchemas", "dependencies"}) {
@@ -195,7 +193,8 @@ Shapes Normalizer::not_arrays(const Place& at) {
 Shapes Normalizer::complement(const Place& at) {
     if (at.value.is(JsonKind::boolean)) return at.value.boolean() ? Shapes{} : anything();
     if (!at.value.is(JsonKind::object))
-        fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), ": a schema is an object or a boolean"));
+        fail(ErrorCode::bad_schema,
+             cat("schema: ", escaped(at.pointer(), 160), ": a schema is an object or a boolean"));
     Shapes out;
     for (const std::uint32_t number : referred(at)) append(out, of_term({Term::Kind::complement, number}));
     if (get(at, "$ref") && at.draft != 0 && at.draft <= 7) return out;  // keywords beside it are ignored
@@ -243,12 +242,10 @@ Shapes Normalizer::complement(const Place& at) {
             add(JsonKind::string, [&] { shape.string.min = *count(at, keyword) + 1; });
         } else if (keyword == "pattern" && value.is(JsonKind::string)) {
             if (const auto dfa = regex(value.string(), at, keyword))
-                add(JsonKind::string,
-                    [&] { shape.string.dfas.push_back(std::make_shared<const Dfa>(grammar::complement(*dfa))); });
+                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa))); });
         } else if (keyword == "format" && value.is(JsonKind::string)) {
             if (const auto dfa = format_dfa(value.string()))
-                add(JsonKind::string,
-                    [&] { shape.string.dfas.push_back(std::make_shared<const Dfa>(grammar::complement(*dfa))); });
+                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa))); });
         } else if (keyword == "minItems") {
             if (const auto n = *count(at, keyword); n > 0) add(JsonKind::array, [&] { shape.array.max = n - 1; });
         } else if (keyword == "maxItems") {
@@ -283,7 +280,7 @@ Shapes Normalizer::complement(const Place& at) {
         } else if (keyword == "uniqueItems" && value.is(JsonKind::boolean) && !value.boolean()) continue;
         else if (keyword == "uniqueItems" || keyword == "unevaluatedProperties" || keyword == "unevaluatedItems" ||
                  keyword == "extends" || keyword == "disallow")
-            refuse(at.pointer, keyword, "is not supported where it has to be violated, as not and oneOf may ask");
+            refuse(at.pointer(), keyword, "is not supported where it has to be violated, as not and oneOf may ask");
     }
     return out;
 }

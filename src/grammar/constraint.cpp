@@ -92,6 +92,11 @@ std::span<const std::uint64_t> GrammarConstraint::mask() {
         std::ranges::fill(mask_, 0);
         return mask_;
     }
+    if (is_prepared_) return mask_;
+    if (pause_after_ > 0) {
+        if (!prepare(pause_after_)) throw Paused{};
+        return mask_;
+    }
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     matcher_->mask(state_, mask_);
@@ -99,8 +104,23 @@ std::span<const std::uint64_t> GrammarConstraint::mask() {
     return mask_;
 }
 
+bool GrammarConstraint::prepare(std::uint64_t n_steps) {
+    if (has_ended_ || is_prepared_) return true;
+    if (!steps_left_) {  // room is made between masks alone: a new machine would begin the mask again
+        make_room();
+        steps_left_ = grammar_->options.max_steps;
+    }
+    const std::scoped_lock lock(matcher_->mutex);
+    steps_left_ = matcher_->mask_part(state_, mask_, *steps_left_, n_steps);
+    if (steps_left_) return false;
+    if (quotes_ != nullptr) quotes_->forbid(names_, *trie_, mask_);
+    is_prepared_ = true;
+    return true;
+}
+
 void GrammarConstraint::remember(Machine::State next, const GivenNames::Place& before) {
     if (quotes_ != nullptr) places_[n_accepted_ % kRemembered] = before;
+    forget_mask();
     history_[n_accepted_++ % kRemembered] = state_;
     n_remembered_ = std::min(n_remembered_ + 1, kRemembered);
     state_ = next;
@@ -136,6 +156,7 @@ bool GrammarConstraint::accept_bytes(std::string_view bytes) {
     for (const char byte : bytes) next = matcher_->machine().step(next, static_cast<std::uint8_t>(byte));
     if (next == Machine::kDead) return false;
     if (quotes_ != nullptr && !names_.read(bytes)) return false;
+    forget_mask();
     state_ = next;
     return true;
 }
@@ -144,6 +165,7 @@ void GrammarConstraint::rewind(std::size_t n) {
     if (n > n_remembered_)
         fail(ErrorCode::bad_parameter, cat("rewind: ", n, " tokens, but ", n_remembered_, " are remembered"));
     if (n == 0) return;
+    forget_mask();
     n_accepted_ -= n;
     n_remembered_ -= n;
     state_ = history_[n_accepted_ % kRemembered];
@@ -152,6 +174,7 @@ void GrammarConstraint::rewind(std::size_t n) {
 }
 
 void GrammarConstraint::reset() {
+    forget_mask();
     const std::scoped_lock lock(matcher_->mutex);
     state_ = matcher_->machine().start();
     n_accepted_ = n_remembered_ = 0;

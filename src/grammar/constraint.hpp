@@ -10,7 +10,20 @@
 
 namespace tinfer::grammar {
 
-class GrammarConstraint final : public TokenConstraint {
+/// A constraint whose masks can be made in slices.
+class SlicedConstraint : public TokenConstraint {
+public:
+    /// Does a part of what the next mask() has to: about n steps, as GrammarOptions::max_steps counts them. True once
+    /// mask() has nothing left to compute; where it would throw, this throws the same. Other members may be called
+    /// between the parts.
+    [[nodiscard]] virtual bool prepare(std::uint64_t n_steps) = 0;
+    /// With n above 0, mask() itself does no more than such a part, and throws Paused where that is not enough.
+    virtual void pause_after(std::uint64_t n) noexcept = 0;
+    /// The grammar, whose memory all of its constraints share.
+    [[nodiscard]] virtual const std::shared_ptr<const Grammar::Impl>& grammar() const noexcept = 0;
+};
+
+class GrammarConstraint final : public SlicedConstraint {
 public:
     GrammarConstraint(std::shared_ptr<const Grammar::Impl> grammar, std::shared_ptr<const TokenTrie> trie,
                       const Vocab* vocab);
@@ -22,6 +35,9 @@ public:
     void reset() override;
     [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override;
     [[nodiscard]] std::span<const Token> forced() override;
+    [[nodiscard]] bool prepare(std::uint64_t n_steps) override;
+    void pause_after(std::uint64_t n) noexcept override { pause_after_ = n; }
+    [[nodiscard]] const std::shared_ptr<const Grammar::Impl>& grammar() const noexcept override { return grammar_; }
 
     /// Reads bytes that need not be whole tokens. Returns false, with nothing changed, if the grammar does not allow
     /// them.
@@ -30,6 +46,10 @@ public:
 private:
     static constexpr std::size_t kRemembered = 1024;  // tokens that rewind() can undo
     void make_room();
+    void forget_mask() noexcept {
+        is_prepared_ = false;
+        steps_left_.reset();
+    }
     void remember(Machine::State next, const GivenNames::Place& before);
 
     std::shared_ptr<const Grammar::Impl> grammar_;
@@ -41,6 +61,9 @@ private:
     std::vector<Machine::State> history_;  // ring buffer: the states before the last tokens
     std::size_t n_accepted_ = 0, n_remembered_ = 0;
     std::vector<std::uint64_t> mask_;
+    bool is_prepared_ = false;                 // mask_ is that of the state
+    std::uint64_t pause_after_ = 0;            // steps of mask(); 0: all
+    std::optional<std::uint64_t> steps_left_;  // of a mask that prepare() has begun
     // Only for schemas whose objects are open: the member names so far, and their state before each of the last tokens.
     std::shared_ptr<const QuoteTokens> quotes_;
     GivenNames names_;

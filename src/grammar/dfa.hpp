@@ -32,6 +32,9 @@ struct Dfa {
     /// Label of the state in which the text (valid UTF-8) ends, 0 if it is not accepted.
     [[nodiscard]] std::uint32_t match(std::string_view text) const noexcept;
     [[nodiscard]] bool empty() const noexcept { return labels.empty(); }
+    [[nodiscard]] std::size_t memory() const noexcept {
+        return sizeof(Dfa) + (starts.capacity() + next.capacity() + labels.capacity()) * sizeof(std::uint32_t);
+    }
 
     void set_classes(std::vector<std::uint32_t> class_starts);
     /// Removes states that cannot be reached or cannot reach acceptance. An automaton that accepts nothing becomes

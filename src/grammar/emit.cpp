@@ -2,7 +2,6 @@
 #include "grammar/emit.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "base/error.hpp"
 #include "grammar/gbnf.hpp"
@@ -11,8 +10,6 @@ namespace tinfer::grammar {
 namespace {
 
 constexpr std::size_t kMaxArrayStates = 4096;  // for contains and uniqueItems, which are unrolled
-constexpr int kMostIntegers = 4096;            // widest range of integers that is enumerated
-constexpr std::size_t kMaxUnrolled = 8;        // values of uniqueItems up to which GBNF can express it
 
 Dfa any_text() {
     Dfa out;
@@ -26,6 +23,7 @@ Dfa any_text() {
 Emitter::Emitter(Normalizer& normalizer, const SchemaOptions& options, std::shared_ptr<Program> program)
     : normalizer_(normalizer), options_(options),
       program_(program != nullptr ? std::move(program) : std::make_shared<Program>()) {
+    program_->max_nodes = std::min<std::size_t>(options.grammar.max_nodes, kNone - 1);
     ret_ = program_->add({NodeKind::ret});
     Dfa dfa;
     const auto n = options.space == SchemaOptions::Space::flexible ? static_cast<std::uint32_t>(options.max_space) : 0u;
@@ -62,9 +60,6 @@ std::uint32_t Emitter::gap(std::uint32_t next) {
 std::uint32_t Emitter::rule(const Conjunction& terms) {
     const auto [at, is_new] = rules_.try_emplace(terms, 0);
     if (is_new) {
-        if (program_->nodes.size() > options_.grammar.max_nodes)
-            fail(ErrorCode::limit_exceeded,
-                 cat("schema: more than ", options_.grammar.max_nodes, " nodes (max_nodes)"));
         at->second = placeholder();
         pending_.push_back(terms);
     }
@@ -77,15 +72,18 @@ std::shared_ptr<Program> Emitter::run(const Conjunction& root) {
     program_->n_rules = rules_.size();
     if (!prune(*program_))
         fail(ErrorCode::bad_schema, "schema: /: no value is allowed by it, so nothing can be generated");
+    program_->shrink();
     return program_;
 }
 
 void Emitter::finish() {
     while (!pending_.empty()) {
+        const std::size_t before = program_->nodes.size();
         const Conjunction terms = std::move(pending_.back());
         pending_.pop_back();
         try {
             fill(terms);
+            normalizer_.hold(2 * (sizeof(Node) + sizeof(ByteEdge)) * (program_->nodes.size() - before));
         } catch (const Error& error) {
             if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: "))
                 throw;
@@ -129,6 +127,7 @@ std::uint32_t Emitter::number(const NumberSpec& spec, std::uint32_t next) {
         Dfa dfa = number_dfa(spec);
         if (dfa.empty()) return kNone;
         arg = static_cast<std::uint32_t>(program_->dfas.size());
+        normalizer_.hold(dfa.memory());
         program_->dfas.push_back(std::move(dfa));
         if (is_plain) any_number_[spec.is_integer] = arg;
     }
@@ -140,7 +139,7 @@ std::uint32_t Emitter::number(const NumberSpec& spec, std::uint32_t next) {
 std::uint32_t Emitter::string(const StringSpec& spec, std::uint32_t next) {
     StringTerminal terminal;
     if (spec.texts || !spec.dfas.empty()) {
-        terminal.dfa = std::make_shared<const Dfa>(string_dfa(spec));
+        terminal.dfa = normalizer_.keep(string_dfa(spec));
         const Dfa& dfa = *terminal.dfa;
         if (dfa.empty()) return kNone;
         terminal.distances = distances(dfa);
@@ -173,6 +172,7 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     const std::uint32_t close = program_->add_text("]", ret_);
     const std::size_t n_single = std::max<std::size_t>(n_prefix, 1);  // elements with nodes of their own
     const auto element = [&](std::size_t i, std::uint32_t next) {
+        normalizer_.spend(spec.layers.size());
         return program_->add_call(rule(element_terms(spec, i)), space(next));
     };
     const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
@@ -267,111 +267,6 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
     return program_->add_text("[", space(start));
 }
 
-namespace {
-
-/// All values of the shapes, without duplicates; nullopt if there are too many to enumerate.
-std::optional<Shapes> enumerate_values(const Shapes& shapes) {
-    Shapes values;
-    for (const Shape& shape : shapes) {
-        Shape one = shape;
-        if (shape.kind == JsonKind::null) values.push_back(one);
-        else if (shape.kind == JsonKind::boolean) {
-            one.can_be_false = false;
-            if (shape.can_be_true) values.push_back(one);
-            one.can_be_false = true, one.can_be_true = false;
-            if (shape.can_be_false) values.push_back(one);
-        } else if (shape.kind == JsonKind::string && shape.string.texts) {
-            for (const std::string& text : *shape.string.texts)
-                if (has_form(shape.string, text)) one.string = {.texts = std::vector{text}}, values.push_back(one);
-        } else if (shape.kind == JsonKind::number && shape.number.min && shape.number.max) {
-            const auto& n = shape.number;
-            if (*n.min == *n.max) {
-                values.push_back(one);
-            } else if (n.is_integer && n.min->whole.size() < 10 && n.max->whole.size() < 10) {
-                const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
-                const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
-                if (hi - lo > kMostIntegers) return std::nullopt;
-                for (int v = lo; v <= hi; ++v) {
-                    const Decimal decimal = *Decimal::parse(std::to_string(v));
-                    if (!contains(n, std::to_string(v))) continue;
-                    one.number = {.min = decimal, .max = decimal, .is_integer = true, .is_plain = n.is_plain};
-                    values.push_back(one);
-                    if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
-                }
-            } else {
-                return std::nullopt;
-            }
-        } else {
-            return std::nullopt;
-        }
-        if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
-    }
-    const auto is_same = [](const Shape& a, const Shape& b) {
-        if (a.kind != b.kind) return false;
-        if (a.kind == JsonKind::boolean) return a.can_be_true == b.can_be_true;
-        if (a.kind == JsonKind::string) return *a.string.texts == *b.string.texts;
-        return a.kind == JsonKind::null || compare(*a.number.min, *b.number.min) == 0;
-    };
-    for (std::size_t i = 0; i < values.size(); ++i)
-        for (std::size_t k = i + 1; k < values.size();)
-            if (is_same(values[i], values[k])) values.erase(values.begin() + static_cast<std::ptrdiff_t>(k));
-            else ++k;
-    return values;
-}
-
-}  // namespace
-
-/// `uniqueItems` with few possible values: the values used so far are a state or, if there are more, bits of a frame.
-std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& from) {
-    const auto refuse = [&](std::string_view reason = {}) {
-        normalizer_.refuse(where(from), "uniqueItems",
-                           reason.empty()
-                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
-                               : std::string(reason));
-        ArraySpec without = spec;
-        without.is_unique = false;
-        return without.contains.empty() ? array(without, from) : counted_array(without, from);
-    };
-    for (const auto& layer : spec.layers)
-        if (!layer.prefix.empty()) return refuse("is not supported beside elements that have schemas by their place");
-    if (!spec.contains.empty()) return refuse("is not supported beside contains");
-    const auto enumerated = enumerate_values(normalizer_.shapes(element_terms(spec, 0)));
-    if (!enumerated) return refuse();
-    const Shapes& values = *enumerated;
-    const std::uint32_t close = program_->add_text("]", ret_);
-    std::vector<std::uint32_t> entries;
-    for (const Shape& value : values) entries.push_back(shape(value, from));
-    if (values.size() > kMaxUnrolled) {
-        std::erase(entries, kNone);
-        if (entries.size() < spec.min) return kNone;
-        ChoiceTerminal choice;
-        for (const std::uint32_t entry : entries) {
-            choice.first.push_back(program_->add_call(entry, space(ret_)));
-            choice.rest.push_back(program_->add_text(",", gap(choice.first.back())));
-        }
-        Node node{NodeKind::choice, close};
-        node.arg = static_cast<std::uint32_t>(program_->choices.size());
-        node.min = spec.min;
-        node.max = spec.max;
-        program_->choices.push_back(std::move(choice));
-        return program_->add_text("[", space(program_->add(node)));
-    }
-    std::vector<std::uint32_t> nodes(std::size_t{1} << values.size());
-    for (auto& node : nodes) node = placeholder();
-    for (std::uint32_t given = 0; given < nodes.size(); ++given) {
-        std::vector<std::uint32_t> to;
-        const auto n = static_cast<std::uint32_t>(std::popcount(given));
-        if (n >= spec.min) to.push_back(close);
-        for (std::uint32_t i = 0; i < values.size() && n < spec.max; ++i) {
-            if ((given >> i & 1) != 0 || entries[i] == kNone) continue;
-            const std::uint32_t entry = program_->add_call(entries[i], space(nodes[given | 1u << i]));
-            to.push_back(n == 0 ? entry : program_->add_text(",", gap(entry)));
-        }
-        program_->set_split(nodes[given], to);
-    }
-    return program_->add_text("[", space(nodes[0]));
-}
-
 // ---- objects --------------------------------------------------------------------------------------------------------
 
 /// The rule ": value" after a key.
@@ -404,15 +299,17 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     const auto declared = declared_members(spec);
     for (const std::string& name : names) {
         normalizer_.spend(1 + spec.layers.size() + 4 * n_patterns);
-        Conjunction terms;
+        JoinedTerms joined;
         for (std::size_t l = 0; l < declared.size(); ++l) {
             const auto found = declared[l].find(name);
             bool is_declared = found != declared[l].end();
-            if (is_declared) terms = conjoin(terms, found->second);
+            if (is_declared) joined.add(found->second);
             for (const auto& [pattern, more] : spec.layers[l].patterns)
-                if (pattern->match(name) != 0) terms = conjoin(terms, more), is_declared = true;
-            if (!is_declared) terms = conjoin(terms, spec.layers[l].rest);
+                if (pattern->match(name) != 0) joined.add(more), is_declared = true;
+            if (!is_declared) joined.add(spec.layers[l].rest);
         }
+        const Conjunction terms = joined.take();
+        normalizer_.spend(terms.size());
         const bool is_possible = !normalizer_.is_empty(terms) && normalizer_.allows_name(spec, name);
         out.value_entries.push_back(is_possible ? member_value(terms) : kNone);
         out.is_required.push_back(required.contains(name) ? 1 : 0);
@@ -430,9 +327,15 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
             const int more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
             std::uint32_t c = more == 0 ? lead : lead & (0x3Fu >> more);
             for (int k = 0; k < more; ++k) c = c << 6 | (static_cast<unsigned char>(names[p][i++]) & 0x3F);
+            normalizer_.hold(sizeof(std::uint32_t));
             const auto [edge, is_new] = out.trie[at].next.try_emplace(c, static_cast<std::uint32_t>(out.trie.size()));
             at = edge->second;
-            if (is_new) out.trie.emplace_back();
+            if (is_new) {
+                program_->count_nodes(1);
+                ++program_->n_trie_nodes;
+                normalizer_.hold(2 * sizeof(ObjectTerminal::TrieNode));  // and its place in the map of the one before
+                out.trie.emplace_back();
+            }
             visit();
         }
         out.trie[at].property = p;
@@ -443,6 +346,7 @@ std::uint32_t Emitter::members(const ObjectSpec& spec, std::uint32_t close) {
     out.max = spec.max == kNoMax ? kNone : spec.max;
     other_members(spec, out);
 
+    normalizer_.hold(sizeof(ObjectTerminal) + n * 5 * sizeof(std::uint32_t));
     const auto number = static_cast<std::uint32_t>(program_->objects.size());
     program_->objects.emplace_back();
     Node key{NodeKind::key};
@@ -473,14 +377,16 @@ void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
         std::vector<char> key(n_patterns);
         for (std::size_t i = 0; i < n_patterns; ++i) key[i] = of[i] != 0 ? 1 : 0;
         if (const auto known = labels.find(key); known != labels.end()) return known->second;
-        Conjunction terms;
+        JoinedTerms joined;
         std::size_t i = 0;
         for (const auto& layer : spec.layers) {
             bool is_matched = false;
             for (const auto& [pattern, what] : layer.patterns)
-                if (key[i++] != 0) terms = conjoin(terms, what), is_matched = true;
-            if (!is_matched) terms = conjoin(terms, layer.rest);
+                if (key[i++] != 0) joined.add(what), is_matched = true;
+            if (!is_matched) joined.add(layer.rest);
         }
+        const Conjunction terms = joined.take();
+        normalizer_.spend(1 + n_patterns + terms.size());
         if (normalizer_.is_empty(terms)) return labels[key] = 0;
         out.other_entries.push_back(member_value(terms));
         return labels[key] = static_cast<std::uint32_t>(out.other_entries.size());
@@ -494,7 +400,7 @@ void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
         for (const auto& part : parts) pointers.push_back(part.get());
         dfa = combine(pointers, label_of);
     }
-    if (!dfa.empty()) out.other_names = std::make_shared<const Dfa>(std::move(dfa));
+    if (!dfa.empty()) out.other_names = normalizer_.keep(std::move(dfa));
 }
 
 }  // namespace tinfer::grammar

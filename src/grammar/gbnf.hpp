@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "grammar/program.hpp"
+#include "grammar/schema_work.hpp"
 
 namespace tinfer::grammar {
 
@@ -16,9 +17,10 @@ namespace tinfer::grammar {
 using TokenOfText = std::function<std::optional<std::uint32_t>(std::string_view)>;
 
 /// Throws bad_grammar with line, column and rule for syntax errors, undefined rules, a missing root, left recursion and
-/// too many repetitions; limit_exceeded for more than `max_nodes` nodes.
+/// too many repetitions; limit_exceeded for more than `max_nodes` nodes; what a budget of
+/// `work` throws, if there is one.
 [[nodiscard]] std::shared_ptr<const Program> parse_gbnf(std::string_view text, const TokenOfText& token_of = {},
-                                                        std::size_t max_nodes = 1'000'000);
+                                                        std::size_t max_nodes = 1'000'000, SchemaWork* work = nullptr);
 
 /// Removes dead ends from a program, so that every text that can be begun can be finished. False if the program accepts
 /// no text at all.

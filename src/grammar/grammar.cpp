@@ -40,6 +40,14 @@ Grammar::Impl::quotes(const std::shared_ptr<const grammar::TokenTrie>& trie) con
     return quote_tokens.emplace_back(trie, std::make_shared<const grammar::QuoteTokens>(*trie)).second;
 }
 
+std::size_t Grammar::Impl::memory() const noexcept {
+    std::size_t n = n_bytes;
+    const std::scoped_lock lock(mutex);
+    for (const auto& known : matchers)
+        if (const auto matcher = known.lock(); matcher != nullptr) n += matcher->memory();
+    return n;
+}
+
 const std::string& Grammar::Impl::text() const noexcept {
     constexpr std::size_t kMaxBytes = 1u << 20;
     if (checker == nullptr) return program->text;
@@ -51,20 +59,29 @@ const std::string& Grammar::Impl::text() const noexcept {
     return printed;
 }
 
+std::shared_ptr<const Grammar::Impl> grammar::compile_gbnf(std::string_view gbnf, const Vocab* vocab,
+                                                           const GrammarOptions& options, SchemaWork& work) {
+    TokenOfText token_of;
+    if (vocab != nullptr)
+        token_of = [vocab](std::string_view text) -> std::optional<std::uint32_t> {
+            const auto tokens = vocab->encode(text, {.add_special = false, .parse_special = true});
+            if (tokens.size() != 1) return std::nullopt;
+            return static_cast<std::uint32_t>(tokens[0]);
+        };
+    return std::make_shared<const Grammar::Impl>(parse_gbnf(gbnf, token_of, options.max_nodes, &work), options);
+}
+
 Grammar Grammar::parse(std::string_view gbnf, const GrammarOptions& options) {
     return reporting_memory(kWhere, [&] {
-        return Grammar(std::make_shared<const Impl>(grammar::parse_gbnf(gbnf, {}, options.max_nodes), options));
+        grammar::SchemaWork work;
+        return Grammar(grammar::compile_gbnf(gbnf, nullptr, options, work));
     });
 }
 
 Grammar Grammar::parse(std::string_view gbnf, const Vocab& vocab, const GrammarOptions& options) {
     return reporting_memory(kWhere, [&] {
-        const auto token_of = [&vocab](std::string_view text) -> std::optional<std::uint32_t> {
-            const auto tokens = vocab.encode(text, {.add_special = false, .parse_special = true});
-            if (tokens.size() != 1) return std::nullopt;
-            return static_cast<std::uint32_t>(tokens[0]);
-        };
-        return Grammar(std::make_shared<const Impl>(grammar::parse_gbnf(gbnf, token_of, options.max_nodes), options));
+        grammar::SchemaWork work;
+        return Grammar(grammar::compile_gbnf(gbnf, &vocab, options, work));
     });
 }
 

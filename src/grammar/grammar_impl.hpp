@@ -16,6 +16,7 @@ struct tinfer::Grammar::Impl {
     std::shared_ptr<const grammar::Program> program;
     GrammarOptions options;
     std::shared_ptr<grammar::Checker> checker;  ///< validates complete texts against a schema; null for other grammars
+    std::size_t n_bytes = 0;                    ///< of the compiled form
     bool has_open_objects = false;              ///< of a schema: undeclared names are allowed, and must not repeat
     mutable std::mutex printing;                ///< std::call_once would need thread-local storage
     mutable bool is_printed = false;
@@ -27,10 +28,13 @@ struct tinfer::Grammar::Impl {
 
     Impl(std::shared_ptr<const grammar::Program> given, const GrammarOptions& bounds,
          std::shared_ptr<grammar::Checker> of_schema = nullptr)
-        : program(std::move(given)), options(bounds), checker(std::move(of_schema)) {
+        : program(std::move(given)), options(bounds), checker(std::move(of_schema)),
+          n_bytes(sizeof(Impl) + program->memory() + (checker != nullptr ? checker->memory() : 0)) {
         for (const auto& object : program->objects)
             has_open_objects = has_open_objects || (checker != nullptr && object.other_names != nullptr);
     }
+    /// Bytes of the compiled form and of the matchers.
+    [[nodiscard]] std::size_t memory() const noexcept;
     /// The tokens of a vocabulary that contain quotes and so may end a name.
     [[nodiscard]] std::shared_ptr<const grammar::QuoteTokens>
     quotes(const std::shared_ptr<const grammar::TokenTrie>& trie) const;
@@ -42,6 +46,12 @@ struct tinfer::Grammar::Impl {
 };
 
 namespace tinfer::grammar {
+
+/// What Grammar::parse() and Schema::parse() do, within a budget. `vocab` null: token items are errors.
+[[nodiscard]] std::shared_ptr<const Grammar::Impl> compile_gbnf(std::string_view gbnf, const Vocab* vocab,
+                                                                const GrammarOptions& options, SchemaWork& work);
+[[nodiscard]] std::shared_ptr<const Grammar::Impl> compile_schema(std::string_view json, const SchemaOptions& options,
+                                                                  SchemaWork& work, std::vector<std::string>& warnings);
 
 /// The trie of a vocabulary, built on the first call and cached with it.
 [[nodiscard]] std::shared_ptr<const TokenTrie> trie_of(const Vocab& vocab);

@@ -52,7 +52,7 @@ JsonValue Normalizer::require(const Place& at, std::string_view keyword, JsonKin
     const auto value = at.value.find(keyword);
     if (!value || !value->is(kind))
         fail(ErrorCode::bad_schema,
-             cat("schema: ", escaped(at.pointer, 160), "/", keyword, ": has to be of kind ", to_string(kind)));
+             cat("schema: ", escaped(at.pointer(), 160), "/", keyword, ": has to be of kind ", to_string(kind)));
     return *value;
 }
 
@@ -62,7 +62,7 @@ std::optional<std::uint32_t> Normalizer::count(const Place& at, std::string_view
     const auto decimal = value->is(JsonKind::number) ? Decimal::parse(value->number_text()) : std::nullopt;
     if (!decimal || !decimal->is_integer() || decimal->sign() < 0)
         fail(ErrorCode::bad_schema,
-             cat("schema: ", escaped(at.pointer, 160), "/", keyword, ": has to be a whole number from 0 on"));
+             cat("schema: ", escaped(at.pointer(), 160), "/", keyword, ": has to be a whole number from 0 on"));
     if (decimal->whole.size() > 9) return 1'000'000'000;
     return static_cast<std::uint32_t>(std::stoul(decimal->whole));
 }
@@ -73,20 +73,19 @@ std::optional<Decimal> Normalizer::number(const Place& at, std::string_view keyw
     const auto decimal = value->is(JsonKind::number) ? Decimal::parse(value->number_text()) : std::nullopt;
     if (!decimal)
         fail(ErrorCode::bad_schema,
-             cat("schema: ", escaped(at.pointer, 160), "/", keyword, ": has to be a number of at most 400 digits"));
+             cat("schema: ", escaped(at.pointer(), 160), "/", keyword, ": has to be a number of at most 400 digits"));
     return decimal;
 }
 
 std::shared_ptr<const Dfa> Normalizer::regex(std::string_view pattern, const Place& at, std::string_view keyword) {
     if (const auto known = regexes_.find(pattern); known != regexes_.end()) return known->second;
     constexpr std::size_t kEach = 2'000;  // minimum charge, for automata with hardly any states
-    work_.spend(std::exchange(regex_share_.n_steps, 0) + kEach);
+    work_->spend(std::exchange(regex_share_.n_steps, 0) + kEach);
     try {
-        return regexes_.emplace(std::string(pattern), std::make_shared<const Dfa>(compile_regex(pattern, regex_share_)))
-            .first->second;
+        return regexes_.emplace(std::string(pattern), keep(compile_regex(pattern, regex_share_))).first->second;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::out_of_memory) throw;
-        refuse(at.pointer, keyword, error.what());
+        refuse(at.pointer(), keyword, error.what());
         return nullptr;
     }
 }
@@ -97,8 +96,8 @@ Shapes Normalizer::types(JsonValue type, const Place& at, bool complemented) {
     else if (type.is(JsonKind::array))
         for (const auto& [key, item] : type.items())
             if (item.is(JsonKind::string)) names.push_back(item.string());
-            else refuse(at.pointer, "type", "has to be a name, or a list of names");
-    else refuse(at.pointer, "type", "has to be a name, or a list of names");
+            else refuse(at.pointer(), "type", "has to be a name, or a list of names");
+    else refuse(at.pointer(), "type", "has to be a name, or a list of names");
     const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
     for (const std::string_view name : names)
         if (name != "integer" && name != "any" && std::ranges::none_of(kJsonKinds, [&](JsonKind kind) {
@@ -107,7 +106,7 @@ Shapes Normalizer::types(JsonValue type, const Place& at, bool complemented) {
                                                             : to_string(kind));
             }))
             fail(ErrorCode::bad_schema,
-                 cat("schema: ", escaped(at.pointer, 160), "/type: there is no type '", escaped(name), "'"));
+                 cat("schema: ", escaped(at.pointer(), 160), "/type: there is no type '", escaped(name), "'"));
     Shapes out;
     for (const JsonKind kind : kJsonKinds) {
         const std::string_view name = kind == JsonKind::null      ? "null"
@@ -140,7 +139,7 @@ void Normalizer::apply_number(const Place& at, Shape& shape) {
         const auto multiple = number(at, keyword);
         if (!multiple) continue;
         if (multiple->sign() <= 0)
-            fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), "/multipleOf: has to be above 0"));
+            fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer(), 160), "/multipleOf: has to be above 0"));
         // The inverse of a power of ten divides every integer.
         const bool is_fine = multiple->fraction.find_first_not_of('0') == multiple->fraction.size() - 1 &&
                              multiple->whole == "0" && multiple->fraction.back() == '1';
@@ -149,7 +148,7 @@ void Normalizer::apply_number(const Place& at, Shape& shape) {
             (void)number_dfa({.is_integer = spec.is_integer, .multiples = {*multiple}});
             spec.multiples.push_back(*multiple);
         } catch (const Error& error) {
-            refuse(at.pointer, keyword, error.what());
+            refuse(at.pointer(), keyword, error.what());
         }
     }
 }
@@ -179,7 +178,8 @@ void Normalizer::apply_array(const Place& at, Shape& shape) {
     const auto rest = prefix || (items && !items->is(JsonKind::array)) ? items : list ? additional : std::nullopt;
     if (list) {
         if (!list->is(JsonKind::array))
-            fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer, 160), "/prefixItems: has to be an array"));
+            fail(ErrorCode::bad_schema,
+                 cat("schema: ", escaped(at.pointer(), 160), "/prefixItems: has to be an array"));
         for (const auto& [key, item] : list->items()) layer.prefix.push_back(just(item));
     }
     if (rest) layer.rest = just(*rest), layer.evaluates_rest = true;

@@ -91,7 +91,7 @@ private:
     std::unique_ptr<pcre2_match_context, FreeTrigger> context_;
 };
 
-class LazyConstraint final : public TokenConstraint {
+class LazyConstraint final : public SlicedConstraint {
 public:
     LazyConstraint(std::shared_ptr<const Grammar::Impl> grammar, std::shared_ptr<const TokenTrie> trie,
                    const Vocab* vocab, GrammarTriggers triggers)
@@ -163,6 +163,11 @@ public:
     [[nodiscard]] std::unique_ptr<TokenConstraint> clone() const override {
         return std::make_unique<LazyConstraint>(*this);
     }
+    [[nodiscard]] const std::shared_ptr<const Grammar::Impl>& grammar() const noexcept override {
+        return inner_.grammar();
+    }
+    void pause_after(std::uint64_t n) noexcept override { inner_.pause_after(n); }
+    [[nodiscard]] bool prepare(std::uint64_t n_steps) override { return !is_active_ || inner_.prepare(n_steps); }
     [[nodiscard]] std::span<const Token> forced() override {
         return is_active_ ? inner_.forced() : std::span<const Token>{};
     }

@@ -308,6 +308,7 @@ void Machine::enter_object(State parent, std::uint32_t node, std::uint32_t index
 // ---- byte steps ----------------------------------------------------------------------------------------------
 
 Machine::State Machine::make_step(State state, std::uint8_t byte) {
+    if (pause_at_ != kNoPause && steps_left_ <= static_cast<std::uint64_t>(pause_at_)) throw Paused{};
     begin_step();
     const StateRecord record = states_[state];
     for (std::uint32_t i = 0; i < record.count; ++i)

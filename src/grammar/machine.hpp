@@ -5,6 +5,7 @@
 // grammar becomes a transition table, which a walk over the vocabulary only reads. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,9 @@
 #include "grammar/program.hpp"
 
 namespace tinfer::grammar {
+
+/// Thrown where the steps of a slice are used up. Not an error.
+struct Paused {};
 
 /// One entry of a stack: a node and the progress inside it.
 struct Frame {
@@ -49,7 +53,17 @@ public:
         return to != kUnknown ? to : make_step(state, byte);
     }
     /// Sets the budget of steps until the next call; exceeding it is limit_exceeded. Cached successors cost no step.
-    void allow(std::uint64_t max_steps) noexcept { max_steps_ = steps_left_ = max_steps; }
+    void allow(std::uint64_t max_steps) noexcept {
+        max_steps_ = steps_left_ = max_steps;
+        pause_at_ = kNoPause;
+    }
+    /// Goes on with a budget of which `steps_left` are left, and throws Paused after about n of them, between two
+    /// bytes. What was computed is known then, so whoever begins again comes further.
+    void go_on(std::uint64_t max_steps, std::uint64_t steps_left, std::uint64_t n) noexcept {
+        max_steps_ = max_steps;
+        steps_left_ = steps_left;
+        pause_at_ = static_cast<std::int64_t>(steps_left - std::min(std::max<std::uint64_t>(n, 1), steps_left));
+    }
     [[nodiscard]] std::uint64_t steps_left() const noexcept { return steps_left_; }
     [[nodiscard]] bool accepts(State state) const noexcept { return states_[state].accepts; }
     /// A representative of all states that differ only in counters which no token can drive to a bound, so that they
@@ -194,7 +208,9 @@ private:
     std::vector<std::unique_ptr<Row[]>> row_blocks_;  // in blocks, so that rows keep their addresses
     std::size_t rows_left_ = 0, row_bytes_ = 0;
     State start_ = kDead;
+    static constexpr std::int64_t kNoPause = -1;
     std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};
+    std::int64_t pause_at_ = kNoPause;  // with so many steps left, or fewer
     // Of one step:
     std::uint32_t n_steps_ = 1;
     std::vector<std::uint32_t> out_, below_;

@@ -32,6 +32,7 @@ Matcher::State Matcher::step(State state, std::uint32_t token) {
     }
     if (machine_.has_token_items(state))
         to = machine_.unite(to, machine_.step_token(state, token, trie_->is_eog(token)));
+    count_memory();
     return to;
 }
 
@@ -89,27 +90,49 @@ void Matcher::make(State state, std::span<std::uint64_t> bits) {
         for (const std::uint32_t t : trie_->eog_tokens()) bits[t / 64] |= 1ull << (t % 64);
 }
 
-void Matcher::mask(State state, std::span<std::uint64_t> out) {
-    state = machine_.abstract(state);
+Matcher::Mask& Matcher::find(State state) noexcept {
     Mask* oldest = &masks_[0];
-    const auto bits_of = [&](const Mask& mask) {
-        const auto n = static_cast<std::size_t>(&mask - masks_.data());
-        return std::span(bits_.get() + n * trie_->n_words(), trie_->n_words());
-    };
     for (Mask& mask : masks_) {
-        if (mask.state == state) {
-            mask.last_use = ++n_uses_;
-            std::ranges::copy(bits_of(mask), out.begin());
-            return;
-        }
+        if (mask.state == state) return mask;
         if (mask.last_use < oldest->last_use) oldest = &mask;
     }
     oldest->state = 0xFFFFFFFF;  // in case make() throws
-    machine_.allow(max_steps);
-    make(state, bits_of(*oldest));
-    oldest->state = state;
-    oldest->last_use = ++n_uses_;
-    std::ranges::copy(bits_of(*oldest), out.begin());
+    return *oldest;
+}
+
+void Matcher::fill(Mask& mask, State state) {
+    make(state, bits_of(mask));
+    mask.state = state;
+    count_memory();
+}
+
+void Matcher::mask(State state, std::span<std::uint64_t> out) {
+    state = machine_.abstract(state);
+    Mask& mask = find(state);
+    if (mask.state != state) {
+        machine_.allow(max_steps);
+        fill(mask, state);
+    }
+    mask.last_use = ++n_uses_;
+    std::ranges::copy(bits_of(mask), out.begin());
+}
+
+std::optional<std::uint64_t> Matcher::mask_part(State state, std::span<std::uint64_t> out, std::uint64_t steps_left,
+                                                std::uint64_t n) {
+    state = machine_.abstract(state);
+    Mask& mask = find(state);
+    if (mask.state != state) {
+        machine_.go_on(max_steps, steps_left, n);
+        try {
+            fill(mask, state);
+        } catch (const Paused&) {
+            count_memory();
+            return machine_.steps_left();
+        }
+    }
+    mask.last_use = ++n_uses_;
+    std::ranges::copy(bits_of(mask), out.begin());
+    return std::nullopt;
 }
 
 Matcher::Forced* Matcher::forced(State state) {

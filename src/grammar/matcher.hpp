@@ -3,9 +3,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -30,6 +32,10 @@ public:
     [[nodiscard]] State step(State state, std::uint32_t token);
     /// Writes the mask of allowed tokens to `out` of n_words().
     void mask(State state, std::span<std::uint64_t> out);
+    /// The same in parts, of about n steps each: nullopt once `out` is written, else the steps that are left for the
+    /// next parts, of the max_steps for all.
+    [[nodiscard]] std::optional<std::uint64_t> mask_part(State state, std::span<std::uint64_t> out,
+                                                         std::uint64_t steps_left, std::uint64_t n);
 
     /// The text that must follow a state.
     struct Forced {
@@ -45,6 +51,8 @@ public:
     /// Number of trie nodes that the masks so far have visited.
     [[nodiscard]] std::uint64_t n_walked() const noexcept { return n_walked_; }
     [[nodiscard]] Machine& machine() noexcept { return machine_; }
+    /// Bytes after the last step() or mask(); any thread may ask.
+    [[nodiscard]] std::size_t memory() const noexcept { return n_bytes_; }
     [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
     [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const noexcept { return trie_; }
     std::mutex mutex;                             ///< held by whoever uses the rest
@@ -56,6 +64,14 @@ private:
         State state = 0xFFFFFFFF;
         std::uint64_t last_use = 0;
     };
+    [[nodiscard]] std::span<std::uint64_t> bits_of(const Mask& mask) noexcept {
+        const auto n = static_cast<std::size_t>(&mask - masks_.data());
+        return std::span(bits_.get() + n * trie_->n_words(), trie_->n_words());
+    }
+    /// The mask of a state if it is kept, else the one to replace, whose state is another.
+    [[nodiscard]] Mask& find(State state) noexcept;
+    void fill(Mask& mask, State state);
+    void count_memory() noexcept { n_bytes_ = machine_.memory() + kMasks * trie_->n_words() * sizeof(std::uint64_t); }
     void make(State state, std::span<std::uint64_t> bits);
     void walk(State state, std::span<std::uint64_t> bits);
 
@@ -69,6 +85,7 @@ private:
     std::array<Forced, 64> forced_;          // index: state modulo the size
     std::vector<char> has_no_forced_;        // {states}
     std::uint64_t n_uses_ = 0, n_walked_ = 0;
+    std::atomic<std::size_t> n_bytes_{0};
     std::vector<State> path_;
     std::vector<std::uint32_t> ends_;
     std::vector<std::pair<std::uint32_t, bool>> items_;

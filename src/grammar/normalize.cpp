@@ -8,12 +8,26 @@
 #include "grammar/basic_shapes.hpp"
 
 namespace tinfer::grammar {
-Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings)
-    : root_(root), options_(options), warnings_(warnings), references_(root, options.load) {
+Normalizer::Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
+                       SchemaWork* work)
+    : root_(root), options_(options), warnings_(warnings), references_(root, options.load),
+      own_work_(work == nullptr ? std::make_unique<SchemaWork>() : nullptr),
+      spare_work_(work == nullptr ? nullptr : std::make_unique<SchemaWork>()),
+      work_(work == nullptr ? own_work_.get() : work) {
     has_unevaluated_ = references_.has_keyword("unevaluatedProperties") || references_.has_keyword("unevaluatedItems");
 }
 
-std::string Normalizer::pointer_of(std::uint32_t offset) const { return place(offset).pointer; }
+void Normalizer::close() noexcept {
+    references_.close();
+    known_.clear();
+    known_terms_.clear();
+    chain_ends_.clear();
+    if (own_work_ == nullptr) own_work_ = std::move(spare_work_);  // the shared one may go
+    work_ = own_work_.get();
+    work_->close();
+}
+
+std::string Normalizer::pointer_of(std::uint32_t offset) const { return place(offset).pointer(); }
 
 void Normalizer::refuse(std::string_view pointer, std::string_view keyword, std::string_view reason) {
     const std::string message =
@@ -26,24 +40,43 @@ Term Normalizer::root() const { return {Term::Kind::schema, static_cast<std::uin
 
 /// A schema that consists of a reference only is replaced by its target.
 Term Normalizer::term_of(JsonValue value, Term::Kind kind) {
-    std::uint32_t number = number_of(value);
-    if (kind == Term::Kind::value) return {kind, number};
-    for (int hops = 0; hops < 64; ++hops) {
-        const Place& at = place(number);
+    const std::uint32_t number = number_of(value);
+    return {kind, kind == Term::Kind::value ? number : end_of_chain(number)};
+}
+
+std::uint32_t Normalizer::end_of_chain(std::uint32_t number) {
+    std::vector<std::uint32_t> chain;
+    std::uint32_t end = number;
+    for (;;) {
+        // An entry of its own is one that is on the chain; where it comes again, the schema refers to itself.
+        const auto [known, is_new] = chain_ends_.try_emplace(end, end);
+        if (!is_new) {
+            end = known->second;
+            break;
+        }
+        chain.push_back(end);
+        const Place& at = place(end);
         const auto reference = at.value.find("$ref");
         if (!reference || !reference->is(JsonKind::string)) break;
         if (at.value.size() != 1 && (at.draft == 0 || at.draft > 7)) break;
-        number = references_.resolve(reference->string(), at);
+        try {
+            end = references_.resolve(reference->string(), at);
+        } catch (...) {
+            for (const std::uint32_t link : chain) chain_ends_.erase(link);
+            throw;
+        }
     }
-    return {kind, number};
+    for (const std::uint32_t link : chain) chain_ends_[link] = end;
+    return end;
 }
 
 std::vector<std::uint32_t> Normalizer::referred(const Place& at) {
     std::vector<std::uint32_t> out;
-    if (get(at, "$ref")) out.push_back(references_.resolve(require(at, "$ref", JsonKind::string).string(), at));
+    if (get(at, "$ref"))
+        out.push_back(end_of_chain(references_.resolve(require(at, "$ref", JsonKind::string).string(), at)));
     const auto add = [&](std::string_view keyword, std::optional<std::uint32_t> number) {
         if (number) out.push_back(*number);
-        else refuse(at.pointer, keyword, "several documents answer to it, depending on the way; $ref is supported");
+        else refuse(at.pointer(), keyword, "several documents answer to it, depending on the way; $ref is supported");
     };
     if (get(at, "$dynamicRef"))
         add("$dynamicRef", references_.resolve_dynamic(require(at, "$dynamicRef", JsonKind::string).string(), at));
@@ -57,7 +90,8 @@ const Shapes& Normalizer::shapes(const Conjunction& terms) {
     if (const auto known = known_.find(terms); known != known_.end()) return known->second;
     Shapes all = anything();
     for (const Term& term : terms) all = both(all, of_term(term));
-    work_.spend(drop_covered(all));
+    work_->spend(drop_covered(all));
+    work_->hold(bytes_of(all));
     return known_.emplace(terms, std::move(all)).first->second;
 }
 
@@ -65,13 +99,13 @@ Shapes Normalizer::both(const Shapes& a, const Shapes& b) {
     Shapes out;
     for (const Shape& left : a)
         for (const Shape& right : b) {
-            work_.spend(left.kind != right.kind ? 1 : size_of(left) + size_of(right));
+            work_->spend(left.kind != right.kind ? 1 : size_of(left) + size_of(right));
             if (auto shape = intersect(left, right)) out.push_back(std::move(*shape));
             if (out.size() > options_.max_alternatives)
                 fail(ErrorCode::limit_exceeded,
                      cat("a value has more than ", options_.max_alternatives, " alternatives (max_alternatives)"));
         }
-    if (!has_unevaluated_) work_.spend(drop_covered(out));
+    if (!has_unevaluated_) work_->spend(drop_covered(out));
     return out;
 }
 
@@ -99,11 +133,10 @@ Conjunction Normalizer::either(std::vector<Conjunction> parts) {
     std::erase(parts, nothing());
     if (parts.empty()) return nothing();
     if (parts.size() == 1) return parts[0];
-    work_.spend(unions_.size());
-    const auto known = std::ranges::find(unions_, parts);
-    const auto number = static_cast<std::uint32_t>(known - unions_.begin());
-    if (known == unions_.end()) unions_.push_back(std::move(parts));
-    return {{Term::Kind::either, number}};
+    work_->spend(parts.size());
+    const auto [known, is_new] = union_numbers_.try_emplace(parts, static_cast<std::uint32_t>(unions_.size()));
+    if (is_new) unions_.push_back(std::move(parts));
+    return {{Term::Kind::either, known->second}};
 }
 
 const Shapes& Normalizer::alternatives(const Term& term) {
@@ -120,41 +153,66 @@ Shapes Normalizer::of_either(const std::vector<Conjunction>& parts) {
 Shapes Normalizer::of_term(const Term& term) {
     if (const auto known = known_terms_.find(term); known != known_terms_.end()) return known->second;
     if (term.kind == Term::Kind::nothing) return known_terms_.emplace(term, Shapes{}).first->second;
-    if (term.kind == Term::Kind::either)
-        return known_terms_.emplace(term, of_either(std::vector(unions_[term.offset]))).first->second;
+    struct Leave {
+        Normalizer& normalizer;
+        std::uint32_t document;
+        ~Leave() {
+            --normalizer.depth_;
+            normalizer.document_ = document;
+        }
+    } const leave{*this, document_};
+    if (++depth_ > kMaxDepth) refuse_depth(term);
+    if (term.kind == Term::Kind::either) {
+        Shapes out = of_either(std::vector(unions_[term.offset]));
+        work_->hold(bytes_of(out));
+        return known_terms_.emplace(term, std::move(out)).first->second;
+    }
     const Place& at = place(term.offset);
     if (const auto [opened, is_new] = open_.try_emplace(term, question_); !is_new) {
         if (opened->second != question_) throw Pending{};
         fail(ErrorCode::bad_schema,
-             cat("schema: ", escaped(at.pointer, 160), ": the schema refers to itself with no value between"));
+             cat("schema: ", escaped(at.pointer(), 160), ": the schema refers to itself with no value between"));
     }
-    const std::uint32_t around = std::exchange(document_, at.document);
-    struct Leave {
-        Normalizer& normalizer;
-        const Term& term;
-        std::uint32_t document;
-        ~Leave() {
-            normalizer.open_.erase(term);
-            normalizer.document_ = document;
-        }
-    } const leave{*this, term, around};
+    document_ = at.document;
     Shapes out;
     try {
-        out = term.kind == Term::Kind::schema       ? of_schema(at)
-              : term.kind == Term::Kind::complement ? complement(at)
-              : term.kind == Term::Kind::value      ? of_value(at.value)
-                                                    : not_value(at.value);
+        out = expand(term, at);
     } catch (const Error& error) {
-        if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: ")) throw;
-        fail(error.code(), cat("schema: ", escaped(at.pointer.empty() ? "/" : at.pointer, 160), ": ", error.what()));
+        open_.erase(term);
+        refuse_at(at, error);
+    } catch (...) {
+        open_.erase(term);
+        throw;
     }
+    open_.erase(term);
+    work_->hold(bytes_of(out));
+    return known_terms_.emplace(term, std::move(out)).first->second;
+}
+
+void Normalizer::refuse_depth(const Term& term) {
+    fail(ErrorCode::limit_exceeded,
+         cat("schema: ", term.kind == Term::Kind::either ? "/" : escaped(or_root(place(term.offset).pointer()), 160),
+             ": more than ", kMaxDepth, " schemas inside each other with no value between them"));
+}
+
+/// An error of limits that names no place gets one.
+void Normalizer::refuse_at(const Place& at, const Error& error) {
+    if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: ")) throw;
+    fail(error.code(), cat("schema: ", escaped(or_root(at.pointer()), 160), ": ", error.what()));
+}
+
+Shapes Normalizer::expand(const Term& term, const Place& at) {
+    Shapes out = term.kind == Term::Kind::schema       ? of_schema(at)
+                 : term.kind == Term::Kind::complement ? complement(at)
+                 : term.kind == Term::Kind::value      ? of_value(at.value)
+                                                       : not_value(at.value);
     if (term.kind == Term::Kind::complement)  // `not` drops annotations: nothing counts as evaluated
         for (Shape& shape : out) {
             for (auto& layer : shape.object.layers) layer.evaluates = false;
             for (auto& layer : shape.array.layers) layer.evaluates = false;
             for (auto& contains : shape.array.contains) contains.evaluates = false;
         }
-    return known_terms_.emplace(term, std::move(out)).first->second;
+    return out;
 }
 
 std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
@@ -164,7 +222,7 @@ std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
         Dfa dfa = string_dfa(shape.string);
         if (!shape.string.texts && (shape.string.min > 0 || shape.string.max != kNoMax))
             dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max));
-        all = std::make_shared<const Dfa>(all == nullptr ? std::move(dfa) : unite(*all, dfa));
+        all = keep(all == nullptr ? std::move(dfa) : unite(*all, dfa));
     }
     return all == nullptr || all->empty() ? nullptr : all;
 }
@@ -172,7 +230,7 @@ std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
 bool Normalizer::allows_name(const ObjectSpec& object, std::string_view name) {
     return std::ranges::all_of(object.names, [&](const Conjunction& terms) {
         return std::ranges::any_of(shapes(terms), [&](const Shape& shape) {
-            if (shape.string.texts) work_.spend(shape.string.texts->size());
+            if (shape.string.texts) work_->spend(shape.string.texts->size());
             return shape.kind == JsonKind::string && matches(shape.string, name);
         });
     });
@@ -180,7 +238,7 @@ bool Normalizer::allows_name(const ObjectSpec& object, std::string_view name) {
 
 bool Normalizer::is_empty(const Conjunction& terms, int depth) {
     if (std::ranges::find(terms, Term::Kind::nothing, &Term::kind) != terms.end()) return true;
-    if (depth > 8 || !testing_.insert(terms).second) return false;
+    if (depth > 8 || question_ >= kMaxQuestions || !testing_.insert(terms).second) return false;
     struct Leave {
         Normalizer& normalizer;
         const Conjunction& terms;
@@ -240,7 +298,7 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             if (shape.object.min > shape.object.max || shape.object.required.size() > shape.object.max) return true;
             for (const std::string& name : shape.object.required) {
                 for (const auto& layer : shape.object.layers)
-                    work_.spend(1 + layer.properties.size() + 4 * layer.patterns.size());
+                    work_->spend(1 + layer.properties.size() + 4 * layer.patterns.size());
                 if (!allows_name(shape.object, name) || is_empty(member_terms(shape.object, name), depth + 1))
                     return true;
             }
@@ -253,12 +311,12 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
 Shapes Normalizer::of_schema(const Place& at) {
     if (at.value.is(JsonKind::boolean)) return at.value.boolean() ? anything() : Shapes{};
     if (!at.value.is(JsonKind::object))
-        fail(ErrorCode::bad_schema, cat("schema: ", escaped(at.pointer.empty() ? std::string("/") : at.pointer, 160),
-                                        ": a schema is an object or a boolean"));
+        fail(ErrorCode::bad_schema,
+             cat("schema: ", escaped(or_root(at.pointer()), 160), ": a schema is an object or a boolean"));
     if (get(at, "$ref") && at.draft != 0 && at.draft <= 7)  // keywords beside it are ignored
         return of_term({Term::Kind::schema, referred(at)[0]});
     for (const char* keyword : {"extends", "disallow"})
-        if (get(at, keyword)) refuse(at.pointer, keyword, "is not supported; allOf and not are");
+        if (get(at, keyword)) refuse(at.pointer(), keyword, "is not supported; allOf and not are");
 
     Shapes out = get(at, "type") ? types(*get(at, "type"), at, false) : anything();
     for (Shape& shape : out) {
@@ -268,20 +326,29 @@ Shapes Normalizer::of_schema(const Place& at) {
         else if (shape.kind == JsonKind::object) apply_object(at, shape);
     }
     if (const auto value = get(at, "const")) out = both(out, of_value(*value));
-    if (get(at, "enum")) {
-        Shapes values;
-        std::vector<std::string> texts;
-        for (const auto& [key, value] : require(at, "enum", JsonKind::array).items()) {
-            if (value.is(JsonKind::string)) texts.emplace_back(value.string());
-            else append(values, of_value(value));
-        }
-        if (!texts.empty()) {
-            Shape shape = any_of(JsonKind::string);
-            shape.string.texts = std::move(texts);
-            values.push_back(std::move(shape));
-        }
-        out = both(out, values);
+    if (get(at, "enum")) out = both(out, enumerated(at));
+    combine(at, out);
+    apply_unevaluated(at, out);
+    return out;
+}
+
+Shapes Normalizer::enumerated(const Place& at) {
+    Shapes values;
+    std::vector<std::string> texts;
+    for (const auto& [key, value] : require(at, "enum", JsonKind::array).items()) {
+        if (value.is(JsonKind::string)) texts.emplace_back(value.string());
+        else append(values, of_value(value));
     }
+    if (!texts.empty()) {
+        Shape shape = any_of(JsonKind::string);
+        shape.string.texts = std::move(texts);
+        values.push_back(std::move(shape));
+    }
+    return values;
+}
+
+/// What the schemas say that hold together with this one.
+void Normalizer::combine(const Place& at, Shapes& out) {
     for (const std::uint32_t number : referred(at)) out = both(out, of_term({Term::Kind::schema, number}));
     if (get(at, "allOf"))
         for (const auto& [key, part] : require(at, "allOf", JsonKind::array).items())
@@ -291,8 +358,6 @@ Shapes Normalizer::of_schema(const Place& at) {
     if (const auto part = get(at, "not")) out = both(out, of_term(term_of(*part, Term::Kind::complement)));
     if (get(at, "if")) out = both(out, conditional(at, false));
     out = dependencies(at, std::move(out));
-    apply_unevaluated(at, out);
-    return out;
 }
 
 Shapes Normalizer::any_of_schemas(JsonValue list) {
@@ -337,7 +402,8 @@ Shapes Normalizer::one_of(JsonValue list, const Place& at) {
         return out;
     } catch (const Error& error) {
         if (error.code() != ErrorCode::bad_schema && error.code() != ErrorCode::limit_exceeded) throw;
-        refuse(at.pointer, "oneOf", cat("branches may hold at once, and that cannot be excluded (", error.what(), ")"));
+        refuse(at.pointer(), "oneOf",
+               cat("branches may hold at once, and that cannot be excluded (", error.what(), ")"));
     }
     out.clear();
     for (const Term& branch : branches) append(out, of_term(branch));

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/references.hpp"
@@ -15,10 +16,21 @@
 
 namespace tinfer::grammar {
 
+/// What a message calls the place of this pointer.
+[[nodiscard]] inline std::string or_root(std::string pointer) { return pointer.empty() ? "/" : std::move(pointer); }
+
 class Normalizer {
 public:
-    /// `options` and `warnings` must outlive the normalizer.
-    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings);
+    /// Schemas that are expanded inside each other, with no value between them: each takes stack, and all of them
+    /// have to fit into 256 KiB. A chain of references alone counts as one.
+    static constexpr int kMaxDepth = 64;
+    /// Questions whether a schema is empty inside each other; the answer to one more is "no".
+    static constexpr int kMaxQuestions = 16;
+
+    /// `options` and `warnings` must outlive the normalizer, and so must `work`, which several may share; null: a
+    /// budget of its own.
+    Normalizer(JsonValue root, const SchemaOptions& options, std::vector<std::string>& warnings,
+               SchemaWork* work = nullptr);
 
     [[nodiscard]] Term root() const;
     /// The values that satisfy all terms. Throws bad_schema, limit_exceeded.
@@ -35,13 +47,22 @@ public:
     [[nodiscard]] bool is_empty(const Shape& shape, int depth = 0);
     [[nodiscard]] bool allows_name(const ObjectSpec& object, std::string_view name);
 
-    /// Resets the step count, before a text is checked.
-    void restart() noexcept { work_ = {}; }
+    /// Resets the step count, before a text is checked, once compiling has ended.
+    void restart() noexcept { work_->restart(); }
     /// Charges steps that a caller spends on the results; limit_exceeded if there are too many.
-    void spend(std::size_t n_steps) { work_.spend(n_steps); }
+    void spend(std::size_t n_steps) { work_->spend(n_steps); }
+    /// Counts the memory of a result that stays; limit_exceeded if it is too much.
+    void hold(std::size_t n_bytes) { work_->hold(n_bytes); }
+    [[nodiscard]] std::shared_ptr<const Dfa> keep(Dfa dfa) {
+        work_->hold(dfa.memory());
+        return std::make_shared<const Dfa>(std::move(dfa));
+    }
 
-    /// From now on no further documents are loaded.
-    void close() noexcept { references_.close(); }
+    /// Ends compiling: no further documents are loaded, and what was expanded is forgotten; it is expanded again when
+    /// it is asked for.
+    void close() noexcept;
+    /// Bytes of the documents and their places.
+    [[nodiscard]] std::size_t memory() const noexcept { return references_.memory(); }
 
     /// Throws bad_schema with the location, or only warns if the options say so.
     void refuse(std::string_view pointer, std::string_view keyword, std::string_view reason);
@@ -59,9 +80,16 @@ private:
     }
     /// The targets of $ref, $dynamicRef and $recursiveRef of a schema.
     [[nodiscard]] std::vector<std::uint32_t> referred(const Place& at);
+    /// The schema at the end of a chain of schemas that consist of a reference only.
+    [[nodiscard]] std::uint32_t end_of_chain(std::uint32_t number);
 
     [[nodiscard]] Shapes of_term(const Term& term);
+    [[noreturn]] void refuse_depth(const Term& term);
+    [[noreturn]] static void refuse_at(const Place& at, const Error& error);
+    [[nodiscard]] Shapes expand(const Term& term, const Place& at);
     [[nodiscard]] Shapes of_schema(const Place& at);
+    void combine(const Place& at, Shapes& shapes);
+    [[nodiscard]] Shapes enumerated(const Place& at);
     [[nodiscard]] Shapes of_either(const std::vector<Conjunction>& parts);
     [[nodiscard]] Shapes complement(const Place& at);
     [[nodiscard]] Shapes not_objects(const Place& at);
@@ -96,15 +124,19 @@ private:
     References references_;
     std::uint32_t document_ = 0;                    // of the term being expanded
     std::vector<std::vector<Conjunction>> unions_;  // for terms of kind `either`
-    bool has_unevaluated_ = false;                  // shapes must keep what each branch evaluates
+    std::map<std::vector<Conjunction>, std::uint32_t> union_numbers_;
+    bool has_unevaluated_ = false;  // shapes must keep what each branch evaluates
     std::map<Conjunction, Shapes> known_;
     std::map<Term, Shapes> known_terms_;
     struct Pending {};          // thrown when is_empty() returns to a schema that is being expanded
     std::map<Term, int> open_;  // terms being expanded, with their question_
     int question_ = 0;          // nesting depth of is_empty()
+    int depth_ = 0;             // of terms being expanded
+    std::unordered_map<std::uint32_t, std::uint32_t> chain_ends_;
     std::map<std::string, std::shared_ptr<const Dfa>, std::less<>> regexes_;
     RegexShare regex_share_;
-    SchemaWork work_;
+    std::unique_ptr<SchemaWork> own_work_, spare_work_;  // the spare one is for texts, once compiling has ended
+    SchemaWork* work_;
     std::set<Conjunction> testing_;
 };
 

@@ -95,12 +95,20 @@ private:
         }
     }
     std::string named(std::uint32_t node) {
-        return rule(cat("n", node), [this, node] { return from(node); });
+        return rule(cat("n", node), [this, node] {
+            depth_ = 0;
+            return from(node);
+        });
     }
     /// The rest of a rule from a node on: inline, or a rule of its own if several nodes lead here.
     std::string behind(std::uint32_t node) {
         if (program_.nodes[node].kind == NodeKind::ret) return "";
-        return n_references_[node] > 1 || program_.nodes[node].kind == NodeKind::split ? named(node) : from(node);
+        if (n_references_[node] > 1 || program_.nodes[node].kind == NodeKind::split) return named(node);
+        if (depth_ == kMaxInline) return named(node);
+        ++depth_;
+        std::string text = from(node);
+        --depth_;
+        return text;
     }
     static std::string join(const std::string& a, const std::string& b) { return b.empty() ? a : cat(a, " ", b); }
 
@@ -255,21 +263,35 @@ private:
 
     // ---- objects ----------------------------------------------------------------------------------------------------
 
-    static void add_names(const ObjectTerminal& object, std::uint32_t at, const std::string& name,
-                          std::vector<std::string>& out) {
-        const auto& node = object.trie[at];
-        if (node.property != kNone) out[node.property] = name;
-        for (const auto& [c, to] : node.next) {
-            std::string longer = name;
-            append_code_point(longer, c);
-            add_names(object, to, longer, out);
+    /// The declared names, by property.
+    static void add_names(const ObjectTerminal& object, std::vector<std::string>& out) {
+        using Edge = std::map<std::uint32_t, std::uint32_t>::const_iterator;
+        struct Open {
+            std::uint32_t node;
+            Edge at;
+            std::size_t n_bytes;  // of the name up to the node
+        };
+        std::string name;
+        std::vector<Open> path{{0, object.trie[0].next.begin(), 0}};
+        if (object.trie[0].property != kNone) out[object.trie[0].property] = name;
+        while (!path.empty()) {
+            Open& top = path.back();
+            if (top.at == object.trie[top.node].next.end()) {
+                path.pop_back();
+                continue;
+            }
+            const auto [c, to] = *top.at++;
+            name.resize(top.n_bytes);
+            append_code_point(name, c);
+            if (object.trie[to].property != kNone) out[object.trie[to].property] = name;
+            path.push_back({to, object.trie[to].next.begin(), name.size()});
         }
     }
     const std::vector<std::string>& names_of(std::uint32_t arg) {
         auto& names = names_[arg];
         if (names.empty()) {
             names.resize(program_.objects[arg].is_required.size());
-            add_names(program_.objects[arg], 0, "", names);
+            add_names(program_.objects[arg], names);
         }
         return names;
     }
@@ -340,8 +362,11 @@ private:
         return at->second;
     }
 
+    static constexpr int kMaxInline = 64;  // nodes behind each other in one rule: each takes stack
+
     const Program& program_;
     std::size_t max_bytes_;
+    int depth_ = 0;  // of behind()
     std::string out_;
     std::set<std::string> known_;
     std::vector<std::pair<std::string, Body>> pending_;

@@ -3,7 +3,46 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace tinfer::grammar {
+
+void Program::refuse_nodes() const {
+    fail(ErrorCode::limit_exceeded, cat("grammar: more than ", max_nodes, " nodes (max_nodes)"));
+}
+
+void Program::shrink() {
+    nodes.shrink_to_fit();
+    edges.shrink_to_fit();
+    targets.shrink_to_fit();
+    dfas.shrink_to_fit();
+    strings.shrink_to_fit();
+    objects.shrink_to_fit();
+    rule_ends.shrink_to_fit();
+}
+
+std::size_t Program::memory() const noexcept {
+    constexpr std::size_t kOfEdge = 48;  // of the map in a node of a trie
+    std::size_t n = sizeof(Program) + nodes.capacity() * sizeof(Node) + edges.capacity() * sizeof(ByteEdge) +
+                    targets.capacity() * sizeof(std::uint32_t) + text.capacity();
+    for (const Dfa& dfa : dfas) n += dfa.memory();
+    for (const StringTerminal& string : strings) {
+        n += sizeof string + string.takes_all.capacity();
+        n += (string.distances.shortest.capacity() + string.distances.longest.capacity()) * sizeof(std::uint32_t);
+        if (string.dfa != nullptr) n += string.dfa->memory();
+    }
+    for (const ObjectTerminal& object : objects) {
+        n += sizeof object + object.is_required.capacity() + (object.other_names ? object.other_names->memory() : 0);
+        n += (4 * object.value_entries.capacity() + object.other_entries.capacity()) * sizeof(std::uint32_t);
+        for (const auto& node : object.trie)
+            n += sizeof node + kOfEdge + node.reachable.capacity() * sizeof(std::uint32_t);
+    }
+    for (const ChoiceTerminal& choice : choices)
+        n += sizeof choice + 2 * choice.first.capacity() * sizeof(std::uint32_t);
+    for (const auto& [end, name] : rule_ends) n += sizeof end + sizeof name + name.capacity();
+    for (const std::string& warning : warnings) n += sizeof warning + warning.capacity();
+    return n;
+}
 
 std::string_view Program::rule_of(std::uint32_t node) const noexcept {
     const auto rule = std::ranges::upper_bound(rule_ends, node, {}, [](const auto& end) { return end.first; });

@@ -85,6 +85,8 @@ struct ChoiceTerminal {
     std::vector<std::uint32_t> first, rest;  ///< rule as the first value, and as a later one; kNone: not allowed
 };
 
+class SchemaWork;
+
 struct Program {
     std::vector<Node> nodes;
     std::vector<ByteEdge> edges;
@@ -100,13 +102,25 @@ struct Program {
     bool has_tokens = false;
     std::string text;                   ///< the grammar in GBNF, if it was given so
     std::vector<std::string> warnings;  ///< non-fatal findings
+    std::size_t max_nodes =
+        kNone - 1;  ///< more nodes, those of the tries of names counted, are refused as they are made
+    std::size_t n_trie_nodes = 0;
+    SchemaWork* work = nullptr;  ///< the budget that schemas of this program share while they are compiled
 
     /// Name of the rule that a node belongs to; empty where rules have no names.
     [[nodiscard]] std::string_view rule_of(std::uint32_t node) const noexcept;
 
+    /// Throws limit_exceeded beyond max_nodes.
     std::uint32_t add(const Node& node) {
+        count_nodes(1);
         nodes.push_back(node);
         return static_cast<std::uint32_t>(nodes.size() - 1);
+    }
+    /// Gives back what the lists have room for and do not need.
+    void shrink();
+    [[nodiscard]] std::size_t memory() const noexcept;
+    void count_nodes(std::size_t n_more) const {
+        if (nodes.size() + n_trie_nodes + n_more > max_nodes) refuse_nodes();
     }
     std::uint32_t add_split(const std::vector<std::uint32_t>& to) {
         if (to.size() == 1) return to[0];
@@ -136,6 +150,9 @@ struct Program {
         node.max = max;
         return add(node);
     }
+
+private:
+    [[noreturn]] void refuse_nodes() const;
 };
 
 }  // namespace tinfer::grammar

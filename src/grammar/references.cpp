@@ -11,6 +11,7 @@ namespace tinfer::grammar {
 namespace {
 
 constexpr std::size_t kMaxDocuments = 64;
+constexpr std::size_t kMaxUri = 4096;
 constexpr std::size_t kMaxLoadedBytes = 16u << 20;
 /// Objects with fewer members are searched linearly.
 constexpr std::size_t kIndexed = 64;
@@ -46,17 +47,38 @@ std::optional<JsonValue> string_member(JsonValue object, std::string_view key) {
 
 }  // namespace
 
+std::string SchemaPlace::pointer() const {
+    constexpr std::size_t kLongest = 1024;
+    std::vector<const SchemaPlace*> path;
+    for (const SchemaPlace* at = this; at != nullptr; at = at->parent) path.push_back(at);
+    std::string out(path.back()->name.substr(0, kLongest));
+    for (std::size_t i = path.size() - 1; i-- > 0 && out.size() < kLongest;) {
+        const bool is_item = path[i + 1]->value.is(JsonKind::array);
+        out += "/" + (is_item ? std::to_string(path[i]->index) : escape_pointer(path[i]->name.substr(0, kLongest)));
+    }
+    return out;
+}
+
 References::References(JsonValue root, SchemaLoader load) : load_(std::move(load)) { add_document(root, "", ""); }
 
-void References::add_document(JsonValue root, const std::string& uri, const std::string& pointer) {
+void References::add_document(JsonValue root, const std::string& uri, std::string pointer) {
     const std::uint32_t document = next_document_;
     const auto number = document + static_cast<std::uint32_t>(root.offset());
     resources_.push_back({uri, number, number});
     const auto resource = static_cast<std::uint32_t>(resources_.size() - 1);
     by_uri_.try_emplace(uri, resource);
-    // A document without $schema has the draft of the first document.
-    index(root, pointer, {root, pointer, document, resource, places_.empty() ? 0 : places_.begin()->second.draft},
-          Role::schema);
+    bases_.push_back(std::move(pointer));
+    SchemaPlace place{.value = root, .name = bases_.back()};
+    place.document = document;
+    place.resource = resource;
+    place.draft = places_.empty() ? 0 : places_.front().draft;  // without $schema that of the first document
+    index(place);
+}
+
+const SchemaPlace& References::place(std::uint32_t number) const {
+    const auto found = std::ranges::lower_bound(places_, number, {}, &SchemaPlace::number);
+    TINFER_ASSERT(found != places_.end() && found->number == number);
+    return *found;
 }
 
 /// Registers $id and anchors of a schema object.
@@ -70,6 +92,9 @@ void References::identify(JsonValue value, SchemaPlace& place, std::uint32_t num
             resources_[place.resource].anchors.try_emplace(std::string(id->string().substr(1)), number);
     } else if (id && !id->string().empty()) {
         const std::string uri = resolve_uri(resources_[place.resource].uri, id->string());
+        if (uri.size() > kMaxUri)  // every reference below is resolved against it
+            fail(ErrorCode::limit_exceeded, cat("schema: ", escaped(place.pointer(), 160), "/$id: a URI of ",
+                                                uri.size(), " bytes, limit ", kMaxUri));
         if (number == resources_[place.resource].root) {  // the root of the document
             resources_[place.resource].uri = uri;
         } else {
@@ -83,46 +108,79 @@ void References::identify(JsonValue value, SchemaPlace& place, std::uint32_t num
         resource.anchors.try_emplace(std::string(anchor->string()), number);
     if (const auto anchor = string_member(value, "$dynamicAnchor")) {
         resource.anchors.try_emplace(std::string(anchor->string()), number);
-        resource.dynamic_anchors.try_emplace(std::string(anchor->string()), number);
+        if (resource.dynamic_anchors.try_emplace(std::string(anchor->string()), number).second)
+            ++n_dynamic_[std::string(anchor->string())];
     }
     if (const auto is_recursive = value.find("$recursiveAnchor");
-        is_recursive && is_recursive->is(JsonKind::boolean) && is_recursive->boolean() && number == resource.root)
+        is_recursive && is_recursive->is(JsonKind::boolean) && is_recursive->boolean() && number == resource.root) {
+        if (!resource.is_recursive) ++n_recursive_;
         resource.is_recursive = true;
+    }
 }
 
-void References::index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role) {
-    const std::uint32_t number = around.document + static_cast<std::uint32_t>(value.offset());
-    next_document_ = std::max(next_document_, number + 1);
-    SchemaPlace place{value, pointer, around.document, around.resource, around.draft};
-    if (value.is(JsonKind::object)) {
-        if (role == Role::schema) {
-            place.draft = draft_of(value, place.draft);
-            identify(value, place, number);
-        }
-        for (const auto& [key, member] : value.members()) {
-            Role inner = Role::data;
-            if (role == Role::schemas) inner = Role::schema;
-            else if (role == Role::schema) {
-                if (is_one_of(key, {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas",
-                                    "dependencies"}))
-                    inner = Role::schemas;
-                else if (is_one_of(key, {"items", "additionalItems", "prefixItems", "contains", "additionalProperties",
-                                         "propertyNames", "not", "if", "then", "else", "allOf", "anyOf", "oneOf",
-                                         "unevaluatedItems", "unevaluatedProperties", "extends", "disallow"}))
-                    inner = Role::schema;
-            }
-            index(member, pointer + "/" + escape_pointer(key), place, inner);
-        }
-    } else if (value.is(JsonKind::array)) {
-        std::size_t i = 0;
-        for (const auto& [key, item] : value.items()) index(item, pointer + "/" + std::to_string(i++), place, role);
+/// Numbers a value, whose context is that of the value around it.
+const SchemaPlace& References::add(SchemaPlace place, Role role) {
+    place.number = place.document + static_cast<std::uint32_t>(place.value.offset());
+    next_document_ = std::max(next_document_, place.number + 1);
+    if (role == Role::schema && place.value.is(JsonKind::object)) {
+        place.draft = draft_of(place.value, place.draft);
+        identify(place.value, place, place.number);
     }
-    places_.try_emplace(number, std::move(place));
+    places_.push_back(place);
+    return places_.back();
+}
+
+/// Numbers all values of a document in the order of the text, without recursion.
+void References::index(const SchemaPlace& root) {
+    struct Open {
+        const SchemaPlace* place;
+        Role role;
+        JsonValue::Iterator at, end;
+        std::uint32_t n_done = 0;
+    };
+    std::vector<Open> open;
+    const auto enter = [&](const SchemaPlace& place, Role role) {
+        const bool is_object = place.value.is(JsonKind::object);
+        if (!is_object && !place.value.is(JsonKind::array)) return;
+        const JsonValue::Range inside = is_object ? place.value.members() : place.value.items();
+        open.push_back({&place, role, inside.begin(), inside.end()});
+    };
+    enter(add(root, Role::schema), Role::schema);
+    while (!open.empty()) {
+        Open& around = open.back();
+        if (around.at == around.end) {
+            open.pop_back();
+            continue;
+        }
+        const auto member = *around.at;
+        ++around.at;
+        Role inner = around.role;
+        if (around.place->value.is(JsonKind::object)) inner = role_of(member.key, around.role);
+        SchemaPlace place = *around.place;
+        place.value = member.value;
+        place.parent = around.place;
+        place.name = member.key;
+        place.index = around.n_done++;
+        enter(add(place, inner), inner);
+    }
+}
+
+/// What a member of an object is.
+References::Role References::role_of(std::string_view key, Role around) noexcept {
+    if (around == Role::schemas) return Role::schema;
+    if (around == Role::data) return Role::data;
+    if (is_one_of(key, {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}))
+        return Role::schemas;
+    if (is_one_of(key, {"items", "additionalItems", "prefixItems", "contains", "additionalProperties", "propertyNames",
+                        "not", "if", "then", "else", "allOf", "anyOf", "oneOf", "unevaluatedItems",
+                        "unevaluatedProperties", "extends", "disallow"}))
+        return Role::schema;
+    return Role::data;
 }
 
 bool References::has_keyword(std::string_view keyword) const {
     return std::ranges::any_of(places_,
-                               [&](const auto& place) { return place.second.value.find(keyword).has_value(); });
+                               [&](const SchemaPlace& place) { return place.value.find(keyword).has_value(); });
 }
 
 std::optional<JsonValue> References::find_indexed(std::uint32_t document, JsonValue object,
@@ -176,7 +234,8 @@ std::uint32_t References::resource_of(const std::string& uri, std::string_view r
                                       std::string_view keyword) {
     if (uri.empty() || uri == resources_[from.resource].uri) return from.resource;
     if (const auto known = by_uri_.find(uri); known != by_uri_.end()) return known->second;
-    const std::string where = cat("schema: ", escaped(from.pointer, 160), "/", keyword, ": '", escaped(reference), "'");
+    const std::string where =
+        cat("schema: ", escaped(from.pointer(), 160), "/", keyword, ": '", escaped(reference), "'");
     auto text = load_ ? load_(uri) : std::nullopt;
     if (!text)
         fail(ErrorCode::bad_schema,
@@ -206,8 +265,8 @@ std::uint32_t References::resolve(std::string_view reference, const SchemaPlace&
         found = anchor->second;
     }
     if (!found)
-        fail(ErrorCode::bad_schema, cat("schema: ", escaped(from.pointer, 160), "/", keyword, ": there is nothing at '",
-                                        escaped(reference), "'"));
+        fail(ErrorCode::bad_schema, cat("schema: ", escaped(from.pointer(), 160), "/", keyword,
+                                        ": there is nothing at '", escaped(reference), "'"));
     return *found;
 }
 
@@ -220,17 +279,14 @@ std::optional<std::uint32_t> References::resolve_dynamic(std::string_view refere
     // The outermost in the dynamic scope: the document itself if it has the anchor, or else the only one that has it.
     if (const auto known = resources_[0].dynamic_anchors.find(anchor); known != resources_[0].dynamic_anchors.end())
         return known->second;
-    const auto n =
-        std::ranges::count_if(resources_, [&](const Resource& r) { return r.dynamic_anchors.contains(anchor); });
-    return n == 1 ? std::optional(first) : std::nullopt;
+    return n_dynamic_.find(anchor)->second == 1 ? std::optional(first) : std::nullopt;
 }
 
 std::optional<std::uint32_t> References::resolve_recursive(const SchemaPlace& from) {
     const Resource& own = resources_[from.resource];
     if (!own.is_recursive) return own.root;
     if (resources_[0].is_recursive) return resources_[0].root;
-    const auto n = std::ranges::count_if(resources_, [](const Resource& r) { return r.is_recursive; });
-    return n == 1 ? std::optional(own.root) : std::nullopt;
+    return n_recursive_ == 1 ? std::optional(own.root) : std::nullopt;
 }
 
 }  // namespace tinfer::grammar

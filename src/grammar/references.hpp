@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,17 +23,24 @@ using SchemaLoader = std::function<std::optional<std::string>(std::string_view u
 /// A value of a document, with its context.
 struct SchemaPlace {
     JsonValue value;
-    std::string pointer;         ///< JSON Pointer; after the document's URI unless it is the first document
-    std::uint32_t document = 0;  ///< base of the document's numbers: a value's number is this plus its offset
-    std::uint32_t resource = 0;  ///< the enclosing schema with an $id
-    int draft = 0;               ///< 3, 4, 6, 7, 9 for 2019-09, 10 for 2020-12; 0: unknown
+    std::uint32_t number = 0;             ///< the document's base plus the value's offset
+    const SchemaPlace* parent = nullptr;  ///< the array or object around it; null for a document
+    std::string_view name{};              ///< in an object; of a document: what pointers into it begin with
+    std::uint32_t index = 0;              ///< in an array
+    std::uint32_t document = 0;           ///< base of the document's numbers: a value's number is this plus its offset
+    std::uint32_t resource = 0;           ///< the enclosing schema with an $id
+    int draft = 0;                        ///< 3, 4, 6, 7, 9 for 2019-09, 10 for 2020-12; 0: unknown
+
+    /// JSON Pointer, after the document's URI unless it is the first document. Made for messages: a pointer for each
+    /// value would take the names around it as often as they have values in them. A long one has its end cut off.
+    [[nodiscard]] std::string pointer() const;
 };
 
 class References {
 public:
     References(JsonValue root, SchemaLoader load);
 
-    [[nodiscard]] const SchemaPlace& place(std::uint32_t number) const { return places_.at(number); }
+    [[nodiscard]] const SchemaPlace& place(std::uint32_t number) const;
     /// Whether any object has this key.
     [[nodiscard]] bool has_keyword(std::string_view keyword) const;
     /// The number of the value that a reference names. Throws bad_schema if there is none.
@@ -42,6 +50,12 @@ public:
     [[nodiscard]] std::optional<std::uint32_t> resolve_dynamic(std::string_view reference, const SchemaPlace& from);
     [[nodiscard]] std::optional<std::uint32_t> resolve_recursive(const SchemaPlace& from);
 
+    /// Bytes, about, with those of the parsed documents.
+    [[nodiscard]] std::size_t memory() const noexcept {
+        constexpr std::size_t kOfDocument =
+            32;  // bytes of a value in the parsed text, its key and its share of the text
+        return places_.size() * (sizeof(SchemaPlace) + kOfDocument) + resources_.size() * sizeof(Resource);
+    }
     /// From now on no document is loaded: references to unknown documents throw bad_schema.
     void close() noexcept { load_ = nullptr; }
 
@@ -54,8 +68,10 @@ private:
     };
     enum class Role : std::uint8_t { schema, schemas, data };  // `schemas`: object of named schemas
 
-    void add_document(JsonValue root, const std::string& uri, const std::string& pointer);
-    void index(JsonValue value, const std::string& pointer, SchemaPlace around, Role role);
+    void add_document(JsonValue root, const std::string& uri, std::string pointer);
+    void index(const SchemaPlace& root);
+    [[nodiscard]] const SchemaPlace& add(SchemaPlace place, Role role);
+    [[nodiscard]] static Role role_of(std::string_view key, Role around) noexcept;
     void identify(JsonValue value, SchemaPlace& place, std::uint32_t number);
     [[nodiscard]] std::optional<std::uint32_t> pointed(std::uint32_t root, std::string_view pointer) const;
     [[nodiscard]] std::optional<JsonValue> find_indexed(std::uint32_t document, JsonValue object,
@@ -65,8 +81,11 @@ private:
                                             std::string_view keyword);
 
     SchemaLoader load_;
-    std::map<std::uint32_t, SchemaPlace> places_;
+    std::deque<SchemaPlace> places_;  // by number; they keep their addresses
+    std::deque<std::string> bases_;   // of pointers into documents
     std::vector<Resource> resources_;
+    std::map<std::string, std::uint32_t, std::less<>> n_dynamic_;  // resources with a dynamic anchor of this name
+    std::uint32_t n_recursive_ = 0;
     std::map<std::string, std::uint32_t, std::less<>> by_uri_;  // indices into resources_
     std::vector<std::unique_ptr<JsonDocument>> loaded_;
     std::uint32_t next_document_ = 0;

@@ -17,6 +17,7 @@ constexpr std::size_t kMaxNfaStates = 60'000;
 /// Budget of the subset construction of one expression. More takes seconds and hundreds of megabytes.
 constexpr std::size_t kMaxSteps = 30'000'000;
 constexpr int kMaxRegexDepth = 200;
+constexpr std::size_t kMaxLookAheads = 64;
 
 /// Thompson's construction: a state has one edge over a set, or epsilon edges, which may require begin or end of text.
 struct NfaState {
@@ -29,14 +30,6 @@ struct NfaState {
 struct Piece {
     std::uint32_t in, out;
 };
-
-CharSet digits() { return {{'0', '9'}}; }
-CharSet word() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
-CharSet space() {
-    return {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-}
-CharSet any_but_line_ends() { return CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.inverted(); }
 
 class RegexParser {
 public:
@@ -470,24 +463,36 @@ private:
     RegexShare& share_;
 };
 
+Dfa compile_plain(std::string_view pattern, RegexShare& share) {
+    RegexParser parser(pattern, share);
+    const Piece whole = parser.parse();
+    return Determinizer(parser.states, parser.sets, whole, share).run();
+}
+
 }  // namespace
 
 Dfa compile_regex(std::string_view pattern, RegexShare& share) {
     // A look-ahead at the begin of the text is a condition on the whole text. The parser refuses it anywhere else.
-    if (pattern.starts_with("^(?=") || pattern.starts_with("^(?!")) {
-        const std::size_t end = group_end(pattern, 1);
+    std::string rest(pattern);
+    std::vector<Dfa> conditions;
+    while (rest.starts_with("^(?=") || rest.starts_with("^(?!")) {
+        const std::size_t end = group_end(rest, 1);
         const bool is_repeated =
-            end < pattern.size() && std::string_view("*+?{").find(pattern[end]) != std::string_view::npos;
-        if (end != pattern.npos && !is_repeated && !has_branches(pattern.substr(end))) {
-            const bool is_negative = pattern[3] == '!';
-            const Dfa ahead = compile_regex("^(?:" + std::string(pattern.substr(4, end - 5)) + ")", share);
-            const Dfa rest = compile_regex("^" + std::string(pattern.substr(end)), share);
-            return intersect(rest, is_negative ? complement(ahead) : ahead);
-        }
+            end < rest.size() && std::string_view("*+?{").find(rest[end]) != std::string_view::npos;
+        if (end == rest.npos || is_repeated || has_branches(std::string_view(rest).substr(end))) break;
+        if (conditions.size() == kMaxLookAheads)
+            fail(ErrorCode::limit_exceeded, cat("regular expression '", escaped(pattern.substr(0, 64)), "': more than ",
+                                                kMaxLookAheads, " look-aheads"));
+        const Dfa ahead = compile_plain("^(?:" + rest.substr(4, end - 5) + ")", share);
+        conditions.push_back(rest[3] == '!' ? complement(ahead) : ahead);
+        rest = "^" + rest.substr(end);
     }
-    RegexParser parser(pattern, share);
-    const Piece whole = parser.parse();
-    return Determinizer(parser.states, parser.sets, whole, share).run();
+    Dfa out = compile_plain(rest, share);
+    while (!conditions.empty()) {
+        out = intersect(out, conditions.back());
+        conditions.pop_back();
+    }
+    return out;
 }
 
 }  // namespace tinfer::grammar

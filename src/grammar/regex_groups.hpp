@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Finds groups and alternatives in the text of a regular expression before it is parsed.
+// Groups and alternatives in the text of a regular expression, found before it is parsed, and the sets of its escapes.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+
+#include "grammar/char_set.hpp"
 
 namespace tinfer::grammar {
 
@@ -34,5 +36,14 @@ namespace tinfer::grammar {
     }
     return false;
 }
+
+/// The sets of \d, \w, \s and the dot.
+inline CharSet digits() { return {{'0', '9'}}; }
+inline CharSet word() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
+inline CharSet space() {
+    return {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+            {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+}
+inline CharSet any_but_line_ends() { return CharSet{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.inverted(); }
 
 }  // namespace tinfer::grammar

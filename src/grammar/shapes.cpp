@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace tinfer::grammar {
 
@@ -12,24 +13,29 @@ Conjunction conjoin(const Conjunction& a, const Conjunction& b) {
     return out;
 }
 
+Conjunction JoinedTerms::take() {
+    std::ranges::sort(terms_);
+    terms_.erase(std::unique(terms_.begin(), terms_.end()), terms_.end());
+    return std::exchange(terms_, {});
+}
+
 Conjunction member_terms(const ObjectSpec& object, std::string_view name) {
-    Conjunction out;
+    JoinedTerms out;
     for (const auto& layer : object.layers) {
         bool is_declared = false;
         for (const auto& [declared, terms] : layer.properties)
-            if (declared == name) out = conjoin(out, terms), is_declared = true;
+            if (declared == name) out.add(terms), is_declared = true;
         for (const auto& [pattern, terms] : layer.patterns)
-            if (pattern->match(name) != 0) out = conjoin(out, terms), is_declared = true;
-        if (!is_declared) out = conjoin(out, layer.rest);
+            if (pattern->match(name) != 0) out.add(terms), is_declared = true;
+        if (!is_declared) out.add(layer.rest);
     }
-    return out;
+    return out.take();
 }
 
 Conjunction element_terms(const ArraySpec& array, std::size_t place) {
-    Conjunction out;
-    for (const auto& layer : array.layers)
-        out = conjoin(out, place < layer.prefix.size() ? layer.prefix[place] : layer.rest);
-    return out;
+    JoinedTerms out;
+    for (const auto& layer : array.layers) out.add(place < layer.prefix.size() ? layer.prefix[place] : layer.rest);
+    return out.take();
 }
 
 std::uint32_t count_characters(std::string_view text) noexcept {
@@ -77,14 +83,25 @@ void add_names(std::vector<std::string>& to, std::span<const std::string> names)
         if (known.insert(name).second) to.push_back(name);
 }
 
+namespace {
+constexpr std::size_t kFixedSize = 8;  // of a shape that says nothing
+}
+
 std::size_t size_of(const Shape& shape) noexcept {
-    std::size_t n = 8;
+    std::size_t n = kFixedSize;
     if (shape.string.texts) n += shape.string.texts->size();
     n += shape.string.dfas.size() + shape.number.not_equal.size() + shape.number.multiples.size();
     for (const auto& layer : shape.array.layers) n += 4 + layer.prefix.size();
     n += 4 * shape.array.contains.size();
     for (const auto& layer : shape.object.layers) n += 8 + 2 * layer.properties.size() + 2 * layer.patterns.size();
     return n + shape.object.required.size() + 4 * shape.object.some.size() + shape.object.names.size();
+}
+
+std::size_t bytes_of(const Shapes& shapes) noexcept {
+    constexpr std::size_t kOfStep = 48;  // a name or a text, and a short conjunction
+    std::size_t n = 0;
+    for (const Shape& shape : shapes) n += sizeof(Shape) + kOfStep * (size_of(shape) - kFixedSize);
+    return n;
 }
 
 Dfa string_dfa(const StringSpec& string) {
@@ -211,10 +228,10 @@ bool is_within(const ObjectSpec& a, const ObjectSpec& b) {
                 return other.names == some.names && asks_less(some.value, other.value);
             }))
             return false;
-    Conjunction rest_a, rest_b;
-    for (const auto& layer : a.layers) rest_a = conjoin(rest_a, layer.rest);
+    JoinedTerms of_a, of_b;
+    for (const auto& layer : a.layers) of_a.add(layer.rest);
     for (const auto& layer : b.layers) {
-        rest_b = conjoin(rest_b, layer.rest);
+        of_b.add(layer.rest);
         // A layer with patterns cannot be compared part by part, so `a` must have an identical one.
         if (!layer.patterns.empty() && !std::ranges::any_of(a.layers, [&](const auto& other) {
                 return other.properties == layer.properties && other.patterns == layer.patterns &&
@@ -222,6 +239,7 @@ bool is_within(const ObjectSpec& a, const ObjectSpec& b) {
             }))
             return false;
     }
+    const Conjunction rest_a = of_a.take(), rest_b = of_b.take();
     for (const auto& layer : a.layers)
         if (!layer.patterns.empty() && !rest_b.empty()) return false;
     if (!asks_less(rest_b, rest_a)) return false;

@@ -31,6 +31,15 @@ struct Term {
 /// All terms must hold; sorted. Empty: anything.
 using Conjunction = std::vector<Term>;
 [[nodiscard]] Conjunction conjoin(const Conjunction& a, const Conjunction& b);
+/// Many conjunctions joined into one, in a time that grows as their terms do.
+class JoinedTerms {
+public:
+    void add(const Conjunction& more) { terms_.insert(terms_.end(), more.begin(), more.end()); }
+    [[nodiscard]] Conjunction take();
+
+private:
+    Conjunction terms_{};
+};
 inline Conjunction nothing() { return {{Term::Kind::nothing, 0}}; }
 
 inline constexpr std::uint32_t kNoMax = 0xFFFFFFFF;
@@ -109,6 +118,8 @@ std::size_t drop_covered(Shapes& shapes);
 void add_names(std::vector<std::string>& to, std::span<const std::string> names);
 /// The approximate number of steps of a copy.
 [[nodiscard]] std::size_t size_of(const Shape& shape) noexcept;
+/// The memory of a list, about; automata are not counted, as lists share them.
+[[nodiscard]] std::size_t bytes_of(const Shapes& shapes) noexcept;
 [[nodiscard]] std::uint32_t count_characters(std::string_view text) noexcept;
 
 }  // namespace tinfer::grammar

@@ -9,7 +9,7 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr std::size_t kMaxWitnessWays = 256, kMaxWitnessPatterns = 4;
+constexpr std::size_t kMaxWitnessWays = 256, kMaxWitnessPatterns = 4, kMaxWitnesses = 32;
 
 std::vector<std::string> declared_names(const ObjectSpec& spec) {
     std::vector<std::string> out = spec.required;
@@ -28,10 +28,16 @@ void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpe
                         std::vector<std::uint32_t>& to) {
     if (to.size() >= kMaxWitnessWays)
         fail(ErrorCode::limit_exceeded, cat("members that have to be there: more than ", kMaxWitnessWays, " ways"));
+    if (spec.some.size() > kMaxWitnesses)
+        fail(ErrorCode::limit_exceeded,
+             cat("members that have to be there: ", spec.some.size(), " kinds at once, limit ", kMaxWitnesses));
     if (next < spec.some.size()) {
         const ObjectSpec::Some some = spec.some[next];
         for (const std::string& name : declared_names(spec)) {
             if (some.names->match(name) == 0) continue;
+            std::size_t n = spec.required.size();
+            for (const auto& layer : spec.layers) n += 1 + layer.properties.size() + 4 * layer.patterns.size();
+            normalizer_.spend(4 * n);
             ObjectSpec with = spec;
             auto& layer = with.layers.emplace_back();
             layer.properties.emplace_back(name, some.value);
@@ -89,16 +95,19 @@ std::uint32_t Emitter::witness(const ObjectSpec& spec, const ObjectSpec::Some& s
         for (const auto& pattern : patterns)
             chosen = grammar::intersect(chosen, is_matched(pattern) ? *pattern : grammar::complement(*pattern));
         if (chosen.empty()) continue;
-        Conjunction terms = some.value;
+        JoinedTerms joined;
+        joined.add(some.value);
         for (const auto& layer : spec.layers) {
             bool is_named = false;
             for (const auto& [pattern, what] : layer.patterns)
-                if (is_matched(pattern)) terms = conjoin(terms, what), is_named = true;
-            if (!is_named) terms = conjoin(terms, layer.rest);
+                if (is_matched(pattern)) joined.add(what), is_named = true;
+            if (!is_named) joined.add(layer.rest);
         }
+        const Conjunction terms = joined.take();
+        normalizer_.spend(declared.size() + spec.layers.size() + terms.size());
         if (normalizer_.is_empty(terms)) continue;
         StringSpec key;
-        key.dfas.push_back(std::make_shared<const Dfa>(std::move(chosen)));
+        key.dfas.push_back(normalizer_.keep(std::move(chosen)));
         to.push_back(string(key, program_->add_call(member_value(terms), next)));
     }
     return to.empty() ? kNone : program_->add_split(to);

@@ -167,7 +167,10 @@ Token Chain::draw_once(std::span<const float> logits, bool is_masked) {
     for (const Link& link : links_)
         if (link.row_link != nullptr) link.row_link->begin(logits);
     if (is_masked) {
-        row_.mask(constraint_->mask());
+        redraws_next_ = true;  // where there is no mask yet, the next draw goes on from here
+        const auto mask = constraint_->mask();
+        redraws_next_ = false;
+        row_.mask(mask);
         if (row_.best() < 0) fail(ErrorCode::no_candidates, "the constraint leaves no candidate token");
     }
     CandidateArray candidates;

@@ -153,6 +153,7 @@ void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
 }
 
 void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
+    release(request);
     if (!request.seq) return;
     if (keep) keep_in_store(request);
     if (pools_) (void)context_.seq_rm(*request.seq);  // removing a whole sequence always succeeds

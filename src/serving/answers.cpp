@@ -51,6 +51,7 @@ void Scheduler::settle(Share& share, bool is_committed) noexcept {
     if (request.is_over) return;
     try {
         if (is_committed) move_on(request, share.n_kept);
+        else release(request);  // its row is computed again
         if (share.error) return fail_request(request, *share.error);
         request.n_drafted += share.n_guesses;
         request.n_accepted += share.n_kept - 1;
@@ -92,21 +93,30 @@ void Scheduler::draw(Request& request, std::size_t row, EngineEvent& event) {
     if (!request.sampler_has_prompt)
         for (std::size_t i = 0; i < request.n_prompt; ++i) request.sampler->accept(request.tokens[i]);
     request.sampler_has_prompt = true;
-    draw_one(request, row, event);
+    (void)draw_one(request, row, event);
     event.stop ? finish(request, std::move(event)) : deliver(request, event);
 }
 
-// Samples a token from a row of logits. Unless it ends the answer, it becomes the request's next token.
-void Scheduler::draw_one(Request& request, std::size_t row, EngineEvent& event) {
-    Generation& generation = *request.generation;
+// Samples a token from a row of logits. Unless it ends the answer, it becomes the request's next token. False where the
+// token waits for the mask of a constraint.
+bool Scheduler::draw_one(Request& request, std::size_t row, EngineEvent& event) {
     const auto index = static_cast<int>(row);
-    const Token token = request.sampler->sample(context_, index);
+    grammar::SlicedConstraint* const constraint = sliced(request);
+    const std::optional<Token> token =
+        constraint == nullptr ? request.sampler->sample(context_, index) : draw_or_hold(request, *constraint, index);
+    if (token) take_token(request, *token, context_.logits(index), event);
+    return token.has_value();
+}
+
+// Handles a token that was sampled from the logits.
+void Scheduler::take_token(Request& request, Token token, std::span<const float> logits, EngineEvent& event) {
+    Generation& generation = *request.generation;
     if (!request.first_token) request.first_token = Clock::now();
     event.text += generation.accept(token);
     if (generation.tokens().size() > event.n_generated) {
         TokenChoice choice{.token = token, .piece = {}};
         if (request.asked.n_top >= 0)
-            choice = log_probs_.choice(context_.logits(index), token, static_cast<std::size_t>(request.asked.n_top),
+            choice = log_probs_.choice(logits, token, static_cast<std::size_t>(request.asked.n_top),
                                        context_.model().vocab().size());
         const auto& shown = request.asked.generation.shown;
         choice.piece = context_.model().vocab().piece(token, std::ranges::find(shown, token) != shown.end());

@@ -63,10 +63,11 @@ void Scheduler::draw_checked() noexcept {
         share.was_drawn = true;
         share.event = progress(*share.request);
         try {
+            bool is_drawn = false;
             do {
-                draw_one(*share.request, share.first_row + share.n_kept, share.event);
+                is_drawn = draw_one(*share.request, share.first_row + share.n_kept, share.event);
                 ++share.n_kept;
-            } while (!share.event.stop && share.n_kept <= guessed.size() &&
+            } while (is_drawn && !share.event.stop && share.n_kept <= guessed.size() &&
                      share.request->tokens.back() == guessed[share.n_kept - 1]);
         } catch (...) {
             share.error = as_error(std::current_exception());

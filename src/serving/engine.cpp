@@ -306,7 +306,11 @@ std::vector<SlotInfo> Engine::slots() const {
 std::size_t Engine::max_tokens() const noexcept { return impl_->n_longest; }
 const Model& Engine::model() const& noexcept { return impl_->model; }
 const EngineOptions& Engine::options() const& noexcept { return impl_->options; }
-MemoryPlan Engine::memory() const noexcept { return impl_->memory; }
+MemoryPlan Engine::memory() const noexcept {
+    MemoryPlan memory = impl_->memory;
+    memory.fixed += impl_->scheduler.grammar_bytes();
+    return memory;
+}
 const std::string& Engine::fingerprint() const& noexcept { return impl_->fingerprint; }
 
 }  // namespace tinfer

@@ -108,7 +108,8 @@ void Scheduler::publish() noexcept {
             for (const auto& request : *list) {
                 SlotInfo slot{.request = request->id, .kind = request->kind, .seq = request->seq};
                 if (request->seq)
-                    slot.state = request->is_generating() ? SlotInfo::State::generating : SlotInfo::State::reading;
+                    slot.state = request->is_generating() || request->is_held ? SlotInfo::State::generating
+                                                                              : SlotInfo::State::reading;
                 slot.n_prompt = request->n_prompt;
                 slot.n_prompt_done = std::min(std::max(request->n_done, request->n_most_done), request->n_prompt);
                 slot.n_cached = request->n_cached;
@@ -117,6 +118,7 @@ void Scheduler::publish() noexcept {
                 slots.push_back(slot);
             }
         inbox_.publish(std::move(slots));
+        count_grammars();
     } catch (...) {  // out of memory: keep the previous ones
     }
     inbox_.update([&](EngineStats& stats) {

@@ -18,6 +18,7 @@ void Scheduler::choose_round() noexcept {
     const Request* first = nullptr;
     bool has_others = false;
     for (const auto& request : running_) {
+        if (request->is_held) continue;
         if (request->trace == nullptr) has_others = true;
         else if (first == nullptr) first = request.get();
         if (request->trace != nullptr && request->id > last_alone_ && round_alone_ == nullptr)
@@ -28,6 +29,7 @@ void Scheduler::choose_round() noexcept {
 }
 
 bool Scheduler::in_round(const Request& request) const noexcept {
+    if (request.is_held) return false;
     if (round_suspicion_ != 0) return request.suspicion == round_suspicion_;
     return round_alone_ == nullptr ? request.trace == nullptr : &request == round_alone_;
 }

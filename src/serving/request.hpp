@@ -42,6 +42,8 @@ struct Request {
     std::uint32_t suspicion = 0;      ///< not 0: id of the part of a round that threw, which runs before all others
     bool sampler_has_prompt = false;  ///< the sampler's penalties know the prompt
     bool may_wait = true;             ///< for an older request with the same prefix
+    bool is_held = false;             ///< its next token waits for the constraint's mask; it takes part in no round
+    std::vector<float> held_row;      ///< the logits of that token
     bool is_cancelled = false;
     bool is_over = false;  ///< its last event was delivered
 

@@ -17,6 +17,11 @@ namespace {
 /// before, and the next is always completed: cancellations cannot starve other requests.
 constexpr std::size_t kMostAbandoned = 6;
 
+constexpr std::size_t kMaxMaskThreads = 4;
+
+/// How long a round without requests waits for masks, before it looks for other work again.
+constexpr std::chrono::milliseconds kMaskWait{5};
+
 /// Opens the trace of a request for the duration of its round.
 class OpenTrace {
 public:
@@ -52,7 +57,8 @@ Error as_error(const std::exception_ptr& thrown) noexcept {
 Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t n_running, Inbox& inbox)
     : context_(context), options_(options), n_running_(n_running), n_may_run_(n_running),
       pools_(context.options().pooling != Pooling::none), inbox_(inbox),
-      sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()) {
+      sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()),
+      mask_makers_(std::min(n_running, kMaxMaskThreads)) {
     // A text is embedded in a single decode.
     if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
     if (options.store && !pools_) store_.emplace(context.model(), *options.store);
@@ -98,6 +104,7 @@ bool Scheduler::look_around() {
 
 void Scheduler::one_round() {
     shares_.clear();
+    draw_held();
     pools_ ? admit_texts() : admit();
     choose_round();
     try {
@@ -107,6 +114,7 @@ void Scheduler::one_round() {
     }
     sweep();
     publish();
+    if (shares_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
 }
 
 void Scheduler::compute_round() {

@@ -4,13 +4,16 @@
 // preempted.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "serving/inbox.hpp"
 #include "serving/log_probs.hpp"
+#include "serving/mask_makers.hpp"
 #include "serving/request.hpp"
 #include "serving/sequences.hpp"
 #include "tinfer/trace.hpp"
@@ -24,6 +27,8 @@ public:
     /// Runs until the inbox says stop. All results and errors go through sinks.
     void run() noexcept;
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
+    /// Bytes of the grammars of requests, with what matching remembers; any thread may ask.
+    [[nodiscard]] std::uint64_t grammar_bytes() const noexcept { return grammar_bytes_; }
 
 private:
     using Owned = Inbox::Owned;
@@ -95,9 +100,19 @@ private:
     void settle(Share& share, bool is_committed) noexcept;
     void score(Request& request, const Share& share, EngineEvent& event);
     void draw(Request& request, std::size_t row, EngineEvent& event);
-    void draw_one(Request& request, std::size_t row, EngineEvent& event);
+    [[nodiscard]] bool draw_one(Request& request, std::size_t row, EngineEvent& event);
+    void take_token(Request& request, Token token, std::span<const float> logits, EngineEvent& event);
     void give_vector(Request& request);
     [[nodiscard]] EngineEvent progress(const Request& request) const noexcept;
+
+    // masks.cpp: tokens that wait for the mask of a constraint
+    [[nodiscard]] grammar::SlicedConstraint* sliced(Request& request) const noexcept;
+    [[nodiscard]] std::optional<Token> draw_or_hold(Request& request, grammar::SlicedConstraint& constraint, int row);
+    void tell_of_sample(Request& request, Token token);
+    void draw_held() noexcept;
+    void release(Request& request) noexcept;
+    [[nodiscard]] bool waits_for_masks() const noexcept;
+    void count_grammars();
 
     // events.cpp: events and published state
     void deliver(Request& request, const EngineEvent& event) noexcept;
@@ -133,6 +148,8 @@ private:
     RequestId last_alone_{};
     bool reads_prompts_ = false;  // in this round
     bool stopping_ = false;
+    std::atomic<std::uint64_t> grammar_bytes_{0};
+    MaskMakers mask_makers_;  // ends first: its threads use the constraints of requests
 };
 
 [[nodiscard]] Error as_error(const std::exception_ptr& thrown) noexcept;

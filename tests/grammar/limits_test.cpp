@@ -153,6 +153,121 @@ TEST_CASE("schema: long lists take a time that grows as they do") {
     });
 }
 
+TEST_CASE("schema: chains of properties and lists of objects take a time that grows as they do") {
+    const auto check = [&](std::string_view what, int n, const auto& text) {
+        CAPTURE(what);
+        const std::string small = text(n), large = text(8 * n);
+        const double first = seconds([&] { (void)Schema::parse(small); });
+        CHECK(seconds([&] { (void)Schema::parse(large); }) < 26 * first + 0.1);  // squared it were 64 times
+    };
+    const auto chain = [](int n, std::string_view item, std::string_view last) {
+        std::string out = "{\"$ref\": \"#/$defs/100000\", \"$defs\": {";
+        for (int i = 0; i < n; ++i) {
+            out += "\"" + std::to_string(100'000 + i) + "\": ";
+            for (std::size_t at = 0; at < item.size(); ++at)
+                if (item.substr(at).starts_with("{}")) out += std::to_string(100'001 + i), ++at;
+                else out += item[at];
+            out += ", ";
+        }
+        return out + "\"" + std::to_string(100'000 + n) + "\": " + std::string(last) + "}}";
+    };
+    check("properties inside each other", 1'000, [&](int n) {
+        return chain(
+            n, R"({"type": "object", "properties": {"a": {"$ref": "#/$defs/{}"}}, "additionalProperties": false})",
+            "true");
+    });
+    check("required properties inside each other", 1'000, [&](int n) {
+        return chain(n, R"({"type": "object", "properties": {"a": {"$ref": "#/$defs/{}"}}, "required": ["a"]})",
+                     R"({"type": "null"})");
+    });
+    check("arrays inside each other", 1'000, [&](int n) {
+        return chain(n, R"({"type": "array", "items": {"$ref": "#/$defs/{}"}, "minItems": 1})", R"({"type": "null"})");
+    });
+    check("objects of an enumeration", 250,
+          [](int n) { return "{\"enum\": [" + list_of(n, "{\"a\": {}, \"b\": \"x{}\"}") + "]}"; });
+    check("arrays of an enumeration", 250,
+          [](int n) { return "{\"enum\": [" + list_of(n, "[{}, \"x\", true]") + "]}"; });
+    check("objects of anyOf", 250, [](int n) {
+        return "{\"anyOf\": [" +
+               list_of(n, "{\"type\": \"object\", \"properties\": {\"kind\": {\"const\": \"{}\"}}, \"required\": "
+                          "[\"kind\"]}") +
+               "]}";
+    });
+}
+
+TEST_CASE("grammar: rules take the same time in any order") {
+    const auto chain = [](int n, bool is_reversed) {
+        std::string text;
+        const auto rule = [](int i) { return "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n"; };
+        for (int i = 0; i < n; ++i) text += rule(is_reversed ? n - 1 - i : i);
+        return "root ::= r0\n" + text + "r" + std::to_string(n) + " ::= \"c\"\n";
+    };
+    const auto empties = [](int n) {  // rules that may be empty, used in one, and found to be so one by one
+        std::string text = "root ::= \"a\"";
+        for (int i = 0; i < n; ++i) text += " r" + std::to_string(i);
+        for (int i = 0; i < n; ++i) text += "\nr" + std::to_string(i) + " ::= s" + std::to_string(n - 1 - i);
+        for (int i = 0; i < n; ++i) text += "\ns" + std::to_string(i) + " ::= \"b\"?";
+        return text;
+    };
+    const double there = seconds([&] { (void)Grammar::parse(chain(60'000, false)); });
+    const double back = seconds([&] { (void)Grammar::parse(chain(60'000, true)); });
+    CHECK(there < 5 * back + 0.1);
+    CHECK(back < 5 * there + 0.1);
+    const double few = seconds([&] { (void)Grammar::parse(empties(5'000)); });
+    CHECK(seconds([&] { (void)Grammar::parse(empties(40'000)); }) < 26 * few + 0.1);
+}
+
+TEST_CASE("grammar: nodes are counted while they are made") {
+    const AllocationScope memory;
+    const auto message = [](const auto& action) { return message_of(action); };
+    const std::string schema = "{\"type\": \"object\", \"properties\": {" + list_of(100'000, "\"{}\": true") + "}}";
+    const std::string said = message([&] { (void)Schema::parse(schema); });
+    CHECK_MESSAGE((said.find("more than 1000000 nodes (max_nodes)") != said.npos ||
+                   said.find("compiling takes more than 256 MiB") != said.npos),
+                  said);
+    CHECK(said.starts_with("schema: "));
+    std::string literals = "root ::= ";
+    for (int i = 0; i < 400'000; ++i) literals += "\"abc\" ";
+    CHECK(message([&] { (void)Grammar::parse(literals); }) == "grammar: more than 1000000 nodes (max_nodes)");
+    literals = "root ::= ";
+    for (int i = 0; i < 2'100'000; ++i) literals += "\"\"";
+    CHECK(message([&] { (void)Grammar::parse(literals); }) == "grammar: more than 1000000 nodes (max_nodes)");
+    CHECK(memory.peak() < std::int64_t{500'000'000});
+    for (const std::size_t most : {50u, 100u, 200u, 400u}) {
+        GrammarOptions bounds;
+        bounds.max_nodes = most;
+        for (int n = 1; n < 40; n += 3) {
+            try {
+                SchemaOptions options;
+                options.grammar = bounds;
+                const auto made = Schema::parse("{\"type\": \"object\", \"properties\": {" +
+                                                    list_of(n, "\"{}\": {\"type\": \"null\"}") + "}}",
+                                                options);
+                CHECK(made.grammar().n_nodes() <= most);
+            } catch (const Error& error) {
+                CHECK(error.code() == ErrorCode::limit_exceeded);
+            }
+        }
+    }
+    // Each alternative has its own copy of the names.
+    std::string names;
+    for (int i = 0; i < 300; ++i)
+        names += (i > 0 ? "," : "") + std::string("\"") + std::string(50, 'a') + std::to_string(1000 + i) +
+                 "\": {\"type\": \"null\"}";
+    const std::string copies = message([&] {
+        (void)Schema::parse("{\"properties\": {" + names + "}, \"anyOf\": [" +
+                            list_of(1'900, "{\"required\": [\"{}\"]}") + "]}");
+    });
+    CHECK_MESSAGE(copies.starts_with("schema: "), copies);
+}
+
+TEST_CASE("schema: what stands inside a long name takes no memory for each value") {
+    const AllocationScope memory;
+    const std::string text = "{\"" + std::string(1'000'000, 'x') + "\": [" + list_of(100'000, "1") + "]}";
+    CHECK(Schema::parse(text).grammar().matches("1"));
+    CHECK(memory.peak() < std::int64_t{100'000'000});
+}
+
 TEST_CASE("schema: what keywords make of each other is bounded by a count of steps") {
     const auto message = [](const std::string& text) {
         return message_of([&] { (void)Schema::parse(text).grammar(); });
