@@ -133,7 +133,7 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
                   {"traces_bytes", options.trace_dir.empty() ? 0 : options.trace_limit}}},
                 {"adapters", names_of(engine)},
                 {"speculate", args.speculate},
-                {"system_fingerprint", engine.fingerprint()}});
+                {"system_fingerprint", server::system_fingerprint(engine, options)}});
     return 0;
 }
 
@@ -157,6 +157,7 @@ int run_serve(ServeArgs& args) {
             options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--chat-template-file"));
     }
     if (args.check) return check(args, *args.make_engine());
+    options.log = [](std::string_view text) { note("warning: " + std::string(text), Look::warning); };
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
     watch_interrupts(true);

@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::size_t kMostVariables = 256;
 
-void check_parts(const json& content, const std::string& path) {
+void check_parts(Fields& message, const json& content) {
     for (std::size_t i = 0; i < content.size(); ++i) {
-        const std::string at = path + "[" + std::to_string(i) + "]";
-        Fields part(content[i], at);
+        Fields part(message, content[i], message.path("content") + "[" + std::to_string(i) + "]");
+        part.give_on();
+        part.take({"cache_control", "prompt_cache_breakpoint"});
         const auto type = part.text("type");
         if (!type) part.refuse("type", "is missing");
         if (*type != "text")
@@ -23,14 +24,17 @@ void check_parts(const json& content, const std::string& path) {
     }
 }
 
-void check_calls(const json& calls, const std::string& path) {
+void check_calls(Fields& message, const json& calls) {
     for (std::size_t i = 0; i < calls.size(); ++i) {
-        Fields call(calls[i], path + "[" + std::to_string(i) + "]");
+        Fields call(message, calls[i], message.path("tool_calls") + "[" + std::to_string(i) + "]");
+        call.give_on();
+        call.take({"index"});  // of a stream, handed back
         (void)call.text("id");
         (void)call.word("type", {"function"});
         const json* function = call.object("function");
         if (function == nullptr) call.refuse("function", "is missing");
-        Fields inner(*function, call.path("function"));
+        Fields inner(call, *function, call.path("function"));
+        inner.give_on();
         if (!inner.text("name")) inner.refuse("name", "is missing");
         const json* arguments = inner.find("arguments");
         if (arguments != nullptr && !arguments->is_string() && !arguments->is_object())
@@ -38,55 +42,85 @@ void check_calls(const json& calls, const std::string& path) {
     }
 }
 
-}  // namespace
-
-json read_messages(const json& list, const std::string& path) {
-    if (list.empty()) throw bad_request(path, "there is no message");
-    for (std::size_t i = 0; i < list.size(); ++i) {
-        Fields message(list[i], path + "[" + std::to_string(i) + "]");
-        const auto role = message.word("role", {"system", "developer", "user", "assistant", "tool"});
-        if (!role) message.refuse("role", "is missing");
-        const json* content = message.find("content");
-        const json* calls = message.list("tool_calls");
-        if (content == nullptr && !(*role == "assistant")) message.refuse("content", "is missing");
-        if (content != nullptr) {
-            if (content->is_array()) check_parts(*content, message.path("content"));
-            else if (!content->is_string()) message.refuse("content", "a text or a list of parts is expected");
-        }
-        if (calls != nullptr) check_calls(*calls, message.path("tool_calls"));
+void check_message(Fields& fields, const json& object, const std::string& path) {
+    Fields message(fields, object, path);
+    message.give_on();
+    const auto role = message.word("role", {"system", "developer", "user", "assistant", "tool"});
+    if (!role) message.refuse("role", "is missing");
+    const json* content = message.find("content");
+    const json* calls = message.list("tool_calls");
+    if (content == nullptr && !(*role == "assistant")) message.refuse("content", "is missing");
+    if (content != nullptr) {
+        if (content->is_array()) check_parts(message, *content);
+        else if (!content->is_string()) message.refuse("content", "a text or a list of parts is expected");
     }
-    json messages = list;
-    for (json& message : messages) {  // null counts as absent, also for templates
-        json::object_t kept;
-        for (auto& [name, value] : message.get_ref<json::object_t&>())
-            if (!value.is_null() || name == "content") kept.emplace_back(name, std::move(value));
-        message = std::move(kept);
+    if (calls != nullptr) check_calls(message, *calls);
+    // Thoughts have a name in each interface, and templates read them under one of these names.
+    for (const char* name : {"name", "tool_call_id", "reasoning_content", "reasoning", "thinking"})
+        (void)message.text(name);
+    message.take({"refusal", "annotations"});  // of an answer, handed back
+}
+
+/// As templates take it: null counts as absent, and a message of the assistant has a text or calls.
+json without_nulls(const json& message) {
+    json::object_t kept;
+    for (const auto& [name, value] : message.get_ref<const json::object_t&>())
+        if (name == "content" || !(value.is_null() || (name == "tool_calls" && value.empty())))
+            kept.emplace_back(name, value);
+    json result = std::move(kept);
+    if (!result.contains("tool_calls") && result.value("content", json()).is_null()) result["content"] = "";
+    return result;
+}
+
+json read_messages(Fields& fields) {
+    const json* list = fields.list("messages");
+    if (list == nullptr) fields.refuse("messages", "is missing");
+    if (list->empty()) fields.refuse("messages", "there is no message");
+    json messages = json::array();
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        check_message(fields, (*list)[i], "messages[" + std::to_string(i) + "]");
+        messages.push_back(without_nulls((*list)[i]));
     }
     return messages;
 }
 
-json read_tools(const json& list, const std::string& path) {
-    for (std::size_t i = 0; i < list.size(); ++i) {
-        Fields tool(list[i], path + "[" + std::to_string(i) + "]");
-        if (!tool.word("type", {"function"})) tool.refuse("type", "is missing");
+json read_tools(Fields& fields) {
+    const json* list = fields.list("tools");
+    if (list == nullptr || list->empty()) return {};
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        Fields tool(fields, (*list)[i], "tools[" + std::to_string(i) + "]");
+        tool.give_on();
+        tool.take({"cache_control"});
+        check_tool_type(tool, {"function"});
         const json* function = tool.object("function");
         if (function == nullptr) tool.refuse("function", "is missing");
-        Fields inner(*function, tool.path("function"));
+        Fields inner(tool, *function, tool.path("function"));
+        inner.give_on();
         const auto name = inner.text("name");
         if (!name || name->empty()) inner.refuse("name", "is missing");
         (void)inner.text("description");
         (void)inner.object("parameters");
+        (void)inner.boolean("strict");
     }
-    return list;
+    return *list;
+}
+
+}  // namespace
+
+void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words) {
+    const auto type = tool.text("type");
+    if (!type) tool.refuse("type", "is missing");
+    if (std::ranges::find(words, *type) != words.end()) return;
+    std::string all;
+    for (const auto word : words) all.append(all.empty() ? "'" : ", '").append(word).append("'");
+    tool.refuse("type", "'" + type->substr(0, 64) + "' is a tool that this server cannot run; it takes tools of type " +
+                            all + ", which the client runs");
 }
 
 Conversation read_conversation(Fields& fields) {
     Conversation talk;
-    const json* messages = fields.list("messages");
-    if (messages == nullptr) fields.refuse("messages", "is missing");
-    talk.messages = read_messages(*messages, "messages");
-    if (const json* tools = fields.list("tools"); tools != nullptr && !tools->empty())
-        talk.tools = read_tools(*tools, "tools");
+    talk.messages = read_messages(fields);
+    talk.tools = read_tools(fields);
     talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
     if (const json* choice = fields.find("tool_choice")) {
         if (choice->is_string()) {
@@ -95,11 +129,11 @@ Conversation read_conversation(Fields& fields) {
                             : word == "auto" ? tinfer::ToolUse::automatic
                                              : tinfer::ToolUse::required;
         } else {
-            Fields named(*choice, "tool_choice");
+            Fields named(fields, *choice, "tool_choice");
             if (!named.word("type", {"function"})) named.refuse("type", "is missing");
             const json* function = named.object("function");
             if (function == nullptr) named.refuse("function", "is missing");
-            Fields inner(*function, "tool_choice.function");
+            Fields inner(named, *function, "tool_choice.function");
             const auto name = inner.text("name");
             if (!name) inner.refuse("name", "is missing");
             talk.tool_use = tinfer::ToolUse::required;
@@ -176,18 +210,7 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
     if (has_tools) job.tools = to_line(talk.tools);
     if (has_tools && has_format)
         throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");
-    if (has_tools && !job.request.grammar) {
-        try {
-            job.request.grammar = tinfer::tool_grammar(chat_template, job.tools,
-                                                       {.use = talk.tool_use,
-                                                        .function = talk.function,
-                                                        .parallel = talk.parallel,
-                                                        .reasoning = job.reasoning,
-                                                        .generation_prompt = job.generation_prompt});
-        } catch (const tinfer::Error& error) {
-            throw translate(error, talk.function.empty() ? "tools" : "tool_choice");
-        }
-    }
+    if (has_tools && !job.request.grammar) constrain_calls(service, talk, job);
     if (!job.schema.empty()) {  // thoughts come first, and the schema binds what follows them
         try {
             job.request.grammar = tinfer::answer_grammar(

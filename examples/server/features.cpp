@@ -10,13 +10,13 @@ namespace {
 constexpr std::size_t kMostLoras = 16, kMostTraces = 16;
 constexpr double kMostScale = 1e6;
 
-tinfer::AdapterUse adapter_of(const json& item, const std::string& path, const Service& service) {
+tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string& path, const Service& service) {
     tinfer::AdapterUse use;
     if (item.is_string()) {
         use.name = item.get<std::string>();
     } else {
         if (!item.is_object()) throw bad_request(path, "a name, or an object with name and scale, is expected");
-        Fields fields(item, path);
+        Fields fields(outer, item, path);
         const auto name = fields.text("name");
         if (!name) fields.refuse("name", "is missing");
         use.name = *name;
@@ -34,14 +34,14 @@ void read_lora(Fields& fields, const Service& service, Job& job) {
     if (given == nullptr) return;
     auto& uses = job.request.adapters;
     if (!given->is_array()) {
-        uses.push_back(adapter_of(*given, "lora", service));
+        uses.push_back(adapter_of(fields, *given, "lora", service));
         return;
     }
     if (given->size() > kMostLoras)
         fields.refuse("lora", "a list of at most " + std::to_string(kMostLoras) + " is expected");
     for (std::size_t i = 0; i < given->size(); ++i) {
         const std::string path = "lora[" + std::to_string(i) + "]";
-        auto use = adapter_of((*given)[i], path, service);
+        auto use = adapter_of(fields, (*given)[i], path, service);
         if (std::ranges::find(uses, use.name, &tinfer::AdapterUse::name) != uses.end())
             throw bad_request(path, "'" + use.name + "' is named twice");
         uses.push_back(std::move(use));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <numeric>
 
 namespace server {
@@ -134,8 +135,21 @@ json parse_body(std::string_view body, int depth) {
     return std::move(document);
 }
 
-Fields::Fields(const json& object, std::string path) : object_(object), path_(std::move(path)) {
+Fields::Fields(const json& object, std::string path) : object_(object), path_(std::move(path)), unread_(&inner_) {
     if (!object_.is_object()) throw bad_request(path_, "an object is expected");
+}
+
+Fields::Fields(Fields& outer, const json& object, std::string path) : Fields(object, std::move(path)) {
+    unread_ = outer.unread_;
+}
+
+Fields::~Fields() {
+    if (unread_ == &inner_) return;
+    try {
+        note_unread(*unread_);
+    } catch (const std::bad_alloc&) {
+        unread_->lacks_memory = true;
+    }
 }
 
 std::string Fields::path(std::string_view name) const {
@@ -233,11 +247,22 @@ void Fields::take(std::initializer_list<std::string_view> names) {
     for (const auto name : names) known_.emplace(name);
 }
 
-std::vector<std::string> Fields::unknown() const {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : object_.items())
-        if (!known_.contains(name)) names.push_back(path(name));
-    return names;
+void Fields::note_unread(UnreadFields& to) const {
+    for (const auto& [name, value] : object_.get_ref<const json::object_t&>()) {
+        if (value.is_null() || known_.contains(name)) continue;
+        ++to.n;
+        if (to.first.size() < UnreadFields::kMostNames) to.first.push_back({path(name), is_given_on_});
+    }
+}
+
+UnreadFields Fields::unread() const {
+    UnreadFields all;
+    note_unread(all);
+    if (inner_.lacks_memory) throw std::bad_alloc();
+    all.n += inner_.n;
+    for (const auto& field : inner_.first)
+        if (all.first.size() < UnreadFields::kMostNames) all.first.push_back(field);
+    return all;
 }
 
 }  // namespace server

@@ -44,8 +44,9 @@ struct Job {
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
 /// Reads stream and stream_options.
 void read_stream(Fields& fields, Job& job);
-/// Reads response_format of chat completions, or if `is_flat` text.format of responses. True if it sets a grammar.
-bool read_format(const json& format, const std::string& path, Job& job, bool is_flat = false);
+/// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and
+/// messages, which has the schema in itself. True if it sets a grammar.
+bool read_format(Fields& outer, const char* name, Job& job, bool is_flat = false);
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);
@@ -63,8 +64,9 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
 /// The text of tokens. Throws ApiError 400 if it exceeds the limit of all answers.
 [[nodiscard]] std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param,
                                         const Service& service);
-/// Unknown fields: ApiError 400 if the server is strict, else warnings.
-void check_unknown(const Fields& fields, const Service& service, Job& job);
+/// Fields that were not read, at every level of a body: ApiError 400 if the server is strict, else warnings.
+[[nodiscard]] std::vector<std::string> check_unknown(const Fields& fields, const Service& service);
+void add_warnings(const Fields& fields, const Service& service, Job& job);
 
 /// The inputs of the template: messages, tools, further variables.
 struct Conversation {
@@ -76,18 +78,20 @@ struct Conversation {
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
     std::string function;  ///< the only function that may be called
     bool parallel = true;
+    std::string schema_field = ".function.parameters";  ///< of a tool in the request, for errors
 };
 /// Renders a conversation.
 [[nodiscard]] tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows);
 /// Sets the job's prompt of at most `most` tokens, its tools and the grammar of their calls. Text of messages forms no
 /// control tokens. `has_format`: the answer already has a grammar.
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most);
+/// Sets the grammar of an answer that may call tools. What of a schema cannot be enforced is refused where its tool
+/// says `strict`, and else a warning.
+void constrain_calls(const Service& service, const Conversation& talk, Job& job);
 /// Reads and validates messages, tools, tool_choice and parallel_tool_calls of /v1/chat/completions.
 [[nodiscard]] Conversation read_conversation(Fields& fields);
-/// Validates a list of messages of chat completions.
-[[nodiscard]] json read_messages(const json& list, const std::string& path);
-/// The same for tools.
-[[nodiscard]] json read_tools(const json& list, const std::string& path);
+/// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
+void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
 
 [[nodiscard]] Job read_chat(const json& body, const Service& service);
 [[nodiscard]] Job read_completion(const json& body, const Service& service);

@@ -144,8 +144,7 @@ std::string Metrics::text(const tinfer::Engine& engine, const std::string& model
                labels + ",le=\"" + std::to_string((std::uint64_t{2} << i) - 1) + "\"", std::to_string(sum));
     }
     sample(out, "tinfer_batch_tokens_bucket", labels + ",le=\"+Inf\"", std::to_string(sum));
-    sample(out, "tinfer_batch_tokens_sum", labels,
-           std::to_string(stats.prompt_tokens + stats.generated_tokens + stats.recomputed_tokens));
+    sample(out, "tinfer_batch_tokens_sum", labels, std::to_string(stats.batch_tokens));
     sample(out, "tinfer_batch_tokens_count", labels, std::to_string(sum));
 #ifdef __unix__
     rusage usage{};

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Responses of /v1/chat/completions and /v1/completions.
 #include <cmath>
+#include <deque>
+#include <utility>
 
 #include "reply.hpp"
+#include "text_places.hpp"
 
 namespace server {
 
@@ -27,47 +30,41 @@ public:
         std::string out;
         if (!job_.is_chat) return out;
         for (std::size_t i = 0; i < static_cast<std::size_t>(job_.n) * job_.prompts.size(); ++i)
-            out += event(chunk({{"index", i},
-                                {"delta", {{"role", "assistant"}, {"content", ""}}},
-                                {"logprobs", nullptr},
-                                {"finish_reason", nullptr}}));
+            out += event(chunk(i, {{"index", i},
+                                   {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                   {"logprobs", nullptr},
+                                   {"finish_reason", nullptr}}));
         return out;
     }
 
-    std::string more(std::size_t index, const Choice& choice, const tinfer::ChatAnswer& added,
+    std::string more(std::size_t index, const Choice& choice, std::span<const Piece> added,
                      const tinfer::EngineEvent& from) override {
-        const json probabilities = job_.request.n_top < 0 ? json()
-                                   : job_.is_chat         ? json{{"content", chat_logprobs(from.tokens)}}
-                                                          : text_logprobs(from.tokens, text_at(index, from));
-        if (!job_.is_chat) {
-            std::string text = added.content;
-            if (job_.echo && !echoed(index)) text = job_.prompts[choice.prompt].text + text;
-            return event(
-                chunk({{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+        if (!job_.is_chat) return more_text(index, choice, added, from);
+        std::string reasoning, content;
+        std::vector<const tinfer::ToolCall*> calls;
+        for (const Piece& piece : added) {
+            if (piece.kind == PartKind::call) calls.push_back(&piece.call);
+            else (piece.kind == PartKind::content ? content : reasoning) += piece.text;
         }
         json delta = json::object();
-        if (!added.reasoning.empty()) delta["reasoning_content"] = added.reasoning;
-        if (!added.content.empty()) delta["content"] = added.content;
-        if (!added.tool_calls.empty()) {
-            const std::size_t first = choice.answer.tool_calls.size() - added.tool_calls.size();
-            delta["tool_calls"] = json::array();
-            for (std::size_t i = 0; i < added.tool_calls.size(); ++i) {
-                json call = call_of(added.tool_calls[i]);
-                json with_index{{"index", first + i}};
-                with_index.update(call);
-                delta["tool_calls"].push_back(with_index);
-            }
+        if (!reasoning.empty()) delta["reasoning_content"] = reasoning;
+        if (!content.empty()) delta["content"] = content;
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            json call{{"index", choice.answer.tool_calls.size() - calls.size() + i}};
+            call.update(call_of(*calls[i]));
+            delta["tool_calls"].push_back(call);
         }
-        return event(
-            chunk({{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+        const json probabilities = job_.request.n_top < 0 ? json() : json{{"content", chat_logprobs(from.tokens)}};
+        return event(chunk(
+            index, {{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
     }
 
     std::string end_choice(std::size_t index, const Choice& choice) override {
         json last{{"index", index}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
         if (job_.is_chat) last["delta"] = json::object();
-        else last["text"] = job_.echo && !echoed(index) ? job_.prompts[choice.prompt].text : "";
+        else last["text"] = echo_of(index, choice);
         add_evidence(last, choice);
-        return event(chunk(std::move(last)));
+        return event(chunk(index, std::move(last)));
     }
 
     std::string end(const std::vector<Choice>& choices) override {
@@ -77,7 +74,6 @@ public:
             document["choices"] = json::array();
             document["usage"] = usage(choices);
             document["timings"] = timings_of(choices);
-            if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
             out += event(document);
         }
         return out + "data: [DONE]\n\n";
@@ -100,8 +96,7 @@ public:
         if (job_.is_chat) {
             for (const auto& token : from.tokens) add_item(to.tokens, chat_logprob(token));
         } else {
-            if (job_.echo) add_text_logprobs(to, from.prompt);
-            add_text_logprobs(to, from.tokens);
+            add_text_logprobs(to, places(index), from);
         }
         return to.bytes() - before;
     }
@@ -134,11 +129,14 @@ private:
                 {"object", object},
                 {"created", created_},
                 {"model", service_.id},
-                {"system_fingerprint", service_.engine.fingerprint()}};
+                {"system_fingerprint", service_.fingerprint}};
     }
 
-    json chunk(json choice) const {
+    /// The first chunk of the first answer has the warnings, too.
+    json chunk(std::size_t index, json choice) {
         json document = head(true);
+        if (index == 0 && !std::exchange(has_warned_, true) && !job_.warnings.empty())
+            document["warnings"] = job_.warnings;
         document["choices"] = json::array({std::move(choice)});
         if (job_.include_usage) document["usage"] = nullptr;
         return document;
@@ -152,7 +150,6 @@ private:
     /// Log-probability lists of a whole answer, kept as JSON text: documents would take many times the memory.
     struct Gathered {
         std::string tokens, values, tops, offsets;
-        std::size_t at = 0;  ///< offset in the text
         [[nodiscard]] std::size_t bytes() const noexcept {
             return tokens.size() + values.size() + tops.size() + offsets.size();
         }
@@ -187,26 +184,37 @@ private:
             (void)top.emplace(std::string(service_.model.vocab().piece(id, true)), finite(value));
         return top;
     }
-    /// Offsets are in bytes, starting at `at`.
-    json text_logprobs(const std::vector<tinfer::TokenChoice>& tokens, std::size_t at) const {
+    json text_logprobs(const tinfer::EngineEvent& from, TextPlaces& at) const {
         json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
-        for (const auto& token : tokens) {
+        each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
             texts.push_back(token.piece);
             values.push_back(token.log_prob ? finite(*token.log_prob) : json());
-            offsets.push_back(at);
-            at += token.piece.size();
             tops.push_back(text_top(token));
-        }
+            offsets.push_back(place);
+        });
         return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
     }
-    void add_text_logprobs(Gathered& to, const std::vector<tinfer::TokenChoice>& tokens) const {
-        for (const auto& token : tokens) {
+    void add_text_logprobs(Gathered& to, TextPlaces& at, const tinfer::EngineEvent& from) const {
+        each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
             add_item(to.tokens, token.piece);
             add_item(to.values, token.log_prob ? finite(*token.log_prob) : json());
             add_item(to.tops, text_top(token));
-            add_item(to.offsets, to.at);
-            to.at += token.piece.size();
+            add_item(to.offsets, place);
+        });
+    }
+    /// The tokens of an event that the client gets, with their places in its text.
+    template <class Visit>
+    void each_token(const tinfer::EngineEvent& from, TextPlaces& at, Visit&& visit) const {
+        if (job_.echo)
+            for (const auto& token : from.prompt) visit(token, at.of_prompt(token.piece));
+        for (const auto& token : from.tokens) visit(token, at.of_answer(token.piece));
+    }
+    TextPlaces& places(std::size_t index) {
+        while (places_.size() <= index) {
+            const auto& prompt = job_.prompts[places_.size() / static_cast<std::size_t>(job_.n)];
+            places_.emplace_back(job_.echo ? std::string_view(prompt.text) : std::string_view());
         }
+        return places_[index];
     }
     void add_logprobs(std::string& out, Gathered gathered) const {
         const auto add = [&](std::string_view name, std::string list) {
@@ -226,18 +234,22 @@ private:
         }
     }
 
-    std::size_t text_at(std::size_t index, const tinfer::EngineEvent& from) {
-        if (at_.size() <= index) at_.resize(index + 1);
-        const std::size_t at = at_[index];
-        for (const auto& token : from.tokens) at_[index] += token.piece.size();
-        return at;
+    std::string more_text(std::size_t index, const Choice& choice, std::span<const Piece> added,
+                          const tinfer::EngineEvent& from) {
+        std::string text = echo_of(index, choice);
+        for (const Piece& piece : added) text += piece.text;
+        const json probabilities = job_.request.n_top < 0 ? json() : text_logprobs(from, places(index));
+        return event(
+            chunk(index, {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
     }
 
-    bool echoed(std::size_t index) {
+    /// The prompt, at the first call for an answer that begins with it.
+    std::string echo_of(std::size_t index, const Choice& choice) {
+        if (!job_.echo) return {};
         if (echoed_.size() <= index) echoed_.resize(index + 1);
-        const bool was = echoed_[index];
+        if (echoed_[index]) return {};
         echoed_[index] = true;
-        return was;
+        return job_.prompts[choice.prompt].text;
     }
 
     json chat_choice(std::size_t index, const Choice& choice) const {
@@ -277,8 +289,9 @@ private:
     const Job& job_;
     std::string id_;
     std::int64_t created_;
-    std::vector<std::size_t> at_;
+    std::deque<TextPlaces> places_;
     std::vector<bool> echoed_;
+    bool has_warned_ = false;
     std::vector<Gathered> gathered_;
 };
 

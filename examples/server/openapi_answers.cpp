@@ -223,6 +223,10 @@ json slot() {
                   {"id", "request", "kind", "state", "prompt_tokens", "generated_tokens"});
 }
 
+json with_warnings(const std::string& name, json value) {
+    return object({{name, std::move(value)}, {"warnings", list_of(string())}}, {name});
+}
+
 json activity() {
     const json layer =
         object({{"layer", count()}, {"weight_bytes", count()}, {"cache_bytes", count()}, {"experts", list_of(count())}},
@@ -258,10 +262,10 @@ json answers() {
         {"Message", message()},
         {"Embeddings", vectors()},
         {"Ranks", ranks()},
-        {"Count", object({{"input_tokens", count()}}, {"input_tokens"})},
-        {"Tokens", object({{"tokens", list_of(count())}}, {"tokens"})},
-        {"Text", object({{"text", string()}}, {"text"})},
-        {"Prompt", object({{"prompt", string()}}, {"prompt"})}};
+        {"Count", with_warnings("input_tokens", count())},
+        {"Tokens", with_warnings("tokens", list_of(count()))},
+        {"Text", with_warnings("text", string())},
+        {"Prompt", with_warnings("prompt", string())}};
 }
 
 }  // namespace server::schema

@@ -66,8 +66,19 @@ json grammar() {
 }
 
 /// A field that contains a JSON schema.
-json json_schema(std::string_view what) {
-    return {{"type", {"object", "boolean"}}, {"format", "json-schema"}, {"description", what}};
+json json_schema(std::string_view what, bool may_be_null = false) {
+    json result{{"type", {"object", "boolean"}}, {"format", "json-schema"}, {"description", what}};
+    if (may_be_null) result["type"].push_back("null");
+    return result;
+}
+
+/// The form of an answer in interfaces that have the schema in the format itself.
+json flat_format() {
+    return any_of(
+        {{{"type", "null"}},
+         object({{"type", is("text")}}, {"type"}),
+         object({{"type", is("json_object")}, {"schema", json_schema("What it is.", true)}}, {"type"}),
+         object({{"type", is("json_schema")}, {"schema", json_schema("What the answer is.")}}, {"type", "schema"})});
 }
 
 json parameters() {
@@ -151,29 +162,31 @@ void add_room(json& fields) {
 
 void add_stream(json& fields) {
     fields["stream"] = flag("Server-sent events.");
-    fields["stream_options"] = or_null(object({{"include_usage", flag("Usage in a last event.")}}));
+    fields["stream_options"] = or_null(object(
+        {{"include_usage", flag("Usage in a last event.")}, {"include_obfuscation", {{"description", "Any."}}}}));
     fields["prompt_progress"] = flag("Events while the prompt is read.");
 }
 
 json response_format() {
     const json schema =
         object({{"name", {{"description", "Any."}}}, {"schema", json_schema("What the answer is.")}}, {"schema"});
-    return described(any_of({{{"type", "null"}},
-                             object({{"type", {{"enum", {"text", "json_object"}}}}}, {"type"}),
-                             object({{"type", is("json_schema")}, {"json_schema", schema}}, {"type", "json_schema"})}),
-                     "The form of the answer.");
+    return described(
+        any_of({{{"type", "null"}},
+                object({{"type", is("text")}}, {"type"}),
+                object({{"type", is("json_object")}, {"schema", json_schema("What it is.", true)}}, {"type"}),
+                object({{"type", is("json_schema")}, {"json_schema", schema}}, {"type", "json_schema"})}),
+        "The form of the answer.");
 }
+
+json strict() { return flag("What of the schema cannot be enforced is refused; without it, a warning."); }
 
 json named_function(bool is_nested) {
     const json name{{"type", "string"}, {"minLength", 1}};
-    if (!is_nested)
-        return object(
-            {{"type", is("function")}, {"name", name}, {"description", text("")}, {"parameters", parameters()}},
-            {"type", "name"});
-    return object(
-        {{"type", is("function")},
-         {"function", object({{"name", name}, {"description", text("")}, {"parameters", parameters()}}, {"name"})}},
-        {"type", "function"});
+    json fields{{"name", name}, {"description", text("")}, {"parameters", parameters()}, {"strict", strict()}};
+    if (is_nested)
+        return object({{"type", is("function")}, {"function", object(fields, {"name"})}}, {"type", "function"});
+    fields["type"] = is("function");
+    return object(fields, {"type", "name"});
 }
 
 json part(const std::vector<std::string>& types) {
@@ -196,9 +209,14 @@ json chat_message() {
     const json calls = or_null(list_of(call));
     const json content = text_or_parts({"text"});
     const json others{{"type", "string"}, {"enum", {"system", "developer", "user", "tool"}}};
-    return any_of(
-        {object({{"role", others}, {"content", content}, {"tool_calls", calls}}, {"role", "content"}),
-         object({{"role", is("assistant")}, {"content", or_null(content)}, {"tool_calls", calls}}, {"role"})});
+    json fields{{"role", others}, {"content", content}, {"tool_calls", calls}};
+    for (const char* name : {"name", "tool_call_id"}) fields[name] = text("");
+    for (const char* name : {"reasoning_content", "reasoning", "thinking"})
+        fields[name] = text("Thoughts, under the name that the client has for them.");
+    json of_assistant = fields;
+    of_assistant["role"] = is("assistant");
+    of_assistant["content"] = or_null(content);
+    return any_of({object(fields, {"role", "content"}), object(of_assistant, {"role"})});
 }
 
 void add_conversation(json& fields) {
@@ -238,7 +256,9 @@ json chat(const Service& service) {
     add_stream(fields);
     add_room(fields);
     add_sampling(fields, service);
-    add_taken(fields, {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
+    add_taken(fields, {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                       "prompt_cache_options", "prompt_cache_retention", "prediction"});
+    fields["web_search_options"] = {{"type", "null"}};
     return object(fields, {"messages"});
 }
 
@@ -270,7 +290,7 @@ json completion(const Service& service) {
 }
 
 json responses(const Service& service) {
-    const json content = text_or_parts({"input_text", "output_text", "text"});
+    const json content = text_or_parts({"input_text", "output_text", "text", "reasoning_text"});
     const json string{{"type", "string"}};
     const json roles{{"type", "string"}, {"enum", {"system", "developer", "user", "assistant"}}};
     const json item =
@@ -282,7 +302,7 @@ json responses(const Service& service) {
                        {"type", "call_id", "name", "arguments"}),
                 object({{"type", is("function_call_output")}, {"call_id", string}, {"output", content}},
                        {"type", "call_id", "output"}),
-                object({{"type", is("reasoning")}}, {"type"})});
+                object({{"type", is("reasoning")}, {"content", or_null(content)}}, {"type"})});
     json fields = json::object();
     add_model(fields, service);
     fields["input"] = any_of({string, {{"type", "array"}, {"items", item}, {"minItems", 1}}});
@@ -292,20 +312,18 @@ json responses(const Service& service) {
                                     {{"enum", {"none", "auto", "required"}}},
                                     object({{"type", is("function")}, {"name", text("")}}, {"type"})});
     fields["parallel_tool_calls"] = flag("Several calls in one answer.");
-    const json format = any_of(
-        {{{"type", "null"}},
-         object({{"type", {{"enum", {"text", "json_object"}}}}}, {"type"}),
-         object({{"type", is("json_schema")}, {"schema", json_schema("What the answer is.")}}, {"type", "schema"})});
-    fields["text"] = or_null(object({{"format", format}}));
+    fields["text"] = or_null(object({{"format", flat_format()}}));
     fields["reasoning"] = or_null(object({{"effort", text("Where the template knows it.")}}));
     fields["max_output_tokens"] = max_tokens(service);
     fields["stream"] = flag("Server-sent events.");
     fields["store"] = flag("Nothing is stored; true is warned of.");
-    fields["previous_response_id"] = {{"type", "null"}};
+    for (const char* name : {"previous_response_id", "conversation"}) fields[name] = {{"type", "null"}};
+    fields["stream_options"] = or_null(object({{"include_obfuscation", {{"description", "Any."}}}}));
     add_room(fields);
     add_sampling(fields, service);
-    add_taken(fields, {"user", "metadata", "include", "service_tier", "truncation", "safety_identifier",
-                       "prompt_cache_key", "stream_options", "background"});
+    add_taken(fields,
+              {"user", "metadata", "include", "service_tier", "truncation", "safety_identifier", "prompt_cache_key",
+               "prompt_cache_options", "prompt_cache_retention", "background", "max_tool_calls", "client_metadata"});
     return object(fields, {"input"});
 }
 
@@ -324,14 +342,18 @@ json messages(const Service& service, bool only_count) {
     const json thought = object({{"type", is("thinking")}, {"thinking", text("")}}, {"type"});
     const json message =
         any_of({object({{"role", is("user")}, {"content", block({result})}}, {"role", "content"}),
-                object({{"role", is("assistant")}, {"content", block({use, thought})}}, {"role", "content"})});
+                object({{"role", is("assistant")}, {"content", block({use, thought})}}, {"role", "content"}),
+                object({{"role", is("system")}, {"content", words}}, {"role", "content"})});
     json fields = json::object();
     add_model(fields, service);
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", message}};
     fields["system"] = or_null(words);
-    fields["tools"] = or_null(list_of(object(
-        {{"name", {{"type", "string"}, {"minLength", 1}}}, {"description", text("")}, {"input_schema", parameters()}},
-        {"name"})));
+    fields["tools"] = or_null(list_of(object({{"type", word("", {"custom"})},
+                                              {"name", {{"type", "string"}, {"minLength", 1}}},
+                                              {"description", text("")},
+                                              {"input_schema", parameters()},
+                                              {"strict", strict()}},
+                                             {"name"})));
     fields["tool_choice"] = or_null(object({{"type", {{"type", "string"}, {"enum", {"auto", "any", "tool", "none"}}}},
                                             {"name", text("")},
                                             {"disable_parallel_tool_use", flag("")}},
@@ -341,7 +363,13 @@ json messages(const Service& service, bool only_count) {
     add_sampling(fields, service);
     fields.erase("stop");
     fields["stop_sequences"] = texts("Texts that end the answer.", 16, 1);
-    add_taken(fields, {"metadata", "service_tier", "container", "mcp_servers", "betas", "cache_control"});
+    fields["output_config"] =
+        or_null(object({{"effort", text("Where the template knows it.")}, {"format", flat_format()}}));
+    fields["mcp_servers"] = {
+        {"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server asks no other servers."}};
+    fields["context_management"] = {{"description", "Messages are taken as they are: warned of."}};
+    add_taken(fields, {"metadata", "service_tier", "container", "betas", "cache_control", "inference_geo", "speed",
+                       "diagnostics"});
     fields["max_tokens"] = max_tokens(service);
     if (only_count) return object(fields, {"messages"});
     add_room(fields);
@@ -398,10 +426,14 @@ json requests(const Service& service) {
                             {"parse_special", flag("Text that spells control tokens becomes them.")}});
     const json string{{"type", "string"}};
     tokenize["anyOf"] = json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
+    add_taken(tokenize["properties"], {"model"});
     all["TokenizeRequest"] = tokenize;
-    all["DetokenizeRequest"] = object({{"tokens", token_ids(service)}}, {"tokens"});
+    json detokenize{{"tokens", token_ids(service)}};
+    add_taken(detokenize, {"model"});
+    all["DetokenizeRequest"] = object(detokenize, {"tokens"});
     json conversation{{"add_generation_prompt", flag("What begins an answer is put behind the messages.")}};
     add_conversation(conversation);
+    add_taken(conversation, {"model"});
     all["TemplateRequest"] = object(conversation, {"messages"});
     all["ChatMessage"] = chat_message();
     return all;

@@ -38,7 +38,10 @@ Job read_chat(const json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
-    fields.take({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
+    fields.take({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                 "prompt_cache_options", "prompt_cache_retention", "prediction"});
+    if (fields.find("web_search_options") != nullptr)
+        fields.refuse("web_search_options", "this server searches no web");
     read_sampling(fields, service, job);
     read_stream(fields, job);
     job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
@@ -46,9 +49,7 @@ Job read_chat(const json& body, const Service& service) {
         job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMostTop).value_or(0));
     else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
-    bool has_format = false;
-    if (const json* format = fields.object("response_format"))
-        has_format = read_format(*format, "response_format", job);
+    const bool has_format = read_format(fields, "response_format", job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
     const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
@@ -56,7 +57,7 @@ Job read_chat(const json& body, const Service& service) {
     const Conversation talk = read_conversation(fields);
     apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
-    check_unknown(fields, service, job);
+    add_warnings(fields, service, job);
     return job;
 }
 
@@ -113,9 +114,9 @@ Job read_completion(const json& body, const Service& service) {
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.echo && job.request.n_top >= 0;
-    if (const json* format = fields.object("response_format")) (void)read_format(*format, "response_format", job);
+    (void)read_format(fields, "response_format", job);
     fit(fields, service, job, max_tokens, "max_tokens");
-    check_unknown(fields, service, job);
+    add_warnings(fields, service, job);
     if (!job.echo)
         for (Prompt& one : job.prompts) one.text = {};
     return job;

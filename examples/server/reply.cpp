@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "reply.hpp"
 
+#include <algorithm>
+
 #include "memory_reserve.hpp"
 
 namespace server {
@@ -28,6 +30,33 @@ std::size_t bytes_beside_tokens(const Job& job) {
     for (const auto& warning : job.warnings) sum += sizeof warning + warning.capacity();
     for (const auto& prompt : job.prompts) sum += prompt.text.capacity();
     return sum + per_answer * job.prompts.size() * static_cast<std::size_t>(job.n);
+}
+
+/// Where a mark of a tag or a call may end. What stands in front and behind goes to the parser one after the other, so
+/// that the order of texts and calls is known however the answer came.
+constexpr std::string_view kEndsOfMarks = ">}])`";
+
+void add_piece(std::vector<Piece>& pieces, PartKind kind, std::string&& text) {
+    if (text.empty()) return;
+    if (!pieces.empty() && pieces.back().kind == kind) pieces.back().text += text;
+    else pieces.push_back({.kind = kind, .text = std::move(text)});
+}
+
+/// Reads what the model wrote, and at the end what the parser has held back.
+std::vector<Piece> read_pieces(tinfer::AnswerParser& parser, std::string_view text, bool ended) {
+    std::vector<Piece> pieces;
+    const auto add = [&](tinfer::ChatAnswer more) {
+        add_piece(pieces, PartKind::reasoning, std::move(more.reasoning));
+        add_piece(pieces, PartKind::content, std::move(more.content));
+        for (auto& call : more.tool_calls) pieces.push_back({.kind = PartKind::call, .call = std::move(call)});
+    };
+    while (!text.empty()) {
+        const std::size_t n = std::min(text.find_first_of(kEndsOfMarks), text.size() - 1) + 1;
+        add(parser.push(text.substr(0, n)));
+        text.remove_prefix(n);
+    }
+    if (ended) add(parser.finish());
+    return pieces;
 }
 
 }  // namespace
@@ -98,24 +127,13 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
     exchange_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
-    tinfer::ChatAnswer added;
-    const auto add = [&](tinfer::ChatAnswer more) {
-        added.content += more.content;
-        added.reasoning += more.reasoning;
-        std::move(more.tool_calls.begin(), more.tool_calls.end(), std::back_inserter(added.tool_calls));
-    };
-    if (choice.parser) {
-        if (!event.text.empty()) add(choice.parser->push(event.text));
-        if (event.ended()) add(choice.parser->finish());
-    } else {
-        added.content = event.text;
-    }
-    choice.answer.content += added.content;
-    choice.answer.reasoning += added.reasoning;
-    choice.answer.tool_calls.insert(choice.answer.tool_calls.end(), added.tool_calls.begin(), added.tool_calls.end());
+    std::vector<Piece> added;
+    if (choice.parser) added = read_pieces(*choice.parser, event.text, event.ended());
+    else add_piece(added, PartKind::content, std::string(event.text));
+    for (const Piece& piece : added) add_to(choice, piece);
     std::string out;
-    if (is_streaming_ && (!added.empty() || (job_.request.n_top >= 0 && !event.tokens.empty())))
-        out += protocol_->more(index, choice, added, event);
+    const bool has_scores = job_.request.n_top >= 0 && (!event.tokens.empty() || (job_.echo && !event.prompt.empty()));
+    if (is_streaming_ && (!added.empty() || has_scores)) out += protocol_->more(index, choice, added, event);
     const bool ended = event.ended();
     choice.last = std::move(event);
     if (ended) {
@@ -138,7 +156,7 @@ std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
 }
 
 bool Reply::stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone) {
-    const auto failed = [&](const ApiError& error) { return write(protocol_->failed(error)); };
+    const auto failed = [&](const ApiError& error) { return write(protocol_->failed(service_.told(error))); };
     try {
         return stream_events(write, gone);
     } catch (const ApiError& error) {
@@ -173,12 +191,43 @@ bool Reply::stream_events(const std::function<bool(std::string_view)>& write, co
             continue;
         }
         std::string bytes;
+        if (!has_started_ && event->first == 0) {
+            has_started_ = true;
+            bytes = protocol_->started(event->second);
+        }
         if (job_.prompt_progress && event->second.n_generated == 0 && !event->second.ended())
-            bytes = protocol_->progress(event->second);
-        bytes += take(event->first, std::move(event->second));
+            bytes += protocol_->progress(event->second);
+        const std::string more = take(event->first, std::move(event->second));
+        bytes += more;
         if (!bytes.empty() && !send(bytes)) return false;
     }
     return send(protocol_->end(choices_));
+}
+
+void add_to(Choice& choice, const Piece& piece) {
+    auto& answer = choice.answer;
+    if (piece.kind == PartKind::call) answer.tool_calls.push_back(piece.call);
+    else (piece.kind == PartKind::content ? answer.content : answer.reasoning) += piece.text;
+    const std::size_t size = piece.kind == PartKind::call ? 1 : piece.text.size();
+    auto& parts = choice.parts;
+    if (piece.kind != PartKind::call && !parts.empty() && parts.back().kind == piece.kind) parts.back().size += size;
+    else parts.push_back({piece.kind, size});
+}
+
+std::vector<Piece> pieces_of(const Choice& choice) {
+    std::vector<Piece> pieces;
+    std::size_t content = 0, reasoning = 0, n_calls = 0;
+    for (const auto& [kind, size] : choice.parts) {
+        auto& piece = pieces.emplace_back(Piece{.kind = kind});
+        if (kind == PartKind::call) {
+            piece.call = choice.answer.tool_calls[n_calls++];
+        } else {
+            std::size_t& at = kind == PartKind::content ? content : reasoning;
+            piece.text = (kind == PartKind::content ? choice.answer.content : choice.answer.reasoning).substr(at, size);
+            at += size;
+        }
+    }
+    return pieces;
 }
 
 Usage usage_of(const Job& job, const std::vector<Choice>& choices) {

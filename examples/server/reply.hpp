@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,25 @@
 
 namespace server {
 
+/// A stretch of an answer: text of one kind, or one call.
+enum class PartKind : std::uint8_t { reasoning, content, call };
+struct Part {
+    PartKind kind;
+    std::size_t size;  ///< bytes of text; 1 for a call
+};
+/// What an event adds to a part.
+struct Piece {
+    PartKind kind;
+    std::string text{};
+    tinfer::ToolCall call{};
+};
+
 /// One of the answers of a job.
 struct Choice {
     std::size_t prompt = 0;                        ///< index into Job::prompts
     std::optional<tinfer::AnswerParser> parser{};  ///< for conversations
     tinfer::ChatAnswer answer{};                   ///< so far; without a parser everything is content
+    std::vector<Part> parts{};                     ///< of `answer`, in the order in which the model wrote them
     tinfer::EngineEvent last{};
     /// "stop", "length", "tool_calls"; empty until the end.
     std::string finish_reason{};
@@ -37,8 +52,10 @@ public:
     virtual ~Protocol() = default;
     /// The first bytes of a stream.
     virtual std::string begin() { return {}; }
-    /// Output for an event; the end of a choice is reported by end_choice().
-    virtual std::string more(std::size_t index, const Choice& choice, const tinfer::ChatAnswer& added,
+    /// The first event of the first prompt: how much of it was cached is known now.
+    virtual std::string started(const tinfer::EngineEvent&) { return {}; }
+    /// Output for an event that added pieces, in order, or tokens; the end of a choice is reported by end_choice().
+    virtual std::string more(std::size_t index, const Choice& choice, std::span<const Piece> added,
                              const tinfer::EngineEvent& event) = 0;
     virtual std::string end_choice(std::size_t index, const Choice& choice) = 0;
     /// The last bytes of a stream.
@@ -59,6 +76,9 @@ public:
 /// For /v1/responses.
 [[nodiscard]] std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const json& body);
 
+void add_to(Choice& choice, const Piece& piece);
+/// The pieces of an answer, in order: what all events together have added.
+[[nodiscard]] std::vector<Piece> pieces_of(const Choice& choice);
 [[nodiscard]] Usage usage_of(const Job& job, const std::vector<Choice>& choices);
 [[nodiscard]] json timings_of(const std::vector<Choice>& choices);
 /// Adds `trace` and `receipt` of a choice to the document that reports its end.
@@ -92,6 +112,7 @@ private:
     std::vector<std::chrono::steady_clock::time_point> token_at_;
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
     bool is_streaming_ = false;  ///< the protocol writes events, not a whole document
+    bool has_started_ = false;   ///< an event of the first prompt has come
     std::size_t kept_ = 0;       ///< bytes kept of events
     std::optional<Traces> traces_;
     std::optional<Exchange> exchange_;

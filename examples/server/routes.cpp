@@ -215,7 +215,10 @@ bool Router::admit(const Request& request, Response& response) {
 }
 
 void Router::answer(const Request& request, Body body, Response& response) {
-    const auto report = [&](const ApiError& error) { refuse(&request, response, error); };
+    const auto report = [&](const ApiError& error) {
+        const Service* service = hub_.service();
+        refuse(&request, response, service == nullptr ? error : service->told(error));
+    };
     try {
         if (request.path == "/") {  // while the model loads, too: the page itself waits for it
             set_page(hub_, response);

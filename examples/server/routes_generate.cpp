@@ -57,7 +57,9 @@ void add_generating_routes(Router& router) {
     router.post("/v1/messages/count_tokens", [](Service& service, const Body& body, Response& response) {
         const ReadingRoom::Place place(service.reading, body.size());
         const Job job = read_anthropic(parse_body(body.text()), service, true);
-        set_json(response, {{"input_tokens", job.prompts.front().tokens.size()}});
+        json document{{"input_tokens", job.prompts.front().tokens.size()}};
+        if (!job.warnings.empty()) document["warnings"] = job.warnings;
+        set_json(response, document);
     });
 }
 

@@ -137,7 +137,7 @@ VectorJob read_embeddings(Service& service, std::string_view text) {
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
     if (is_list && input->size() > kMostTexts)
         fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
-    check_unknown(fields, service, job.job);
+    add_warnings(fields, service, job.job);
     for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
         const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
         auto& one = job.requests.emplace_back(job.job.request);
@@ -223,7 +223,7 @@ void rerank(Service& service, Body text, Response& response) {
         most = static_cast<std::size_t>(
             fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
         read_features(fields, service, job, false);
-        check_unknown(fields, service, job);
+        add_warnings(fields, service, job);
         for (std::size_t i = 0; i < documents.size(); ++i) {
             auto& one = requests.emplace_back(job.request);
             one.kind = tinfer::EngineRequest::Kind::rank;

@@ -12,7 +12,7 @@ namespace server {
 namespace {
 
 constexpr std::size_t kMostStops = 16;
-constexpr std::ptrdiff_t kMostWarnings = 32;
+constexpr std::size_t kMostPath = 128;  ///< bytes of a field's name in an answer
 constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
@@ -133,26 +133,46 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
 void read_stream(Fields& fields, Job& job) {
     job.stream = fields.boolean("stream").value_or(false);
     if (const json* given = fields.object("stream_options")) {
-        Fields options(*given, "stream_options");
+        Fields options(fields, *given, "stream_options");
         job.include_usage = options.boolean("include_usage").value_or(false);
+        options.take({"include_obfuscation"});
     }
     job.prompt_progress = fields.boolean("prompt_progress").value_or(false);
 }
 
-bool read_format(const json& format, const std::string& path, Job& job, bool is_flat) {
-    Fields fields(format, path);
+namespace {
+
+/// The schema in field `name`, as text.
+std::string schema_of(Fields& fields, const char* name) {
+    const json* given = fields.find(name);
+    if (given == nullptr || (!given->is_object() && !given->is_boolean()))
+        fields.refuse(name, "a JSON schema is expected");
+    return given->dump();
+}
+
+}  // namespace
+
+bool read_format(Fields& outer, const char* name, Job& job, bool is_flat) {
+    const json* given = outer.object(name);
+    if (given == nullptr) return false;
+    const std::string path = outer.path(name);
+    Fields fields(outer, *given, path);
     const auto type = fields.word("type", {"text", "json_object", "json_schema"});
     if (!type) fields.refuse("type", "is missing");
     if (*type == "text") return false;
     std::string schema = R"({"type": "object"})", param = path;
-    if (*type == "json_schema") {
-        const json* outer = is_flat ? &format : fields.object("json_schema");
-        if (outer == nullptr) fields.refuse("json_schema", "is missing");
-        Fields inner(*outer, is_flat ? path : path + ".json_schema");
-        const json* given = inner.find("schema");
-        if (given == nullptr || (!given->is_object() && !given->is_boolean()))
-            inner.refuse("schema", "a JSON schema is expected");
-        schema = given->dump();
+    if (*type == "json_object" || is_flat) {
+        if (*type == "json_schema") fields.take({"name", "strict", "description"});
+        if (*type == "json_schema" || fields.find("schema") != nullptr) {
+            schema = schema_of(fields, "schema");
+            param = fields.path("schema");
+        }
+    } else {
+        const json* inside = fields.object("json_schema");
+        if (inside == nullptr) fields.refuse("json_schema", "is missing");
+        Fields inner(fields, *inside, fields.path("json_schema"));
+        inner.take({"name", "strict", "description"});
+        schema = schema_of(inner, "schema");
         param = inner.path("schema");
     }
     if (job.request.grammar) throw bad_request(path, "an answer has one grammar; 'grammar' is given, too");
@@ -245,17 +265,23 @@ std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& p
     return tokens;
 }
 
-void check_unknown(const Fields& fields, const Service& service, Job& job) {
-    const auto unknown = fields.unknown();
-    for (const auto& name : unknown) {
-        if (service.options.strict) throw bad_request(name, "this field is not known", "unknown_parameter");
-        if (&name - unknown.data() == kMostWarnings) {
-            job.warnings.push_back(std::to_string(unknown.size() - kMostWarnings) +
-                                   " further fields are not known and were ignored");
-            break;
-        }
-        job.warnings.push_back("the field '" + name.substr(0, 64) + "' is not known and was ignored");
+std::vector<std::string> check_unknown(const Fields& fields, const Service& service) {
+    const UnreadFields unread = fields.unread();
+    std::vector<std::string> warnings;
+    for (const auto& [path, is_given_on] : unread.first) {
+        if (service.options.strict)
+            throw bad_request(path.substr(0, kMostPath), "this field is not known", "unknown_parameter");
+        warnings.push_back("the field '" + path.substr(0, kMostPath) + "' is not known" +
+                           (is_given_on ? " here; the template got it as it is" : " and was ignored"));
     }
+    if (unread.n > unread.first.size())
+        warnings.push_back(std::to_string(unread.n - unread.first.size()) +
+                           " further fields are not known and were ignored");
+    return warnings;
+}
+
+void add_warnings(const Fields& fields, const Service& service, Job& job) {
+    for (auto& warning : check_unknown(fields, service)) job.warnings.push_back(std::move(warning));
 }
 
 }  // namespace server

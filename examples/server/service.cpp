@@ -7,15 +7,15 @@
 
 namespace server {
 
-namespace {
-
-tinfer::ChatTemplate template_of(const tinfer::Model& model, const ServeOptions& options, bool with_tools) {
+tinfer::ChatTemplate chat_template_of(const tinfer::Model& model, const ServeOptions& options, bool with_tools) {
     if (options.chat_template) return *options.chat_template;
     if (with_tools)
         if (auto found = tinfer::ChatTemplate::of(model.file(), "tool_use")) return *std::move(found);
     if (auto found = tinfer::ChatTemplate::of(model.file())) return *std::move(found);
     return *tinfer::ChatTemplate::built_in("chatml");
 }
+
+namespace {
 
 std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
     if (!options.alias.empty()) return options.alias;
@@ -87,14 +87,15 @@ ReadingRoom::Place::~Place() {
 
 Service::Service(tinfer::Engine& given, Hub& hub)
     : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), memory(hub.memory),
-      id(id_of(model, options)), created(unix_time()),
+      id(id_of(model, options)), fingerprint(system_fingerprint(engine, options)), created(unix_time()),
       reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
+      log(options.log),
       traces(options.trace_dir.empty() ? nullptr
                                        : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
       gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
                      (given.options().context.pooling != tinfer::Pooling::from_model ||
                       model.info().pooling != tinfer::Pooling::none)),
-      plain_(template_of(model, options, false)), with_tools_(template_of(model, options, true)),
+      plain_(chat_template_of(model, options, false)), with_tools_(chat_template_of(model, options, true)),
       plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
 
 Service::~Service() = default;
@@ -128,13 +129,28 @@ json Service::model_card() const {
               {"n_embd", info.n_embd},
               {"architecture", info.architecture},
               {"adapters", adapters},
-              {"system_fingerprint", engine.fingerprint()}}}};
+              {"system_fingerprint", fingerprint}}}};
 }
 
 std::shared_ptr<const std::string> Service::description(const std::function<std::string()>& make) {
     const std::lock_guard lock(describing_);
     if (description_ == nullptr) description_ = std::make_shared<const std::string>(make());
     return description_;
+}
+
+ApiError Service::told(const ApiError& error) const {
+    std::string message = error.what();
+    const auto hide = [&](const tinfer::Model& of) {
+        for (const auto& path : of.file().paths()) {
+            const std::string full = path.string(), name = path.filename().string();
+            if (full == name) continue;
+            for (auto at = message.find(full); at != message.npos; at = message.find(full, at + name.size()))
+                message.replace(at, full.size(), name);
+        }
+    };
+    hide(model);
+    if (engine.options().draft) hide(engine.options().draft->model);
+    return {error.status, std::move(message), error.code, error.param};
 }
 
 void Service::check_model(const std::optional<std::string>& name) const {

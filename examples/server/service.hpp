@@ -22,6 +22,7 @@
 #include "answer_memory.hpp"
 #include "api_error.hpp"
 #include "metrics.hpp"
+#include "warning_log.hpp"
 
 namespace server {
 
@@ -53,7 +54,15 @@ struct ServeOptions {
     std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< maximum bytes of all traces in it
     std::vector<tinfer::MetadataOverride> overrides{};   ///< of the loaded model, for receipts
     std::shared_ptr<Activity> activity{};                ///< an observer of the engine; null: not shown on the page
+    WarningLog::Sink log{};                              ///< takes warnings for those who run the server, on any thread
 };
+
+/// The chat template of a server: that of the options, else of the model, else chatml.
+[[nodiscard]] tinfer::ChatTemplate chat_template_of(const tinfer::Model& model, const ServeOptions& options,
+                                                    bool with_tools);
+/// Of everything beside a request that can change its answer: the engine's fingerprint, templates, defaults of the
+/// sampler and of limits, and the version of the program. 32 hexadecimal digits.
+[[nodiscard]] std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions& options);
 
 class Service;
 
@@ -163,10 +172,12 @@ public:
     const ServeOptions& options;
     Metrics& metrics;
     AnswerMemory& memory;
-    const std::string id;  ///< of the model
+    const std::string id;           ///< of the model
+    const std::string fingerprint;  ///< system_fingerprint()
     const std::int64_t created;
     RunningTexts texts;
     ReadingRoom reading;
+    const WarningLog log;
     const std::unique_ptr<TraceFolder> traces;  ///< null: requests may not ask for traces
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
@@ -176,6 +187,8 @@ public:
     [[nodiscard]] json model_card() const;
     /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
+    /// An error as clients may see it: files have their names, without folders.
+    [[nodiscard]] ApiError told(const ApiError& error) const;
     /// Throws ApiError 404 unless the named model is absent or this one.
     void check_model(const std::optional<std::string>& name) const;
 

@@ -155,10 +155,11 @@ struct EngineEvent {
     std::vector<TokenChoice> prompt;  ///< scored since the last event, in order, beginning with the first of the prompt
     std::vector<float> vector;        ///< embed: n_embd; rank: n_class
     std::optional<StopReason> stop;   ///< interrupt: cancelled, or out of time
-    std::optional<Error> error;       ///< of this request alone; what came before it stays valid
-    bool timed_out = false;           ///< time_limit is why it was interrupted
-    std::uint32_t seed = 0;           ///< in use
-    std::size_t n_pushed_back = 0;    ///< times that it lost its cache to older requests and was computed anew
+    std::optional<std::size_t> stop_string;  ///< with StopReason::string: which of generation.stop it was
+    std::optional<Error> error;              ///< of this request alone; what came before it stays valid
+    bool timed_out = false;                  ///< time_limit is why it was interrupted
+    std::uint32_t seed = 0;                  ///< in use
+    std::size_t n_pushed_back = 0;           ///< times that it lost its cache to older requests and was computed anew
     /// With the end: seconds from submit() until it first ran, and until the first token was drawn (0: never); of
     /// `timings`, prompt_s ends with the first token, prompt_n counts tokens computed in place of shared.
     double queued_s = 0, first_token_s = 0;
@@ -190,6 +191,7 @@ struct EngineStats {
     std::uint64_t store_errors = 0;   ///< times that it threw
     double busy_s = 0;                ///< in rounds
     std::array<std::uint64_t, 16> batch_sizes{};  ///< rounds of 2^i to 2^(i+1) - 1 tokens
+    std::uint64_t batch_tokens = 0;               ///< of these rounds together, guesses included
 };
 
 /// A request that waits or runs.
@@ -239,8 +241,8 @@ public:
     [[nodiscard]] const Model& model() const& noexcept;
     [[nodiscard]] const EngineOptions& options() const& noexcept;  ///< of the context as given to it: effective values
     [[nodiscard]] MemoryPlan memory() const noexcept;  ///< of the context; `fixed` has the grammars of requests, too
-    /// Of the file, the metadata in use, the options that bits depend on, and the version of the numerics: engines with
-    /// the same one give the same answer to the same request and seed. 32 hexadecimal digits.
+    /// Of the file, the metadata in use, the options that bits depend on, how long a request may be, and the version of
+    /// the numerics: engines with the same one give the same answer to the same request and seed. In hexadecimal.
     [[nodiscard]] const std::string& fingerprint() const& noexcept;
 
     // Deleted for temporaries: the views would dangle.

@@ -105,6 +105,8 @@ public:
 
     /// nullopt while it goes on.
     [[nodiscard]] std::optional<StopReason> stop() const noexcept;
+    /// With StopReason::string: which of GenerationOptions::stop ended it; else nullopt.
+    [[nodiscard]] std::optional<std::size_t> stop_string() const noexcept;
     /// What was generated, without a token that ended it.
     [[nodiscard]] std::span<const Token> tokens() const& noexcept;
     /// The text given so far: that of tokens() up to a stop string.

@@ -22,10 +22,11 @@ namespace {
 
 constexpr std::string_view kGenerating = "generating: an allocation failed";
 
-std::vector<Token> control_tokens(const Vocab& vocab, const std::vector<std::string>& stops) {
-    std::vector<Token> tokens;
-    for (const auto& stop : stops)
-        if (const auto token = vocab.find(stop); token && vocab.is_control(*token)) tokens.push_back(*token);
+/// Control tokens whose text is a stop string, each with the place of that string.
+std::vector<std::pair<Token, std::size_t>> control_tokens(const Vocab& vocab, const std::vector<std::string>& stops) {
+    std::vector<std::pair<Token, std::size_t>> tokens;
+    for (std::size_t i = 0; i < stops.size(); ++i)
+        if (const auto token = vocab.find(stops[i]); token && vocab.is_control(*token)) tokens.emplace_back(*token, i);
     return tokens;
 }
 
@@ -180,13 +181,18 @@ struct Generation::Impl {
         n_accepted = 1;
         is_prompt = false;
         if (vocab.is_eog(token)) return finish(StopReason::eog);
-        if (std::find(stop_tokens.begin(), stop_tokens.end(), token) != stop_tokens.end() && stops.applies())
+        if (const auto found = std::ranges::find(stop_tokens, token, &std::pair<Token, std::size_t>::first);
+            found != stop_tokens.end() && stops.applies()) {
+            stop_string = found->second;
             return finish(StopReason::string);
+        }
         tokens.push_back(token);
         guesses.push({&token, 1});
         text += stops.push(characters.push(piece));
-        if (stops.found()) finish(StopReason::string);
-        else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
+        if (stops.found()) {
+            stop_string = stops.which();
+            finish(StopReason::string);
+        } else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
             finish(StopReason::limit);
     }
 
@@ -221,8 +227,9 @@ struct Generation::Impl {
     std::string text;
     Utf8Stream characters;
     generation::ContentStops stops;
-    std::vector<Token> stop_tokens;
+    std::vector<std::pair<Token, std::size_t>> stop_tokens;
     std::optional<StopReason> stop;
+    std::optional<std::size_t> stop_string;
     Timings timings;
     std::uint64_t n_unpriced = 0;  // tokens of checks that are not in plain_s yet
     Batch batch;
@@ -293,12 +300,14 @@ void Generation::prompt(std::span<const Token> tokens) {
         g.characters = Utf8Stream();
         g.stops.reset();
         g.stop.reset();
+        g.stop_string.reset();
         g.timings = {};
         g.n_unpriced = 0;
     });
 }
 
 std::optional<StopReason> Generation::stop() const noexcept { return impl_->stop; }
+std::optional<std::size_t> Generation::stop_string() const noexcept { return impl_->stop_string; }
 std::span<const Token> Generation::tokens() const& noexcept { return impl_->tokens; }
 const std::string& Generation::text() const& noexcept { return impl_->text; }
 std::span<const Token> Generation::pending() const& noexcept {

@@ -7,31 +7,30 @@
 
 namespace tinfer::generation {
 
-StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {
-    std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
-}
+StopStrings::StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
 
 std::string StopStrings::push(std::string_view text) {
-    if (found_) return {};
+    if (found()) return {};
     held_ += text;
     // The stop string that ends first counts; of several that end at the same place, the longest. So the result does
     // not depend on how the stream is cut.
     std::size_t first = held_.npos, first_end = held_.npos;
-    for (const auto& stop : stops_) {
-        const std::size_t begin = held_.find(stop);
+    for (std::size_t i = 0; i < stops_.size(); ++i) {
+        const std::size_t begin = stops_[i].empty() ? held_.npos : held_.find(stops_[i]);
         if (begin == held_.npos) continue;
-        const std::size_t end = begin + stop.size();
-        if (end < first_end || (end == first_end && begin < first)) std::tie(first, first_end) = std::pair(begin, end);
+        const std::size_t end = begin + stops_[i].size();
+        if (end > first_end || (end == first_end && begin >= first)) continue;
+        std::tie(first, first_end) = std::pair(begin, end);
+        which_ = i;
     }
-    if (first != held_.npos) {
-        found_ = true;
+    if (found()) {
         held_.resize(first);
         return flush();
     }
     // The longest suffix of the text that begins a stop string is held back.
     std::size_t keep = 0;
     for (const auto& stop : stops_)
-        for (std::size_t n = std::min(stop.size() - 1, held_.size()); n > keep; --n)
+        for (std::size_t n = std::min(stop.empty() ? 0 : stop.size() - 1, held_.size()); n > keep; --n)
             if (held_.ends_with(std::string_view(stop).substr(0, n))) keep = n;
     // A stop string may be any bytes, but the text is cut between characters only.
     const auto is_inside = [&] { return (static_cast<unsigned char>(held_[held_.size() - keep]) & 0xC0) == 0x80; };
@@ -45,7 +44,7 @@ std::string StopStrings::flush() { return std::exchange(held_, {}); }
 
 void StopStrings::reset() noexcept {
     held_.clear();
-    found_ = false;
+    which_.reset();
 }
 
 ContentStops::ContentStops(std::vector<std::string> stops, const ContentReader* reader) : stops_(std::move(stops)) {

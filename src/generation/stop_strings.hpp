@@ -3,8 +3,11 @@
 // that a reader never sees the beginning of a stop string. In an answer with a frame it looks at the content alone.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,22 +18,27 @@ namespace tinfer::generation {
 
 class StopStrings {
 public:
-    /// Empty texts are left out.
+    /// Empty texts are never found.
     explicit StopStrings(std::vector<std::string> stops);
     /// The part of the stream that may be shown now, in whole characters where the stream is valid UTF-8. After
     /// found(), nothing follows.
     [[nodiscard]] std::string push(std::string_view text);
     /// The rest, when the stream ends without a stop.
     [[nodiscard]] std::string flush();
-    [[nodiscard]] bool found() const noexcept { return found_; }
-    [[nodiscard]] bool any() const noexcept { return !stops_.empty(); }
+    [[nodiscard]] bool found() const noexcept { return which_.has_value(); }
+    /// The place of the text that was found, among those given.
+    [[nodiscard]] std::optional<std::size_t> which() const noexcept { return which_; }
+    /// Whether there is anything to look for.
+    [[nodiscard]] bool any() const noexcept {
+        return std::any_of(stops_.begin(), stops_.end(), [](const std::string& stop) { return !stop.empty(); });
+    }
     /// Begins a new stream.
     void reset() noexcept;
 
 private:
     std::vector<std::string> stops_;
     std::string held_;
-    bool found_ = false;
+    std::optional<std::size_t> which_;
 };
 
 /// The same for the content of an answer inside its frame: the stream is all of the answer, and is cut where its
@@ -46,6 +54,7 @@ public:
     [[nodiscard]] std::string push(std::string_view text);
     [[nodiscard]] std::string flush();
     [[nodiscard]] bool found() const noexcept { return stops_.found(); }
+    [[nodiscard]] std::optional<std::size_t> which() const noexcept { return stops_.which(); }
     /// Whether a stop string may end here: the stream is in content now.
     [[nodiscard]] bool applies() const { return reader_ == nullptr || reader_->is_content(); }
     void reset();

@@ -121,9 +121,9 @@ struct Engine::Impl {
     Impl(Model given, EngineOptions asked)
         : model(std::move(given)), options(std::move(asked)),
           n_running(static_cast<std::size_t>(options.context.n_seq_max)), context(make_context(model, options)),
-          fingerprint(serving::fingerprint(context, options)), inbox(static_cast<std::size_t>(options.max_queue)),
-          scheduler(context, options, n_running, inbox) {
+          inbox(static_cast<std::size_t>(options.max_queue)), scheduler(context, options, n_running, inbox) {
         n_longest = scheduler.n_longest();
+        fingerprint = serving::fingerprint(context, options, n_longest);
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
         memory = context.memory();

@@ -15,7 +15,7 @@ constexpr int kNumericsVersion = 1;
 
 }  // namespace
 
-std::string fingerprint(const Context& context, const EngineOptions& options) {
+std::string fingerprint(const Context& context, const EngineOptions& options, std::size_t n_longest) {
     Sha256 hash;
     const auto add = [&](std::string_view name, const auto& value) {
         hash.update(cat(name, '=', value, '\n'));  // keys contain no '='; a value ends at the line end
@@ -32,7 +32,7 @@ std::string fingerprint(const Context& context, const EngineOptions& options) {
     add("pretokenizer", model.vocab().pretokenizer());
     const ContextOptions& o = context.options();
     add("n_ctx", o.n_ctx);
-    add("n_seq_max", o.n_seq_max);
+    add("longest", n_longest);
     add("type_k", to_string(o.type_k));
     add("type_v", to_string(o.type_v));
     add("kv_rotation", to_string(o.kv_rotation));

@@ -2,14 +2,16 @@
 // One hash of everything besides the request that an answer depends on.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "tinfer/engine.hpp"
 
 namespace tinfer::serving {
 
-/// 32 hexadecimal digits. Instruction set, threads, batch sizes and observers are not part of it: they do not change
-/// results.
-[[nodiscard]] std::string fingerprint(const Context& context, const EngineOptions& options);
+/// 32 hexadecimal digits. `n_longest`: most tokens of a request, prompt and answer together. Instruction set, threads,
+/// batch sizes, how many requests run at once, what they share, guesses and observers are not part of it: they do not
+/// change results.
+[[nodiscard]] std::string fingerprint(const Context& context, const EngineOptions& options, std::size_t n_longest);
 
 }  // namespace tinfer::serving

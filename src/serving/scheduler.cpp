@@ -127,8 +127,9 @@ void Scheduler::compute_round() {
         stats.busy_s += seconds;
         if (counts_ != nullptr) stats.bytes = counts_->counts();
         ++(outcome == Outcome::ok ? stats.rounds : stats.abandoned_rounds);
-        if (outcome == Outcome::ok)
-            ++stats.batch_sizes[std::min<std::size_t>(std::bit_width(batch_.size()) - 1, stats.batch_sizes.size() - 1)];
+        if (outcome != Outcome::ok) return;
+        stats.batch_tokens += batch_.size();
+        ++stats.batch_sizes[std::min<std::size_t>(std::bit_width(batch_.size()) - 1, stats.batch_sizes.size() - 1)];
     });
     if (outcome == Outcome::ok) {
         n_abandoned_ = 0;

@@ -92,14 +92,16 @@ TEST_CASE_FIXTURE(Fixture, "[C11][C12] generation: each end has its reason, its 
         std::vector<int> tokens;
         std::string text;
         std::vector<int> pending;
+        std::optional<std::size_t> stop_string{};
     };
     const std::vector<Case> cases{
         {{kHello, kWorld, kEos}, {}, StopReason::eog, {kHello, kWorld}, "Hello world", {kEos}},
         {{kHello, kWorld, kNew}, {.n_predict = 2}, StopReason::limit, {kHello, kWorld}, "Hello world", {kWorld}},
         {{kHello}, {.n_predict = 0}, StopReason::limit, {}, "", {}},
-        {{kHello, kWorld, kNew}, {.stop = {"lo wor"}}, StopReason::string, {kHello, kWorld}, "Hel", {kWorld}},
+        {{kHello, kWorld, kNew}, {.stop = {"lo wor"}}, StopReason::string, {kHello, kWorld}, "Hel", {kWorld}, 0},
+        {{kHello, kWorld}, {.stop = {"", "x", "lo w"}}, StopReason::string, {kHello, kWorld}, "Hel", {kWorld}, 2},
         {{kHello, kWorld, kEos}, {.stop = {"world!"}}, StopReason::eog, {kHello, kWorld}, "Hello world", {kEos}},
-        {{kHello, kTurn}, {.stop = {"<|turn|>"}}, StopReason::string, {kHello}, "Hello", {kTurn}},
+        {{kHello, kTurn}, {.stop = {"x", "<|turn|>"}}, StopReason::string, {kHello}, "Hello", {kTurn}, 1},
         {{kHello, kTurn, kEos}, {}, StopReason::eog, {kHello, kTurn}, "Hello", {kEos}},
         {{kSmile, kSmile + 1, kEos}, {}, StopReason::eog, {kSmile, kSmile + 1}, "\uFFFD", {kEos}},
     };
@@ -111,6 +113,7 @@ TEST_CASE_FIXTURE(Fixture, "[C11][C12] generation: each end has its reason, its 
         CHECK_FALSE(generation.stop());
         CHECK(generation.run(context, sampler) == c.reason);
         CHECK(generation.stop() == c.reason);
+        CHECK(generation.stop_string() == c.stop_string);
         CHECK(ids(generation.tokens()) == c.tokens);
         CHECK(generation.text() == c.text);
         CHECK(ids(generation.pending()) == c.pending);

@@ -44,6 +44,8 @@ TEST_CASE("[C11] stop strings: the stream ends before the first occurrence, howe
         StopStrings search(stops);
         REQUIRE(stream(search, text, 5, random) == text.substr(0, n_shown));
         REQUIRE(search.found() == (n_shown < text.size()));
+        REQUIRE(search.which().has_value() == search.found());
+        if (search.found()) CHECK(std::string_view(text).substr(n_shown).starts_with(stops.at(*search.which())));
         CHECK(search.push("more").empty() == search.found());
     }
 }
@@ -61,8 +63,9 @@ TEST_CASE("stop strings: what may become one is held back, whole characters only
     CHECK(bytes.push("caf\xC3\xA9") == "caf");
     CHECK(bytes.push("s") == "\xC3\xA9s");
     CHECK(bytes.push("\xC3\xA9!") == "\xC3");
-    CHECK(bytes.found());
+    CHECK(bytes.which() == 0);
     bytes.reset();
+    CHECK_FALSE(bytes.which());
     CHECK(bytes.push("again") == "again");
 }
 

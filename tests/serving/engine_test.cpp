@@ -227,6 +227,15 @@ TEST_CASE("[V9] engine: the fingerprint covers what bits depend on and nothing e
     CHECK(base.size() == 32);
     CHECK(fingerprint({.n_ctx = 256, .n_threads = 2, .isa = Isa::reference, .fuse = false}) == base);
     CHECK(fingerprint({.n_ctx = 256}, {.use_mmap = false}) == base);
+    CHECK(fingerprint({.n_ctx = 256, .n_seq_max = 4, .n_ubatch = 16, .swa_full = true}) == base);
+    const Engine others(Model::load(f.folder / "tiny.gguf"), {.context = {.n_ctx = 256},
+                                                              .max_batch_tokens = 64,
+                                                              .max_queue = 3,
+                                                              .n_kept = 2,
+                                                              .n_score_rows = 4,
+                                                              .share_prefixes = false,
+                                                              .slice = std::chrono::milliseconds(3)});
+    CHECK(others.fingerprint() == base);
     CHECK(fingerprint({.n_ctx = 320}) != base);
     CHECK(fingerprint({.n_ctx = 256, .type_k = KvType::f32}) != base);
     CHECK(fingerprint({.n_ctx = 256, .rope_freq_scale = 0.5f}) != base);
