@@ -27,6 +27,12 @@
 
 namespace tinfer {
 
+class ChatTemplate;
+namespace chat {
+struct AnswerFormat;
+const AnswerFormat& answer_format(const ChatTemplate& chat_template);
+}  // namespace chat
+
 /// A stretch of a rendered prompt that has one origin.
 struct PromptSpan {
     std::size_t begin = 0, end = 0;  ///< bytes of RenderedPrompt::text
@@ -101,6 +107,7 @@ public:
     std::string_view source() const&& = delete;
 
 private:
+    friend const chat::AnswerFormat& chat::answer_format(const ChatTemplate& chat_template);
     struct Impl;
     std::shared_ptr<const Impl> impl_;
 };

@@ -86,7 +86,8 @@ public:
     [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
     /// A reader for GenerationOptions::content, with the state of this parser: its content is ChatAnswer::content.
     [[nodiscard]] std::shared_ptr<const ContentReader> content_reader() const;
-    /// "hermes", "llama3", "generic": how calls are read.
+    /// "hermes", "llama3": how calls are read. "own": as this template writes them, which no known family does;
+    /// "generic": the template writes none that could be read.
     [[nodiscard]] std::string_view family() const noexcept;
 
 private:

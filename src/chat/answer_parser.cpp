@@ -6,6 +6,9 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "chat/answer_format.hpp"
+#include "chat/call_literals.hpp"
+#include "chat/channel_header.hpp"
 #include "chat/read_call.hpp"
 #include "chat/tool_values.hpp"
 #include "tinfer/chat_session.hpp"
@@ -34,17 +37,13 @@ std::size_t begun(std::string_view text, std::string_view mark) {
 }  // namespace
 
 struct AnswerParser::Impl {
-    Impl(const ChatTemplate& chat_template, AnswerOptions given)
-        : options(std::move(given)), row(&chat::detect_tool_format(chat_template.source())),
-          types(chat::argument_types(options.tools)), n_calls(options.n_calls_before) {
-        if (options.reasoning) thinks = chat::detect_reasoning_format(chat_template.source());
+    Impl(const ChatTemplate& given_template, AnswerOptions given)
+        : options(std::move(given)), chat_template(given_template), format(&chat::answer_format(chat_template)),
+          row(&format->calls()), types(chat::argument_types(options.tools)), n_calls(options.n_calls_before) {
+        if (options.reasoning) thinks = format->thoughts;
         const std::string_view prompt = options.generation_prompt;
-        const bool in_call = !row->call_open.empty() && prompt.ends_with(row->call_open);
-        if (!options.tools.empty() || in_call)
-            for (const ToolFormat* next = row; next != nullptr; next = chat::find_tool_format(next->also)) {
-                rows.push_back(next);
-                if (next->also.empty()) break;
-            }
+        const bool in_call = row->open.empty() && !row->call_open.empty() && prompt.ends_with(row->call_open);
+        if (!options.tools.empty() || in_call) rows = format->rows;
         if (thinks != nullptr) {
             const auto opened = prompt.rfind(thinks->open), closed = prompt.rfind(thinks->close);
             if (opened != prompt.npos && (closed == prompt.npos || closed < opened)) enter(Mode::reasoning);
@@ -53,10 +52,12 @@ struct AnswerParser::Impl {
             buffer = row->call_open;
             n_given = buffer.size();
         }
-        is_plain = rows.empty() && thinks == nullptr && row->dropped[0].empty();
+        is_plain = rows.empty() && thinks == nullptr && row->dropped[0].empty() && !has_channels();
     }
 
     enum class Mode : std::uint8_t { content, reasoning, section, code };
+
+    [[nodiscard]] bool has_channels() const { return row->shape == chat::CallShape::channels; }
 
     void enter(Mode next) {
         mode = next;
@@ -169,16 +170,19 @@ struct AnswerParser::Impl {
         std::size_t at = std::string::npos;
         std::size_t size = 0;
         const ToolFormat* row = nullptr;
-        enum class Kind : std::uint8_t { call, section, code, reasoning, dropped } kind = Kind::dropped;
+        enum class Kind : std::uint8_t { call, section, code, reasoning, header, dropped } kind = Kind::dropped;
     };
 
     template <class Visit>
     void each_mark(Visit&& visit) const {
         using Kind = Mark::Kind;
-        if (thinks != nullptr && (!is_started || thinks->open[1] == '|')) visit(thinks->open, nullptr, Kind::reasoning);
+        if (has_channels()) visit(chat::kStartMark, row, Kind::header), visit(chat::kChannelMark, row, Kind::header);
+        else if (thinks != nullptr && (!is_started || thinks->open[1] == '|'))
+            visit(thinks->open, nullptr, Kind::reasoning);
         for (const ToolFormat* format : rows) {
-            if (!format->open.empty()) visit(format->open, format, Kind::section);
-            else if (!format->call_open.empty() && !format->begins_answer) visit(format->call_open, format, Kind::call);
+            if (!format->open.empty()) visit(chat::first_part(format->open), format, Kind::section);
+            // A model may forget the mark that opens the section.
+            if (!format->call_open.empty()) visit(chat::first_part(format->call_open), format, Kind::call);
             if (!format->code_open.empty()) visit(format->code_open, format, Kind::code);
         }
         for (const ToolFormat* format : rows.empty() ? std::vector<const ToolFormat*>{row} : rows)
@@ -187,6 +191,12 @@ struct AnswerParser::Impl {
     }
 
     bool step_content(bool final) {
+        if (!is_started && !has_channels() && thinks != nullptr) {
+            bool is_begun = false;
+            if (ends_thoughts(final, is_begun)) return true;
+            if (is_begun) return false;
+        }
+        if (!is_started && has_channels() && begins_with_recipient()) return step_header(final);
         if (!is_started && begins_with_call(final)) return true;
         if (waits) return false;
         Mark first;
@@ -216,6 +226,18 @@ struct AnswerParser::Impl {
         return meet(first, final);
     }
 
+    /// Where the prompt does not show that it opened thoughts, an answer may begin with the mark that closes them.
+    /// `is_begun`: it may, once there is more text.
+    bool ends_thoughts(bool final, bool& is_begun) {
+        const auto begin = first_visible(buffer);
+        const auto rest = std::string_view(buffer).substr(begin);
+        is_begun = !final && !rest.empty() && rest.size() < thinks->close.size() && thinks->close.starts_with(rest);
+        if (!rest.starts_with(thinks->close)) return false;
+        drop(begin + thinks->close.size());
+        enter(Mode::content);
+        return true;
+    }
+
     bool meet(const Mark& mark, bool final) {
         active = mark.row;
         switch (mark.kind) {
@@ -231,14 +253,88 @@ struct AnswerParser::Impl {
                 drop(mark.size);
                 enter(Mode::code);
                 return true;
+            case Mark::Kind::header: return step_header(final);
             case Mark::Kind::section: {
                 // It is a mark only if a call follows.
-                const auto begin = mark.size + first_visible(std::string_view(buffer).substr(mark.size));
-                return take_call(begin, mark.size, final);
+                chat::LiteralReader in{buffer};
+                if (!in.take_mark(active->open)) {
+                    if (in.at_end && !final) return false;
+                    give_mark(mark.size);
+                    return true;
+                }
+                in.skip_space();
+                return take_call(in.at, mark.size, final);
             }
             case Mark::Kind::call: return take_call(0, mark.size, final);
         }
         return false;
+    }
+
+    /// What looked like a mark is text.
+    void give_mark(std::size_t size) {
+        mode = Mode::content;
+        is_started = is_started || n_given == 0;
+        give_front(size);
+    }
+
+    // ---- messages with headers --------------------------------------------------------------------------------------
+
+    /// Where the prompt ends with the role, an answer may begin with " to=RECIPIENT".
+    [[nodiscard]] bool begins_with_recipient() const {
+        constexpr std::string_view kTo = "to=";
+        const auto rest = std::string_view(buffer).substr(first_visible(buffer));
+        return !rest.empty() && (rest.starts_with(kTo) || kTo.starts_with(rest));
+    }
+
+    /// Reads a header, and the call that follows it. False: wait for more text.
+    bool step_header(bool final) {
+        using Outcome = chat::ChannelHeader::Outcome;
+        const auto header = chat::read_channel_header(buffer, final);
+        if (header.outcome == Outcome::more) return false;
+        const bool is_own = header.role.empty() || header.role == "assistant";
+        if (header.outcome == Outcome::none || !is_own) {
+            constexpr std::string_view kNext = "<|start|>assistant";
+            if (buffer.starts_with(kNext)) drop(kNext.size());
+            else give_mark(std::min<std::size_t>(buffer.size(), 2));
+            return true;
+        }
+        if (!header.recipient.empty() && !rows.empty()) return take_message(header, final);
+        if (header.channel == "analysis") {
+            if (thinks == nullptr) return give_front(header.length), true;
+            drop(header.length);
+            enter(Mode::reasoning);
+            return true;
+        }
+        drop(header.length);
+        enter(Mode::content);
+        return true;
+    }
+
+    /// A message to a tool is a call of it, once it is complete; else it is text.
+    bool take_message(const chat::ChannelHeader& header, bool final) {
+        const std::string_view body = std::string_view(buffer).substr(header.length);
+        // Marks inside of an object are text.
+        bool is_early = false;
+        const auto object = chat::end_of_json(body, 0, is_early);
+        if (!object && is_early && !final) return false;
+        std::size_t end = body.size(), mark_size = 0;
+        for (const auto mark : chat::kMessageEnds)
+            if (const auto at = body.find(mark, object.value_or(0)); at < end) {
+                end = at;
+                mark_size = mark == chat::kStartMark ? 0 : mark.size();
+            }
+        if (!final && end == body.size()) return false;
+        auto call = chat::read_message(header.recipient, body.substr(0, end));
+        if (!call) {
+            mode = Mode::content;
+            is_started = true;
+            give_front(header.length + end);
+            return true;
+        }
+        enter(Mode::content);
+        add({*std::move(call)});
+        drop(header.length + end + mark_size);
+        return true;
     }
 
     /// Formats without an opening mark: the answer is a call from its first character on.
@@ -246,15 +342,15 @@ struct AnswerParser::Impl {
         waits = false;
         for (const ToolFormat* format : rows) {
             if (!format->begins_answer) continue;
-            auto begin = format->call_open.starts_with(' ') ? 0 : first_visible(buffer);
+            auto begin = first_visible(buffer);
             if (n_begun > 0 && begin < buffer.size() && buffer[begin] == ';')
                 begin += 1 + first_visible(std::string_view(buffer).substr(begin + 1));
             if (begin == buffer.size()) {
                 waits = !final && !buffer.empty();
                 continue;
             }
-            const char bracket = format->call_open.empty() ? '{' : format->call_open[0];
-            if (buffer[begin] != bracket && !(buffer[begin] == '`' && format->call_open.empty())) continue;
+            const bool is_list = format->shape == chat::CallShape::list || format->shape == chat::CallShape::python;
+            if (buffer[begin] != (is_list ? '[' : '{') && (buffer[begin] != '`' || is_list)) continue;
             if (!is_due(*format, final)) {
                 waits = true;
                 return false;
@@ -293,12 +389,10 @@ struct AnswerParser::Impl {
         if (read.outcome == ReadCall::Outcome::none) {
             if (try_other_row(begin, final)) return true;
             if (waits_for_other) return false;
-            mode = Mode::content;
-            is_started = is_started || n_given == 0;
-            give_front(mark_size);
+            give_mark(mark_size);
             return true;
         }
-        enter(active->open.empty() ? Mode::content : Mode::section);
+        enter(active->open.empty() && active->close.empty() ? Mode::content : Mode::section);
         add(std::move(read.calls));
         drop(begin + read.length);
         return true;
@@ -309,12 +403,12 @@ struct AnswerParser::Impl {
         waits_for_other = false;
         for (const ToolFormat* format : rows) {
             if (format == active || format->begins_answer || format->open != active->open) continue;
-            if (format->call_open != active->call_open) continue;
+            if (chat::first_part(format->call_open) != chat::first_part(active->call_open)) continue;
             auto read = chat::read_call(*format, std::string_view(buffer).substr(begin), final, type());
             if (read.outcome == ReadCall::Outcome::more) waits_for_other = true;
             if (read.outcome != ReadCall::Outcome::done) continue;
             active = format;
-            enter(active->open.empty() ? Mode::content : Mode::section);
+            enter(active->open.empty() && active->close.empty() ? Mode::content : Mode::section);
             add(std::move(read.calls));
             drop(begin + read.length);
             return true;
@@ -322,33 +416,51 @@ struct AnswerParser::Impl {
         return false;
     }
 
+    /// Behind a call: the closing mark of all, another call, or something else.
     bool step_section(bool final) {
-        const auto begin = first_visible(buffer);
-        const auto rest = std::string_view(buffer).substr(begin);
-        if (rest.starts_with(active->close)) {
-            drop(begin + active->close.size());
-            enter(Mode::content);
-            return true;
-        }
-        if (rest.empty() || active->close.starts_with(rest)) {
+        chat::LiteralReader in{buffer};
+        in.skip_space();
+        const auto begin = in.at;
+        if (begin == buffer.size()) {
             if (final) drop(buffer.size());
             return false;
         }
-        if (rest.starts_with(active->call_open)) {
-            auto read = is_due(*active, final) ? chat::read_call(*active, rest, final, type())
-                                               : ReadCall{.outcome = ReadCall::Outcome::more};
+        const auto follows = [&](std::string_view mark) {
+            in.at = begin;
+            in.at_end = false;
+            return in.take_mark(mark);
+        };
+        if (!active->close.empty()) {
+            if (follows(active->close)) {
+                drop(in.at);
+                enter(Mode::content);
+                return true;
+            }
+            if (in.at_end) {
+                if (final) drop(buffer.size());
+                return false;
+            }
+        }
+        std::size_t call = begin;
+        if (!active->separator.empty()) {
+            if (follows(active->separator)) in.skip_space(), call = in.at;
+            else if (in.at_end && !final) return false;
+        }
+        in.at = call;
+        in.at_end = false;
+        const bool is_call = call < buffer.size() && in.take_mark(active->call_open);
+        if (is_call || (in.at_end && !final)) {
+            if (!is_due(*active, final)) return false;
+            auto read = chat::read_call(*active, std::string_view(buffer).substr(call), final, type());
             if (read.outcome == ReadCall::Outcome::more) return false;
             if (read.outcome == ReadCall::Outcome::done) {
                 add(std::move(read.calls));
-                drop(begin + read.length);
+                drop(call + read.length);
                 return true;
             }
-        } else if (!final && active->call_open.starts_with(rest)) {
-            return false;
         }
         enter(Mode::content);
         is_started = true;
-        give_front(begin + 1);  // not a call, but text
         return true;
     }
 
@@ -371,6 +483,8 @@ struct AnswerParser::Impl {
     }
 
     AnswerOptions options;
+    ChatTemplate chat_template;
+    const chat::AnswerFormat* format;  // of the template
     const ToolFormat* row;
     std::vector<const ToolFormat*> rows;  // formats to recognize
     const ReasoningFormat* thinks = nullptr;
@@ -429,8 +543,13 @@ std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {
         for (const ToolFormat* f : impl_->rows)
             for (const auto mark : {f->open, f->close, f->call_open, f->call_close, f->name_open, f->name_close,
                                     f->id_open, f->arguments_open, f->arguments_close, f->parameter_open,
-                                    f->parameter_name_close, f->parameter_value_open, f->parameter_close, f->code_open})
+                                    f->parameter_name_close, f->parameter_value_open, f->parameter_close,
+                                    f->parameter_close_end, f->code_open, f->list_open, f->list_close, f->quote})
                 add(mark);
+        if (impl_->has_channels()) {
+            for (const auto mark : {chat::kChannelMark, chat::kMessageMark, chat::kConstrainMark}) add(mark);
+            for (const auto mark : chat::kMessageEnds) add(mark);
+        }
         for (const ToolFormat* f : impl_->rows.empty() ? std::vector<const ToolFormat*>{impl_->row} : impl_->rows)
             for (const auto mark : f->dropped) add(mark);
         std::vector<Token> out;
@@ -438,8 +557,7 @@ std::vector<Token> AnswerParser::mark_tokens(const Vocab& vocab) const {
             const Token token{static_cast<std::int32_t>(id)};
             if (!vocab.is_control(token)) continue;
             const auto text = vocab.piece(token, true);
-            const bool is_quote = text == "<|\"|>" && !impl_->rows.empty();  // Gemma's string delimiter
-            if (text.size() > 1 && (is_quote || marks.find(text) != marks.npos)) out.push_back(token);
+            if (text.size() > 1 && marks.find(text) != marks.npos) out.push_back(token);
         }
         return out;
     });

@@ -13,7 +13,6 @@ namespace tinfer::chat {
 namespace {
 
 constexpr int kMaxLiteralDepth = 60;
-constexpr std::string_view kGemmaQuote = "<|\"|>";
 
 bool is_json_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
@@ -72,6 +71,16 @@ bool LiteralReader::take(std::string_view mark) noexcept {
     return false;
 }
 
+bool LiteralReader::take_mark(std::string_view mark) noexcept {
+    while (true) {
+        const auto part = mark.substr(0, mark.find('\n'));
+        if (!take(part)) return false;
+        if (part.size() == mark.size()) return true;
+        mark.remove_prefix(part.size() + 1);
+        skip_space();
+    }
+}
+
 std::string LiteralReader::name() {
     const std::size_t begin = at;
     const auto inside = [](char c) {
@@ -96,20 +105,20 @@ unsigned LiteralReader::hex_digits(int most) noexcept {
 }
 
 std::optional<std::string> LiteralReader::quoted() {
-    if (bare_keys && take(kGemmaQuote)) {
-        const auto end = text.find(kGemmaQuote, at);
+    if (!quote.empty() && take(quote)) {
+        const auto end = text.find(quote, at);
         if (end == text.npos) {
             at_end = true;
             return std::nullopt;
         }
         const auto inner = text.substr(at, end - at);
-        at = end + kGemmaQuote.size();
+        at = end + quote.size();
         return json_string(inner);
     }
-    const char quote = at < text.size() ? text[at] : '\0';
-    if (quote != '"' && quote != '\'') return std::nullopt;
+    const char mark = at < text.size() ? text[at] : '\0';
+    if (mark != '"' && mark != '\'') return std::nullopt;
     std::string out;
-    for (++at; at < text.size() && text[at] != quote; ++at) {
+    for (++at; at < text.size() && text[at] != mark; ++at) {
         if (text[at] != '\\') {
             out += text[at];
             continue;
@@ -179,7 +188,7 @@ std::optional<std::string> LiteralReader::value(int depth) {
     skip_space();
     if (at >= text.size()) return std::nullopt;
     const char c = text[at];
-    if (c == '"' || c == '\'' || (bare_keys && c == '<')) return quoted();
+    if (c == '"' || c == '\'' || (!quote.empty() && c == quote[0])) return quoted();
     if (c == '{') return container('}', true, depth);
     if (c == '[') return container(']', false, depth);
     if (c == '(') return container(')', false, depth);

@@ -15,10 +15,13 @@ struct LiteralReader {
     std::string_view text;
     std::size_t at = 0;
     bool at_end = false;
-    bool bare_keys = false;  ///< {key:value}, with strings between <|"|>
+    bool bare_keys = false;    ///< {key:value}, with strings between `quote`
+    std::string_view quote{};  ///< of strings, beside those of Python and JSON
 
     void skip_space() noexcept;
     [[nodiscard]] bool take(std::string_view mark) noexcept;
+    /// The same; a line break in the mark stands for optional white space.
+    [[nodiscard]] bool take_mark(std::string_view mark) noexcept;
     /// A name: letters, digits and underscores, inside also -, . and :.
     [[nodiscard]] std::string name();
     /// One value, as JSON.

@@ -3,11 +3,13 @@
 #include "tinfer/chat.hpp"
 
 #include <ctime>
+#include <mutex>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
+#include "chat/answer_format.hpp"
 #include "chat/built_in.hpp"
 #include "chat/inputs.hpp"
 #include "chat/interpreter.hpp"
@@ -60,15 +62,26 @@ std::tm utc_now() {
 }  // namespace
 
 struct ChatTemplate::Impl {
+    Impl(std::string_view text, chat::Body parsed) : source(text), body(std::move(parsed)) {}
+
     std::string source;
     chat::Body body;
+    mutable std::mutex looking;
+    mutable std::shared_ptr<const chat::AnswerFormat> answers;  // once it was asked for
 };
+
+const chat::AnswerFormat& chat::answer_format(const ChatTemplate& chat_template) {
+    const ChatTemplate::Impl& impl = *chat_template.impl_;
+    const std::lock_guard lock(impl.looking);
+    if (impl.answers == nullptr) impl.answers = make_answer_format(chat_template);
+    return *impl.answers;
+}
 
 ChatTemplate::ChatTemplate(std::string_view source)
     : impl_(reporting_memory(kRendering, [&] {
           if (source.size() > kMaxSource)
               fail(ErrorCode::limit_exceeded, cat("template: ", source.size(), " bytes; the limit is ", kMaxSource));
-          return std::make_shared<const Impl>(Impl{std::string(source), chat::parse(source)});
+          return std::make_shared<const Impl>(source, chat::parse(source));
       })) {}
 
 std::optional<ChatTemplate> ChatTemplate::of(const ModelFile& file, std::string_view name) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "chat/read_call.hpp"
 
-#include <optional>
-
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/call_literals.hpp"
 
@@ -12,6 +11,7 @@ namespace {
 using Outcome = ReadCall::Outcome;
 constexpr std::size_t kMaxName = 256;
 constexpr std::string_view kCallSpace = " \t\r\n";
+constexpr std::string_view kCdataOpen = "<![CDATA[", kCdataClose = "]]>";
 
 std::string_view trimmed_mark(std::string_view text) {
     const auto begin = text.find_first_not_of(kCallSpace);
@@ -33,6 +33,13 @@ std::optional<std::string> arguments_of(std::string_view json, std::optional<Jso
 }
 
 std::optional<ToolCall> call_of(const ToolFormat& format, std::string_view json, JsonValue value) {
+    if (format.object == CallObject::keyed && value.is(JsonKind::object) && value.size() == 1) {
+        for (const auto& member : value.members()) {
+            auto text = arguments_of(json, member.value);
+            if (!text || member.key.empty()) return std::nullopt;
+            return ToolCall{{}, std::string(member.key), *std::move(text)};
+        }
+    }
     if (const auto inner = value.find("function"); inner && inner->is(JsonKind::object)) {
         auto call = call_of(format, json, *inner);
         if (const auto id = value.find("id"); call && id && id->is(JsonKind::string)) call->id = id->string();
@@ -77,13 +84,14 @@ public:
     CallReader(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type)
         : format_(format), final_(final), type_(type), in_{text} {
         in_.bare_keys = format.shape == CallShape::braces;
+        if (in_.bare_keys) in_.quote = format.quote;
     }
 
     ReadCall read() {
-        if (in_.take(format_.call_open)) {
+        if (in_.take_mark(format_.call_open)) {
             in_.skip_space();
-            if (inside()) {
-                if (out_.is_content || close()) out_.outcome = Outcome::done;
+            if (inside() && (out_.is_content || close())) {
+                out_.outcome = Outcome::done;
                 out_.length = in_.at;
             }
         }
@@ -102,19 +110,23 @@ private:
             case CallShape::parameters: return parameters();
             case CallShape::python: return python();
             case CallShape::braces: return braces();
+            case CallShape::channels: return false;  // messages with headers: read_channel_message()
         }
         return false;
     }
 
-    /// Reads the closing marks of a call, each of which may be missing. False if more text may still complete one.
+    /// Reads the closing marks of a call. One may be missing where the answer ends: the end took it, for it is a control
+    /// token. But arguments that no bracket closes are complete only with the first of the marks.
     bool close() {
+        bool is_closed = format_.shape != CallShape::parameters;
         for (const auto mark : {format_.arguments_close, format_.call_close}) {
             if (mark.empty()) continue;
-            const auto before = in_.at;
             in_.skip_space();
-            if (in_.take(mark)) continue;
-            if (in_.at_end && !final_) return false;
-            in_.at = before;
+            if (in_.take_mark(mark)) {
+                is_closed = true;
+                continue;
+            }
+            if (!final_ || !is_closed || in_.at < in_.text.size()) return false;
         }
         return true;
     }
@@ -130,10 +142,12 @@ private:
     /// Whether an object that begins here may be a call, judged by its first key.
     bool may_be_call(std::initializer_list<std::string_view> keys) {
         LiteralReader look = in_;
-        if (!look.take("{")) return false;
-        look.skip_space();
-        for (const auto key : keys)
-            if (look.take(json_string(key))) return true;
+        if (format_.shape == CallShape::list && look.take(format_.list_open)) look.skip_space();
+        if (look.take("{")) {
+            look.skip_space();
+            for (const auto key : keys)
+                if (look.take(json_string(key))) return true;
+        }
         in_.at_end = look.at_end;
         return false;
     }
@@ -170,12 +184,22 @@ private:
         return root.find("response").has_value();
     }
 
+    std::string read_id() {
+        std::string id = in_.name();
+        while (in_.take(":")) id += ":" + in_.name();
+        return id;
+    }
+
     bool read_name() {
-        if (!format_.name_open.empty()) {
-            if (!in_.take(format_.name_open)) return false;
+        call_ = {};
+        if (format_.id_first) {
+            call_.id = read_id();
             in_.skip_space();
         }
-        call_ = {};
+        if (!format_.name_open.empty()) {
+            if (!in_.take_mark(format_.name_open)) return false;
+            in_.skip_space();
+        }
         call_.name = in_.name();
         if (format_.numbered && in_.take(":")) {
             call_.id = call_.name + ":" + in_.name();
@@ -187,17 +211,22 @@ private:
             out_.is_content = true;
             return true;
         }
-        if (!format_.id_open.empty() && in_.take(format_.id_open)) call_.id = in_.name();
-        if (!format_.arguments_open.empty()) {
-            const auto found = in_.text.find(format_.arguments_open, in_.at);
-            if (found == in_.text.npos) in_.at_end = in_.text.size() - in_.at < kMaxName;
-            if (found == in_.text.npos || found - in_.at > kMaxName) return false;
-            in_.at = found + format_.arguments_open.size();
-            return true;
+        if (!format_.id_open.empty()) {
+            LiteralReader look = in_;
+            look.skip_space();
+            if (look.take_mark(format_.id_open)) {
+                in_ = look;
+                in_.skip_space();
+                call_.id = read_id();
+            } else if (look.at_end) {
+                in_.at_end = true;
+            }
         }
-        in_.skip_space();
-        const auto mark = trimmed_mark(format_.name_close);
-        return mark.empty() || in_.take(mark);
+        for (const auto mark : {trimmed_mark(format_.name_close), format_.arguments_open}) {
+            in_.skip_space();
+            if (!in_.take_mark(mark)) return false;
+        }
+        return true;
     }
 
     bool named() {
@@ -212,37 +241,43 @@ private:
         return true;
     }
 
+    /// Whether a closing mark of the call follows: then there is no further parameter.
+    bool at_closing_mark() {
+        LiteralReader look = in_;
+        const bool found =
+            look.take_mark(format_.arguments_close.empty() ? format_.call_close : format_.arguments_close);
+        in_.at_end = in_.at_end || look.at_end;
+        return found;
+    }
+
     bool parameters() {
         if (!read_name()) return false;
         std::string arguments = "{";
         while (true) {
             in_.skip_space();
-            if (!in_.take(format_.parameter_open)) break;
+            if (at_closing_mark() || !in_.take_mark(format_.parameter_open)) break;
             const auto name_end = in_.text.find(format_.parameter_name_close, in_.at);
-            if (name_end == in_.text.npos) return short_text();
+            if (name_end == in_.text.npos) return in_.text.size() - in_.at < kMaxName && short_text();
             std::string_view key = in_.text.substr(in_.at, name_end - in_.at), attribute;
             if (const auto quote = key.find('"'); quote != key.npos) {
                 attribute = key.substr(quote);
                 key = key.substr(0, quote);
             }
+            key = trimmed_mark(key);
+            if (key.empty() || key.size() > kMaxName) return false;
             in_.at = name_end + format_.parameter_name_close.size();
             if (!format_.parameter_value_open.empty()) {
                 in_.skip_space();
-                if (!in_.take(format_.parameter_value_open)) return false;
+                if (!in_.take_mark(format_.parameter_value_open)) return false;
             }
-            const std::string type = type_of(trimmed_mark(key), attribute);
-            const auto value_end = end_of_value(type);
+            std::string close(format_.parameter_close);
+            if (!format_.parameter_close_end.empty()) (close += key) += format_.parameter_close_end;
+            const std::string type = type_of(key, attribute);
+            const auto value_end = end_of_value(type, close);
             if (value_end == in_.text.npos) return short_text();
             if (arguments.size() > 1) arguments += ", ";
-            arguments +=
-                json_string(trimmed_mark(key)) + ": " + value(type, in_.text.substr(in_.at, value_end - in_.at));
-            in_.at = value_end + format_.parameter_close.size();
-        }
-        // After the last argument wait for the end mark of the call, if the text so far may be its beginning.
-        if (in_.at_end && !final_) {
-            const auto rest = in_.text.substr(in_.at);
-            const auto end_mark = format_.arguments_close.empty() ? format_.call_close : format_.arguments_close;
-            if (!rest.starts_with(end_mark)) return false;
+            arguments += json_string(key) + ": " + value(type, key, in_.text.substr(in_.at, value_end - in_.at));
+            in_.at = value_end + close.size();
         }
         call_.arguments = arguments + "}";
         out_.calls.push_back(call_);
@@ -260,10 +295,18 @@ private:
         return type_ ? type_(call_.name, key) : std::string();
     }
 
-    /// Offset of the closing mark of a parameter; npos if it is not there yet. A mark inside a JSON value does not
-    /// count.
-    std::size_t end_of_value(std::string_view type) {
+    /// Offset of the closing mark of a parameter; npos if it is not there yet. A mark inside a JSON value or a CDATA
+    /// section does not count.
+    std::size_t end_of_value(std::string_view type, std::string_view close) {
         const auto begin = in_.text.find_first_not_of(kCallSpace, in_.at);
+        if (format_.cdata && begin != in_.text.npos) {
+            LiteralReader after{in_.text, begin};
+            if (after.take(kCdataOpen)) {
+                const auto end = in_.text.find(cat(kCdataClose, close), after.at);
+                return end == in_.text.npos ? end : end + kCdataClose.size();
+            }
+            if (after.at_end && !final_) return in_.text.npos;
+        }
         if (type != "string" && begin != in_.text.npos &&
             std::string_view("{[\"").find(in_.text[begin]) != std::string_view::npos) {
             LiteralReader after{in_.text};
@@ -272,19 +315,22 @@ private:
                 after.at = *end;
                 after.skip_space();
                 const auto mark = after.at;
-                if (after.take(format_.parameter_close)) return mark;
+                if (after.take(close)) return mark;
             }
             if (after.at_end && !final_) return in_.text.npos;
         }
-        return in_.text.find(format_.parameter_close, in_.at);
+        return in_.text.find(close, in_.at);
     }
 
-    std::string value(std::string_view type, std::string_view text) const {
-        if (format_.padded) {
-            if (text.starts_with('\n')) text.remove_prefix(1);
-            if (text.ends_with('\n')) text.remove_suffix(1);
-        }
+    std::string value(std::string_view type, std::string_view path, std::string_view text) const {
+        if (format_.pads_begin && text.starts_with('\n')) text.remove_prefix(1);
+        if (format_.pads_end && text.ends_with('\n')) text.remove_suffix(1);
+        if (format_.cdata && text.starts_with(kCdataOpen) && text.ends_with(kCdataClose) &&
+            text.size() >= kCdataOpen.size() + kCdataClose.size())
+            return json_string(text.substr(kCdataOpen.size(), text.size() - kCdataOpen.size() - kCdataClose.size()));
         if (type == "string") return json_string(text);
+        if (format_.elements)
+            if (auto read = elements(type, path, text, 0)) return *std::move(read);
         if (is_json(text)) return std::string(trimmed_mark(text));
         LiteralReader literal{text};
         auto read = type.empty() ? std::nullopt : literal.value();
@@ -293,8 +339,61 @@ private:
         return json_string(text);
     }
 
+    /// A list or an object whose elements stand between marks with their names. nullopt for other values.
+    std::optional<std::string> elements(std::string_view type, std::string_view path, std::string_view text,
+                                        int depth) const {
+        constexpr int kDeepest = 50;
+        constexpr std::string_view kItem = "item";
+        if (text.empty() && type == "array") return "[]";
+        if (text.empty() && type == "object") return "{}";
+        if (!text.starts_with(format_.parameter_open) || depth > kDeepest) return std::nullopt;
+        std::string out;
+        bool is_list = type != "object";
+        while (!text.empty()) {
+            if (!text.starts_with(format_.parameter_open)) return std::nullopt;
+            text.remove_prefix(format_.parameter_open.size());
+            const auto name_end = text.find(format_.parameter_name_close);
+            if (name_end == text.npos) return std::nullopt;
+            const auto name = text.substr(0, name_end);
+            text.remove_prefix(name_end + format_.parameter_name_close.size());
+            const auto inner = inner_of(name, text);
+            if (!inner) return std::nullopt;
+            is_list = is_list && name == kItem;
+            const std::string place = cat(path, '\n', is_list ? "[]" : name);
+            const std::string inner_type = type_ ? type_(call_.name, place) : std::string();
+            std::optional<std::string> item;
+            if (inner_type != "string") item = elements(inner_type, place, *inner, depth + 1);
+            if (!item) item = inner_type != "string" && is_json(*inner) ? std::string(*inner) : json_string(*inner);
+            if (!out.empty()) out += ", ";
+            out += is_list ? *item : json_string(name) + ": " + *item;
+        }
+        return is_list ? "[" + out + "]" : "{" + out + "}";
+    }
+
+    /// The text up to the closing mark of an element, where elements of the same name inside of it have their own.
+    /// It and the mark are removed from `text`.
+    std::optional<std::string_view> inner_of(std::string_view name, std::string_view& text) const {
+        const std::string open = cat(format_.parameter_open, name, format_.parameter_name_close);
+        const std::string close = cat(format_.parameter_close, name, format_.parameter_close_end);
+        std::size_t depth = 1, at = 0;
+        while (true) {
+            const auto end = text.find(close, at), begin = text.find(open, at);
+            if (end == text.npos) return std::nullopt;
+            if (begin < end) {
+                ++depth;
+                at = begin + open.size();
+                continue;
+            }
+            at = end + close.size();
+            if (--depth > 0) continue;
+            const auto inner = text.substr(0, end);
+            text.remove_prefix(at);
+            return inner;
+        }
+    }
+
     bool python() {
-        if (!in_.take("[")) return false;
+        if (!in_.take_mark(format_.list_open)) return false;
         while (true) {
             in_.skip_space();
             call_ = {};
@@ -305,8 +404,16 @@ private:
             call_.arguments = *std::move(arguments);
             out_.calls.push_back(call_);
             in_.skip_space();
-            if (in_.take("]")) return true;
-            if (!in_.take(",")) return false;
+            if (!format_.list_close.empty()) {
+                if (in_.take_mark(format_.list_close)) return true;
+                if (!in_.take(",")) return false;
+                continue;
+            }
+            // Without brackets the closing mark ends the list.
+            LiteralReader look = in_;
+            if (look.take_mark(format_.call_close)) return true;
+            in_.at_end = in_.at_end || look.at_end;
+            if (in_.at == in_.text.size()) return final_;
         }
     }
 
@@ -335,6 +442,18 @@ private:
 
 ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type) {
     return CallReader(format, text, final, type).read();
+}
+
+std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text) {
+    constexpr std::string_view kFunctions = "functions.", kPython = "python";
+    if (recipient.starts_with(kFunctions)) recipient.remove_prefix(kFunctions.size());
+    if (recipient.empty() || recipient.size() > kMaxName) return std::nullopt;
+    text = trimmed_mark(text);
+    ToolCall call{{}, std::string(recipient), std::string(text)};
+    if (text.starts_with('{') && is_json(text)) return call;
+    if (recipient != kPython || text.empty()) return std::nullopt;
+    call.arguments = "{\"code\": " + json_string(text) + "}";
+    return call;
 }
 
 std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text) {

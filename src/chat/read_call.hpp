@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,8 @@
 
 namespace tinfer::chat {
 
-/// The JSON type of an argument of a tool, from the tool's schema; empty if unknown.
+/// The JSON type of an argument of a tool, from the tool's schema; empty if unknown. The argument may be a path: names
+/// of members, and "[]" for elements, with line breaks between them.
 using ArgumentType = std::function<std::string(std::string_view tool, std::string_view argument)>;
 
 struct ReadCall {
@@ -26,6 +28,8 @@ struct ReadCall {
 
 /// `text` begins with call_open. `final`: no more text will come.
 [[nodiscard]] ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type);
+/// A message to a tool, of a family with channels: an object with arguments, or code for "python". nullopt: no call.
+[[nodiscard]] std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text);
 /// `text` is everything after ToolFormat::code_open.
 [[nodiscard]] std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text);
 

@@ -8,7 +8,9 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "chat/answer_format.hpp"
 #include "chat/call_literals.hpp"
+#include "chat/channel_header.hpp"
 #include "chat/tool_program.hpp"
 #include "chat/tool_values.hpp"
 #include "grammar/gbnf.hpp"
@@ -35,21 +37,26 @@ class AnswerGrammar {
 public:
     AnswerGrammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options,
                   grammar::SchemaWork& work)
-        : options_(options), row_(detect_tool_format(chat_template.source())),
+        : options_(options), template_(chat_template), format_(answer_format(template_)), row_(format_.calls()),
           program_(std::make_shared<grammar::Program>()), ret_(program_->add({NodeKind::ret})) {
-        if (options.reasoning) thinks_ = detect_reasoning_format(chat_template.source());
+        if (options.reasoning) thinks_ = format_.thoughts;
         program_->work = &work;
         program_->max_nodes = std::min<std::size_t>(options.schema.grammar.max_nodes, kNone - 1);
         read_tools(tools);
     }
 
     std::shared_ptr<const grammar::Program> run() {
-        if (options_.use != ToolUse::none) calls_ = calls(false);
-        const std::uint32_t start = answer();
+        const bool has_channels = row_.shape == CallShape::channels;
+        if (options_.use != ToolUse::none && !has_channels) calls_ = calls(false);
+        const std::uint32_t start = has_channels ? channels() : answer();
         for (auto& tool : tools_) naming(tool->name(), [&] { tool->finish(); });
         if (text_) text_->finish();
         program_->start = start;
         program_->n_rules = n_rules_;
+        if (format_.source == AnswerFormat::Source::unknown && options_.use != ToolUse::none)
+            program_->warnings.emplace_back(
+                "tools: the chat template writes calls in a notation that is not known; the answer is constrained to "
+                "{\"tool_calls\": [{\"name\": …, \"arguments\": {…}}]} or {\"response\": \"…\"}");
         if (!grammar::prune(*program_))
             fail(ErrorCode::bad_schema, "tools: no call is allowed by them, so none can be generated");
         program_->work = nullptr;
@@ -90,6 +97,13 @@ private:
 
     std::uint32_t text(std::string_view bytes, std::uint32_t next) { return program_->add_text(bytes, next); }
     std::uint32_t blanks(std::uint32_t next) { return add_blanks(*program_, next); }
+    /// A mark: a line break in it stands for optional white space.
+    std::uint32_t mark(std::string_view bytes, std::uint32_t next) {
+        const auto space = bytes.rfind('\n');
+        if (space == bytes.npos) return text(bytes, next);
+        next = blanks(text(bytes.substr(space + 1), next));
+        return mark(bytes.substr(0, space), next);
+    }
     std::uint32_t either(const std::vector<std::uint32_t>& to) { return program_->add_split(to); }
     std::uint32_t call_rule(std::uint32_t rule, std::uint32_t next) {
         ++n_rules_;
@@ -100,30 +114,41 @@ private:
 
     /// The id of a call, for families that write one, then `next`.
     std::uint32_t id(std::uint32_t next) {
+        constexpr std::uint32_t kLongestId = 64;
         grammar::CharSet set{{'0', '9'}};
-        if (row_.ids == IdShape::nine) set.add('a', 'z'), set.add('A', 'Z');
+        if (row_.ids != IdShape::digits) set.add('a', 'z'), set.add('A', 'Z');
+        if (row_.ids == IdShape::any)
+            for (const char c : {'-', '_', '.', ':'})
+                set.add(static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(c));
         const std::uint32_t one = program_->add_set(set, ret_);
-        return row_.ids == IdShape::nine ? program_->add_repeat(one, 9, 9, next)
-                                         : program_->add_repeat(one, 1, 9, next);
+        if (row_.ids == IdShape::nine) return program_->add_repeat(one, 9, 9, next);
+        return program_->add_repeat(one, 1, row_.ids == IdShape::any ? kLongestId : 9, next);
     }
 
-    /// {"name": N, "arguments": {…}} of one tool.
+    std::uint32_t member(std::string_view key, std::uint32_t value) {
+        return text(json_string(key), blanks(text(":", blanks(value))));
+    }
+    std::uint32_t comma(std::uint32_t next) { return blanks(text(",", blanks(next))); }
+
+    /// The object of one call.
     std::uint32_t object(ToolSchema& tool) {
-        const auto member = [&](std::string_view key, std::uint32_t value) {
-            return text(json_string(key), blanks(text(":", blanks(value))));
-        };
-        const auto comma = [&](std::uint32_t next) { return blanks(text(",", blanks(next))); };
         const std::uint32_t close = blanks(text("}", ret_));
-        std::uint32_t behind = close;
-        if (row_.ids == IdShape::nine) {
-            const std::uint32_t with_id = comma(member(row_.id_key, text("\"", id(text("\"", close)))));
-            behind = either({close, with_id});
+        if (row_.object == CallObject::keyed)
+            return text("{", blanks(member(tool.name(), call_rule(tool.json(), close))));
+        const bool is_wrapped = row_.object == CallObject::wrapped;
+        std::uint32_t behind = is_wrapped ? blanks(text("}", close)) : close;
+        if (row_.ids != IdShape::none && !row_.id_first && row_.ids != IdShape::digits) {
+            const std::uint32_t with_id = comma(member(row_.id_key, text("\"", id(text("\"", behind)))));
+            behind = either({behind, with_id});
         }
         std::uint32_t begin = member(row_.arguments_key, call_rule(tool.json(), behind));
         begin = member(row_.name_key, text(json_string(tool.name()), comma(begin)));
-        if (row_.shape == CallShape::object && row_.begins_answer)
+        if (is_wrapped) begin = member("function", text("{", blanks(begin)));
+        if ((row_.shape == CallShape::object && row_.begins_answer) || is_wrapped)
             begin = either({begin, member("type", text("\"function\"", comma(begin)))});
         if (row_.ids == IdShape::digits) begin = member(row_.id_key, text("\"", id(text("\"", comma(begin)))));
+        else if (row_.ids != IdShape::none && row_.id_first)
+            begin = either({begin, member(row_.id_key, text("\"", id(text("\"", comma(begin)))))});
         return text("{", blanks(begin));
     }
 
@@ -146,21 +171,25 @@ private:
             case CallShape::generic: return call_rule(object(tool), next);
             case CallShape::named: {
                 check_name(name);
-                if (!row_.arguments_close.empty()) next = blanks(text(row_.arguments_close, next));
+                if (!row_.arguments_close.empty()) next = blanks(mark(row_.arguments_close, next));
                 next = call_rule(tool.json(), next);
-                if (!row_.arguments_open.empty()) next = text(row_.arguments_open, blanks(next));
-                if (!row_.arguments_note.empty()) next = either({next, text(row_.arguments_note, next)});
-                next = text(row_.name_close, next);
-                if (!row_.id_open.empty()) next = either({next, text(row_.id_open, id(next))});
-                if (!row_.numbered) return text(cat(row_.name_open, name), next);
-                const std::uint32_t digit = program_->add_set(grammar::CharSet{{'0', '9'}}, ret_);
-                return text(cat("functions.", name, ":"), program_->add_repeat(digit, 1, 9, next));
+                if (!row_.arguments_open.empty()) next = mark(row_.arguments_open, blanks(next));
+                // White space that is all that ends a name is written as it is.
+                const bool is_space = row_.name_close.find_first_not_of(" \t\r\n") == row_.name_close.npos;
+                next = is_space ? text(row_.name_close, next) : name_mark(blanks(next));
+                if (!row_.id_open.empty()) next = either({next, mark(row_.id_open, id(next))});
+                if (row_.numbered) {
+                    const std::uint32_t digit = program_->add_set(grammar::CharSet{{'0', '9'}}, ret_);
+                    return text(cat("functions.", name, ":"), program_->add_repeat(digit, 1, 9, next));
+                }
+                next = mark(row_.name_open, text(name, next));
+                return row_.id_first ? id(next) : next;
             }
             case CallShape::parameters: {
                 check_name(name);
-                if (!row_.arguments_close.empty()) next = text(row_.arguments_close, next);
+                if (!row_.arguments_close.empty()) next = mark(row_.arguments_close, next);
                 const std::uint32_t arguments = blanks(call_rule(tool.one_by_one(row_), next));
-                return text(cat(row_.name_open, name, row_.name_close), arguments);
+                return mark(row_.name_open, text(name, name_mark(arguments)));
             }
             case CallShape::python:
                 check_name(name);
@@ -168,8 +197,16 @@ private:
             case CallShape::braces:
                 check_name(name);
                 return text(cat(name, "{"), call_rule(tool.one_by_one(row_), text("}", next)));
+            case CallShape::channels: break;
         }
         return next;
+    }
+
+    /// The mark behind a name, with white space before it.
+    std::uint32_t name_mark(std::uint32_t next) {
+        const auto begin = std::min(row_.name_close.find_first_not_of('\n'), row_.name_close.size());
+        const std::uint32_t node = mark(row_.name_close.substr(begin), next);
+        return row_.name_close.empty() ? node : blanks(node);
     }
 
     std::uint32_t any_body() {
@@ -178,12 +215,23 @@ private:
         return either(to);
     }
 
-    /// A comma-separated list in brackets.
+    /// A list of calls between the row's brackets.
     std::uint32_t list(std::uint32_t item, std::uint32_t next) {
         std::uint32_t behind = next;
-        if (options_.parallel)
-            behind = program_->add_repeat(blanks(text(",", blanks(call_rule(item, ret_)))), 0, kNone, behind);
-        return text("[", blanks(call_rule(item, behind)));
+        if (options_.parallel) {
+            const std::uint32_t more = call_rule(item, ret_);
+            behind = program_->add_repeat(row_.list_open.empty() ? blanks(more) : blanks(text(",", blanks(more))), 0,
+                                          kNone, behind);
+        }
+        const std::uint32_t first = call_rule(item, behind);
+        return row_.list_open.empty() ? first : text(row_.list_open, blanks(first));
+    }
+
+    /// Closing marks behind the last call; one that is an end-of-generation token may not be in the text.
+    std::uint32_t close_all(std::uint32_t end) {
+        if (row_.close.empty()) return end;
+        const std::uint32_t closed = blanks(mark(row_.close, end));
+        return row_.close_ends || row_.open.empty() ? either({end, closed}) : closed;
     }
 
     /// All calls up to the end of the answer. `is_open`: the prompt ends with the first opening mark.
@@ -195,45 +243,107 @@ private:
             return is_tight ? next : blanks(next);
         };
         const auto close = [&](std::uint32_t next) {
-            return row_.call_close.empty() ? next : blanks(text(row_.call_close, next));
+            return row_.call_close.empty() ? next : blanks(mark(row_.call_close, next));
         };
         if (row_.shape == CallShape::generic) {
             const std::uint32_t items = list(item, blanks(text("]", blanks(text("}", end)))));
             return text("{", blanks(text("\"tool_calls\"", blanks(text(":", blanks(items))))));
         }
+        const std::uint32_t last = close_all(end);
         if (row_.shape == CallShape::list || row_.shape == CallShape::python) {
-            const std::uint32_t one = open(list(item, blanks(text("]", close(end)))));
-            return is_open ? one : text(row_.call_open, one);
+            const std::uint32_t behind = close(last);
+            const std::uint32_t one =
+                open(list(item, row_.list_close.empty() ? behind : blanks(text(row_.list_close, behind))));
+            return is_open ? one : mark(row_.call_open, one);
         }
-        if (row_.close_ends) {  // end-of-generation tokens are not part of the text
-            const std::uint32_t last = either({end, close(end)});
-            std::uint32_t behind = last;
-            if (options_.parallel) {
-                const std::uint32_t next = text(row_.call_open, open(call_rule(item, ret_)));
-                behind = program_->add_repeat(close(text(row_.message_open, next)), 0, kNone, last);
-            }
-            const std::uint32_t first = open(call_rule(item, behind));
-            return is_open ? first : text(row_.call_open, first);
-        }
-        const std::uint32_t last = row_.close.empty() ? end : blanks(text(row_.close, end));
         std::uint32_t behind = last;
         if (options_.parallel) {
-            std::uint32_t next = text(row_.call_open, open(call_rule(item, close(ret_))));
-            if (row_.call_open.empty()) next = text(";", blanks(next));
+            std::uint32_t next = mark(row_.call_open, open(call_rule(item, close(ret_))));
+            if (!row_.separator.empty()) next = mark(row_.separator, blanks(next));
+            else if (row_.begins_answer) next = text(";", blanks(next));
             // White space may separate calls.
             behind = program_->add_repeat(blanks(next), 0, kNone, last);
         }
         const std::uint32_t first = open(call_rule(item, close(behind)));
         if (is_open) return first;
-        const std::uint32_t begin = text(row_.call_open, first);
-        return row_.open.empty() ? begin : text(row_.open, blanks(begin));
+        const std::uint32_t begin = mark(row_.call_open, first);
+        return row_.open.empty() ? begin : mark(row_.open, blanks(begin));
+    }
+
+    // ---- messages with headers --------------------------------------------------------------------------------------
+
+    /// <|message|> and the call's arguments, up to the end of the answer or the next call.
+    std::uint32_t channel_calls(bool begins) {
+        const std::uint32_t end = blanks(ret_);
+        const std::uint32_t again = program_->add({NodeKind::split});
+        std::vector<std::uint32_t> ends{end, blanks(text("<|call|>", end))};
+        if (options_.parallel) ends.push_back(blanks(text("<|call|><|start|>assistant", again)));
+        const std::uint32_t behind = either(ends);
+        std::vector<std::uint32_t> to;
+        for (auto& tool : tools_)
+            naming(tool->name(), [&] {
+                check_name(tool->name());
+                const std::uint32_t body = text(kMessageMark, blanks(call_rule(tool->json(), behind)));
+                const std::uint32_t typed = content_type(body);
+                const std::string recipient = cat(" to=functions.", tool->name());
+                for (const char* channel : {"commentary", "analysis"}) {
+                    to.push_back(text(cat(kChannelMark, channel, recipient), typed));
+                    to.push_back(text(cat(recipient, kChannelMark, channel), typed));
+                }
+            });
+        program_->set_split(again, to);
+        return begins ? again : text("<|start|>assistant", again);
+    }
+
+    /// The type of a content, which may be missing.
+    std::uint32_t content_type(std::uint32_t next) {
+        std::vector<std::uint32_t> to{next};
+        for (const char* type : {" <|constrain|>json", "<|constrain|>json", " json", " code"})
+            to.push_back(text(type, next));
+        return either(to);
+    }
+
+    /// The text of a message, then one of the nodes; `end`: the answer may end in it.
+    std::uint32_t message_text(const std::vector<std::uint32_t>& behind, bool may_end) {
+        std::vector<std::string> marks{std::string(kChannelMark), std::string(kMessageMark),
+                                       std::string(kConstrainMark)};
+        for (const auto mark : kMessageEnds) marks.emplace_back(mark);
+        const std::vector<std::string> ends{"<|end|>"};  // where one mark may follow, all may
+        return grammar::add_dfa(*program_, grammar::free_text(marks, ends), [&](std::uint32_t label) {
+            std::vector<std::uint32_t> to;
+            if ((label & 2) != 0) to = behind;
+            if (may_end) to.push_back(ret_);
+            return to;
+        });
+    }
+
+    /// An answer of messages with headers: thoughts and texts, then calls or the final text.
+    std::uint32_t channels() {
+        const bool is_free = options_.use != ToolUse::required;
+        const std::uint32_t next = program_->add({NodeKind::split});  // behind "<|start|>assistant"
+        const std::uint32_t more = text("<|end|><|start|>assistant", next), end = text("<|end|>", ret_);
+        std::vector<std::uint32_t> behind{more};
+        if (is_free) behind.push_back(end);
+        const std::uint32_t thoughts = message_text(behind, is_free), comment = message_text(behind, true);
+        const std::uint32_t last = message_text({end, text("<|return|>", ret_)}, true);
+        std::vector<std::uint32_t> to{text(cat(kChannelMark, "analysis", kMessageMark), thoughts)};
+        if (is_free) {
+            to.push_back(text(cat(kChannelMark, "commentary", kMessageMark), comment));
+            to.push_back(text(cat(kChannelMark, "final"), content_type(text(kMessageMark, last))));
+        }
+        if (options_.use != ToolUse::none && !tools_.empty()) to.push_back(channel_calls(true));
+        program_->set_split(next, to);
+        const std::string_view prompt = options_.generation_prompt;
+        if (prompt.ends_with(cat(kChannelMark, "analysis", kMessageMark))) return thoughts;
+        if (prompt.ends_with(cat(kChannelMark, "final", kMessageMark)) && is_free) return last;
+        return either({next, text("<|start|>assistant", next)});
     }
 
     // ---- text and reasoning -----------------------------------------------------------------------------------------
 
     [[nodiscard]] bool thinks_anywhere() const { return thinks_ != nullptr && thinks_->open[1] == '|'; }
     [[nodiscard]] std::string calls_begin() const {
-        return std::string(row_.open.empty() ? row_.call_open : row_.open);
+        return std::string(first_part(row_.open.empty() ? row_.call_open : row_.open));
     }
 
     /// Marks that free text must not contain, because they begin a call or reasoning.
@@ -242,12 +352,12 @@ private:
         const auto add = [&](std::string_view mark) {
             if (!mark.empty()) out.emplace_back(mark);
         };
-        for (const ToolFormat* row = &row_; row != nullptr; row = find_tool_format(row->also)) {
-            add(row->open.empty() ? row->call_open : row->open);
+        for (const ToolFormat* row : format_.rows) {
+            add(first_part(row->open));
+            add(first_part(row->call_open));
             add(row->code_open);
             if (thinks_ != nullptr && !thinks_anywhere())
                 for (const auto mark : row->dropped) add(mark);
-            if (row->also.empty()) break;
         }
         if (thinks_anywhere()) add(thinks_->open);
         return out;
@@ -258,7 +368,8 @@ private:
         std::string out;
         const auto add = [&](const std::string& expression) { out += (out.empty() ? "" : "|") + expression; };
         if (thinks_ != nullptr && !thinks_anywhere()) add(regex_of(thinks_->open));
-        if (row_.begins_answer && row_.call_open.empty()) add("\\{|`{3}(json)?[ \\t\\r\\n]*\\{");
+        const bool is_list = row_.shape == CallShape::list || row_.shape == CallShape::python;
+        if (row_.begins_answer) add(is_list ? "\\[" : "\\{|`{3}(json)?[ \\t\\r\\n]*\\{");
         return out.empty() ? out : "^[ \\t\\r\\n]*(" + out + ")";
     }
 
@@ -300,12 +411,15 @@ private:
     std::uint32_t content(std::uint32_t again) {
         if (options_.use == ToolUse::required) {
             const std::uint32_t begin = blanks(calls_);
-            return row_.message_open.empty() ? begin : either({begin, blanks(text(row_.message_open, calls_))});
+            return row_.turn_close.empty() ? begin : either({begin, blanks(mark(row_.turn_close, begin))});
         }
         if (row_.shape == CallShape::generic && options_.use == ToolUse::automatic) return generic_content();
         std::vector<std::pair<std::string, std::uint32_t>> exits;
-        if (options_.use == ToolUse::automatic && !row_.call_open.empty() && !tools_.empty())
+        const bool has_mark = !row_.call_open.empty() || !row_.open.empty();
+        if (options_.use == ToolUse::automatic && has_mark && !tools_.empty())
             exits.emplace_back(calls_begin(), calls_);
+        if (!exits.empty() && !row_.turn_close.empty())
+            exits.emplace_back(row_.turn_close, mark(row_.turn_close, blanks(calls_)));
         if (thinks_anywhere()) exits.emplace_back(thinks_->open, text(thinks_->open, again));
         const std::uint32_t content_node = program_->add({NodeKind::split});
         const std::string content_mark =
@@ -314,7 +428,7 @@ private:
         const std::uint32_t any = free(exits);
         program_->set_split(content_node, {any});
         // Without an opening mark a call is the whole answer.
-        if (options_.use != ToolUse::automatic || !row_.call_open.empty() || tools_.empty()) return any;
+        if (options_.use != ToolUse::automatic || has_mark || tools_.empty()) return any;
         return either({any, blanks(calls_)});
     }
 
@@ -348,10 +462,15 @@ private:
         const std::uint32_t thinking = reasoning(behind);
         program_->set_split(again, {thinking});
         if (is_thinking) return thinking;
-        return either({behind, blanks(text(thinks_->open, thinking))});
+        std::vector<std::uint32_t> to{behind, blanks(text(thinks_->open, thinking))};
+        // Where the prompt does not show it, it may have opened thoughts that the answer closes at once.
+        if (opened == prompt.npos && closed == prompt.npos) to.push_back(blanks(text(thinks_->close, behind)));
+        return either(to);
     }
 
     const ToolGrammarOptions& options_;
+    const ChatTemplate template_;
+    const AnswerFormat& format_;
     const ToolFormat& row_;
     const ReasoningFormat* thinks_ = nullptr;
     std::shared_ptr<grammar::Program> program_;

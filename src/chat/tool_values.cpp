@@ -2,12 +2,14 @@
 #include "chat/tool_values.hpp"
 
 #include <algorithm>
+#include <cctype>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/call_literals.hpp"
+#include "grammar/regex.hpp"
 
 namespace tinfer::chat {
 namespace {
@@ -19,7 +21,6 @@ using ToolJson = nlohmann::ordered_json;
 
 constexpr std::uint32_t kMostBlanks = 16;
 constexpr int kDeepest = 50;  // nesting of values in notations other than JSON
-constexpr std::string_view kQuoteOfBraces = "<|\"|>";
 
 ToolJson function_of(const ToolJson& tool) {
     const bool is_wrapped = tool.is_object() && tool.contains("function") && tool["function"].is_object();
@@ -55,6 +56,25 @@ bool is_word(std::string_view text) {
 
 }  // namespace
 
+namespace {
+
+/// Adds the types below a schema: of the members of an object, and of the elements of a list.
+void add_types(std::map<std::string, std::string, std::less<>>& out, const std::string& path, JsonValue schema,
+               int depth) {
+    constexpr int kDeepestType = 8;
+    if (depth > kDeepestType) return;
+    const auto add = [&](const std::string& place, JsonValue inner) {
+        const auto type = inner.find("type");
+        if (type && type->is(JsonKind::string)) out[place] = type->string();
+        add_types(out, place, inner, depth + 1);
+    };
+    if (const auto properties = schema.find("properties"); properties && properties->is(JsonKind::object))
+        for (const auto& member : properties->members()) add(cat(path, '\n', member.key), member.value);
+    if (const auto items = schema.find("items"); items && items->is(JsonKind::object)) add(path + "\n[]", *items);
+}
+
+}  // namespace
+
 std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools) {
     std::map<std::string, std::string, std::less<>> out;
     if (tools.empty()) return out;
@@ -64,13 +84,7 @@ std::map<std::string, std::string, std::less<>> argument_types(std::string_view 
         const auto inner = item.value.find("function");
         const JsonValue tool = inner ? *inner : item.value;
         const auto name = tool.find("name"), schema = tool.find("parameters");
-        if (!name || !name->is(JsonKind::string) || !schema) continue;
-        const auto properties = schema->find("properties");
-        if (!properties || !properties->is(JsonKind::object)) continue;
-        for (const auto& member : properties->members()) {
-            const auto type = member.value.find("type");
-            if (type && type->is(JsonKind::string)) out[cat(name->string(), '\n', member.key)] = type->string();
-        }
+        if (name && name->is(JsonKind::string) && schema) add_types(out, std::string(name->string()), *schema, 0);
     }
     return out;
 }
@@ -111,24 +125,29 @@ void ToolSchema::finish() { emitter_->finish(); }
 std::uint32_t ToolSchema::json() { return emitter_->rule({normalizer_->root()}); }
 
 std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
-    if (row.shape == CallShape::python) emitter_->spell("None", "True", "False");
+    row_ = &row;
     std::vector<std::uint32_t> to;
     const auto shapes = normalizer_->shapes({normalizer_->root()});
     for (const grammar::Shape& shape : shapes) {
         if (shape.kind != JsonKind::object) continue;
         const auto entry = members(
             shape.object, [&](const std::string& name, const Conjunction& terms, bool is_first) -> std::uint32_t {
-                if (row.shape == CallShape::parameters) return tagged(row, name, terms);
+                if (row.shape == CallShape::parameters) return tagged(name, terms);
                 const bool is_python = row.shape == CallShape::python;
                 if (is_python && !is_word(name)) return kNone;
-                const std::uint32_t value = program_->add_call(is_python ? emitter_->rule(terms) : bare(terms), ret());
-                const std::string key = is_word(name) ? name : cat(kQuoteOfBraces, name, kQuoteOfBraces);
+                const std::uint32_t value = program_->add_call(literal(terms), ret());
+                const std::string key = is_word(name) ? name : cat(row.quote, name, row.quote);
                 const std::uint32_t begin = program_->add_text(cat(key, is_python ? "=" : ":"), value);
-                return is_first ? begin : program_->add_text(",", is_python ? add_blanks(*program_, begin) : begin);
+                return is_first ? begin : separator(begin);
             });
         if (entry != kNone) to.push_back(entry);
     }
     return program_->add_split(to.empty() ? std::vector{program_->add({NodeKind::split})} : to);
+}
+
+/// A comma, and white space where the notation is Python's.
+std::uint32_t ToolSchema::separator(std::uint32_t next) {
+    return program_->add_text(",", row_->shape == CallShape::braces ? next : add_blanks(*program_, next));
 }
 
 /// The declared members in order; optional ones may be skipped, within the bounds of the count.
@@ -144,6 +163,14 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
     for (const auto& layer : spec.layers)
         for (const auto& [name, terms] : layer.properties) add(name);
     for (const std::string& name : spec.required) add(name);
+    if (row_ != nullptr && row_->sorted) {
+        const auto folded = [](std::string name) {
+            for (char& c : name)
+                if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+            return name;
+        };
+        std::ranges::stable_sort(names, [&](const auto& a, const auto& b) { return folded(a) < folded(b); });
+    }
     const std::size_t n = names.size();
     struct Member {
         std::uint32_t first = kNone, later = kNone;
@@ -185,8 +212,11 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
     return nodes[0];
 }
 
-/// One argument between marks: raw text if the schema says "string", else JSON.
-std::uint32_t ToolSchema::tagged(const ToolFormat& row, const std::string& name, const Conjunction& terms) {
+// ---- arguments between marks ----------------------------------------------------------------------------------------
+
+/// One argument between marks: raw text if the schema says "string", else JSON or what the family writes instead of it.
+std::uint32_t ToolSchema::tagged(const std::string& name, const Conjunction& terms) {
+    const ToolFormat& row = *row_;
     const std::string_view trimmed = std::string_view(name);
     if (name.find(row.parameter_name_close) != name.npos || name.find('"') != name.npos || name.empty() ||
         trimmed.find_first_of(" \t\r\n") == 0 || trimmed.find_last_of(" \t\r\n") + 1 == trimmed.size())
@@ -196,10 +226,11 @@ std::uint32_t ToolSchema::tagged(const ToolFormat& row, const std::string& name,
     const auto type = schema ? schema->find("type") : std::nullopt;
     const bool is_text = type && type->is(JsonKind::string) && type->string() == "string";
     const std::uint32_t behind = add_blanks(*program_, ret());
-    const std::string_view padding = row.padded ? "\n" : "";
-    const std::string close(row.parameter_close), end = cat(padding, close);
+    std::string close(row.parameter_close);
+    if (!row.parameter_close_end.empty()) (close += name) += row.parameter_close_end;
+    const std::string end = cat(row.pads_end ? "\n" : "", close);
     const auto begin = [&](std::uint32_t value, std::string_view says) {
-        value = program_->add_text(padding, value);
+        if (row.pads_begin) value = program_->add_text("\n", value);
         if (!row.parameter_value_open.empty())
             value = add_blanks(*program_, program_->add_text(row.parameter_value_open, value));
         const std::string attribute = row.typed ? cat("\" string=\"", says, "\"") : std::string();
@@ -209,54 +240,181 @@ std::uint32_t ToolSchema::tagged(const ToolFormat& row, const std::string& name,
     if (is_text || row.typed) {
         for (const grammar::Shape& shape : normalizer_->shapes(terms))
             if (shape.kind == JsonKind::string)
-                if (const auto raw = grammar::add_raw_string(*program_, shape.string, close, end, behind); raw != kNone)
+                if (const auto raw = raw_text(shape.string, end, behind); raw != kNone)
                     to.push_back(begin(raw, "true"));
     }
     if (!is_text) {
-        const std::uint32_t value = program_->add_call(emitter_->rule(terms), program_->add_text(end, behind));
-        to.push_back(begin(value, "false"));
+        const bool has_type = type && type->is(JsonKind::string);
+        const auto value = row.elements ? element(terms, end, behind, 0) : untyped(terms, has_type, end, behind);
+        if (value != kNone) to.push_back(begin(value, "false"));
     }
     return to.empty() ? kNone : program_->add_split(to);
 }
 
-// ---- values with bare keys ------------------------------------------------------------------------------------------
+/// A text as it is, up to its closing mark; or in a CDATA section.
+std::uint32_t ToolSchema::raw_text(const grammar::StringSpec& spec, const std::string& end, std::uint32_t behind) {
+    const std::string close(row_->pads_end ? end.substr(1) : end);
+    if (!row_->cdata) return grammar::add_raw_string(*program_, spec, close, end, behind);
+    std::vector<std::uint32_t> to;
+    grammar::StringSpec plain = spec;
+    plain.dfas.push_back(
+        std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex("^\\s*<!\\[CDATA\\["))));
+    const auto bare = grammar::add_raw_string(*program_, plain, close, end, behind);
+    if (bare != kNone) to.push_back(bare);
+    const auto section = grammar::add_raw_string(*program_, spec, cat("]]>", close), cat("]]>", end), behind);
+    if (section != kNone) to.push_back(program_->add_text("<![CDATA[", section));
+    return to.empty() ? kNone : program_->add_split(to);
+}
 
-std::uint32_t ToolSchema::bare(const Conjunction& terms) {
-    const auto [at, is_new] = bare_.try_emplace(terms, 0);
+/// A value that is no text between its marks. Where the schema gives no type it is read as JSON.
+std::uint32_t ToolSchema::untyped(const Conjunction& terms, bool has_type, const std::string& end,
+                                  std::uint32_t behind) {
+    const std::uint32_t next = program_->add_text(end, behind);
+    const bool is_json = !row_->python_words && !row_->python_none && !row_->python_lists && !row_->python_objects;
+    return program_->add_call(is_json || !has_type ? emitter_->rule(terms) : literal(terms), next);
+}
+
+/// A value of elements between marks with their names, then `close` and `next`.
+std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& close, std::uint32_t next, int depth) {
+    if (depth > kDeepest)
+        fail(ErrorCode::limit_exceeded, cat("tool '", escaped(name_), "': arguments deeper than ", kDeepest));
+    const std::uint32_t end = program_->add_text(close, next);
+    const auto shapes = normalizer_->shapes(terms);
+    // Where it may be of several kinds, a text could be read as another one: then it is JSON.
+    const bool is_one_kind = std::ranges::all_of(shapes, [&](const auto& s) { return s.kind == shapes.front().kind; });
+    if (!is_one_kind) return program_->add_call(emitter_->rule(terms), end);
+    std::vector<std::uint32_t> to;
+    for (const grammar::Shape& shape : shapes) {
+        std::uint32_t entry = kNone;
+        if (shape.kind == JsonKind::string) {
+            // Without the mark that every element begins and ends with.
+            std::string mark;
+            for (const char c : row_->parameter_open.substr(0, row_->parameter_open.size() - 1))
+                (mark += std::isalnum(static_cast<unsigned char>(c)) == 0 ? "\\" : "") += c;
+            grammar::StringSpec plain = shape.string;
+            plain.dfas.push_back(
+                std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex(mark))));
+            entry = grammar::add_raw_string(*program_, plain, close, close, next);
+        } else if (shape.kind == JsonKind::object) {
+            entry = program_->add_call(element_members(shape.object, depth), end);
+        } else if (shape.kind == JsonKind::array) {
+            constexpr std::string_view kItem = "item";
+            const std::string close_item = cat(row_->parameter_close, kItem, row_->parameter_close_end);
+            const auto item = element(grammar::element_terms(shape.array, 0), close_item, ret(), depth + 1);
+            if (item == kNone) continue;
+            entry = program_->add_repeat(
+                program_->add_text(cat(row_->parameter_open, kItem, row_->parameter_name_close), item), shape.array.min,
+                shape.array.max == grammar::kNoMax ? kNone : shape.array.max, end);
+        } else {
+            entry = program_->add_call(emitter_->shape(shape, terms), end);
+        }
+        if (entry != kNone) to.push_back(entry);
+    }
+    return to.empty() ? kNone : program_->add_split(to);
+}
+
+std::uint32_t ToolSchema::element_members(const grammar::ObjectSpec& spec, int depth) {
+    return members(spec, [&](const std::string& name, const Conjunction& terms, bool) -> std::uint32_t {
+        if (!is_word(name)) return kNone;
+        const auto value =
+            element(terms, cat(row_->parameter_close, name, row_->parameter_close_end), ret(), depth + 1);
+        if (value == kNone) return kNone;
+        return program_->add_text(cat(row_->parameter_open, name, row_->parameter_name_close), value);
+    });
+}
+
+// ---- values in other notations than JSON ----------------------------------------------------------------------------
+
+std::uint32_t ToolSchema::literal(const Conjunction& terms) {
+    const auto [at, is_new] = literals_.try_emplace(terms, 0);
     if (!is_new) return at->second;
     const std::uint32_t node = at->second = program_->add({NodeKind::split});
     if (++depth_ > kDeepest)
         fail(ErrorCode::limit_exceeded, cat("tool '", escaped(name_), "': arguments deeper than ", kDeepest));
     std::vector<std::uint32_t> to;
     const auto shapes = normalizer_->shapes(terms);
-    for (const grammar::Shape& shape : shapes)
-        if (const auto entry = bare_shape(shape); entry != kNone) to.push_back(entry);
+    for (const grammar::Shape& shape : shapes) {
+        const bool is_json =
+            row_->shape != CallShape::braces && ((shape.kind == JsonKind::array && !row_->python_lists) ||
+                                                 (shape.kind == JsonKind::object && !row_->python_objects));
+        const auto entry = is_json ? emitter_->shape(shape, terms) : literal_shape(shape);
+        if (entry != kNone) to.push_back(entry);
+    }
     --depth_;
     program_->set_split(node, to);
     return node;
 }
 
-std::uint32_t ToolSchema::bare_shape(const grammar::Shape& shape) {
+std::uint32_t ToolSchema::literal_shape(const grammar::Shape& shape) {
     switch (shape.kind) {
-        case JsonKind::string: {
-            const std::string quote(kQuoteOfBraces);
-            const auto text = grammar::add_raw_string(*program_, shape.string, quote, quote, ret());
-            return text == kNone ? kNone : program_->add_text(quote, text);
-        }
-        case JsonKind::array: return bare_array(shape.array);
-        case JsonKind::object: {
-            const auto entry = members(shape.object, [&](const std::string& name, const Conjunction& terms,
-                                                         bool is_first) {
-                const std::string key = is_word(name) ? name : cat(kQuoteOfBraces, name, kQuoteOfBraces);
-                return program_->add_text(cat(is_first ? "" : ",", key, ":"), program_->add_call(bare(terms), ret()));
-            });
-            return program_->add_text("{", program_->add_call(entry, program_->add_text("}", ret())));
-        }
+        case JsonKind::string: return literal_string(shape.string);
+        case JsonKind::array: return literal_array(shape.array);
+        case JsonKind::object: return literal_object(shape.object);
+        case JsonKind::boolean:
+        case JsonKind::null: return word(shape);
         default: return emitter_->shape(shape, {normalizer_->root()});
     }
 }
 
-std::uint32_t ToolSchema::bare_array(const grammar::ArraySpec& spec) {
+/// true, false and null, as the family spells them.
+std::uint32_t ToolSchema::word(const grammar::Shape& shape) {
+    if (shape.kind == JsonKind::null) return program_->add_text(row_->python_none ? "None" : "null", ret());
+    std::vector<std::uint32_t> to;
+    if (shape.can_be_true) to.push_back(program_->add_text(row_->python_words ? "True" : "true", ret()));
+    if (shape.can_be_false) to.push_back(program_->add_text(row_->python_words ? "False" : "false", ret()));
+    return to.empty() ? kNone : program_->add_split(to);
+}
+
+/// Between the family's own quotes; in Python's notation between either quote, JSON's escapes inside of the double one.
+std::uint32_t ToolSchema::literal_string(const grammar::StringSpec& spec) {
+    if (row_->shape == CallShape::braces) {
+        const std::string quote(row_->quote);
+        const auto text = grammar::add_raw_string(*program_, spec, quote, quote, ret());
+        return text == kNone ? kNone : program_->add_text(quote, text);
+    }
+    grammar::Shape shape;
+    shape.kind = JsonKind::string;
+    shape.string = spec;
+    std::vector<std::uint32_t> to;
+    if (const auto entry = emitter_->shape(shape, {normalizer_->root()}); entry != kNone) to.push_back(entry);
+    if (row_->shape == CallShape::parameters && !row_->python_lists && !row_->python_objects)
+        return to.empty() ? kNone : to[0];
+    const bool is_any = spec.dfas.empty() && !spec.texts && spec.min == 0 && spec.max == grammar::kNoMax;
+    if (is_any) {
+        const grammar::Dfa text = grammar::compile_regex(R"(^(?:[^'\\]|\\[\\'"nrtbf0])*$)");
+        const std::uint32_t end = program_->add_text("'", ret());
+        to.push_back(program_->add_text(
+            "'", grammar::add_dfa(*program_, text, [&](std::uint32_t) { return std::vector{end}; })));
+    } else {
+        grammar::StringSpec plain = spec;
+        plain.dfas.push_back(
+            std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex(R"(\\)"))));
+        const auto text = grammar::add_raw_string(*program_, plain, "'", "'", ret());
+        if (text != kNone) to.push_back(program_->add_text("'", text));
+    }
+    return to.empty() ? kNone : program_->add_split(to);
+}
+
+std::uint32_t ToolSchema::literal_object(const grammar::ObjectSpec& spec) {
+    const bool is_braces = row_->shape == CallShape::braces;
+    const auto entry = members(spec, [&](const std::string& name, const Conjunction& terms, bool is_first) {
+        const std::uint32_t value = program_->add_call(literal(terms), ret());
+        std::vector<std::uint32_t> to;
+        if (is_braces) {
+            to.push_back(
+                program_->add_text(cat(is_word(name) ? name : cat(row_->quote, name, row_->quote), ":"), value));
+        } else {
+            const std::uint32_t colon = program_->add_text(":", add_blanks(*program_, value));
+            to.push_back(program_->add_text(json_string(name), colon));
+            if (name.find_first_of("'\\\n") == name.npos) to.push_back(program_->add_text(cat("'", name, "'"), colon));
+        }
+        const std::uint32_t begin = program_->add_split(to);
+        return is_first ? begin : separator(begin);
+    });
+    return program_->add_text("{", program_->add_call(entry, program_->add_text("}", ret())));
+}
+
+std::uint32_t ToolSchema::literal_array(const grammar::ArraySpec& spec) {
     if (!spec.contains.empty() || (spec.is_unique && spec.max > 1))
         fail(ErrorCode::bad_schema, cat("tool '", escaped(name_), "': contains and uniqueItems are not supported in ",
                                         "this format of calls"));
@@ -264,20 +422,19 @@ std::uint32_t ToolSchema::bare_array(const grammar::ArraySpec& spec) {
     for (const auto& layer : spec.layers) n_single = std::max(n_single, layer.prefix.size());
     const std::uint32_t close = program_->add_text("]", ret());
     const auto element = [&](std::size_t i, std::uint32_t next) {
-        return program_->add_call(bare(grammar::element_terms(spec, i)), next);
+        return program_->add_call(literal(grammar::element_terms(spec, i)), next);
     };
     std::uint32_t tail = close;
     if (spec.max > n_single) {
         const auto single = static_cast<std::uint32_t>(n_single);
-        tail = program_->add_repeat(program_->add_text(",", element(n_single, ret())),
-                                    spec.min > single ? spec.min - single : 0,
+        tail = program_->add_repeat(separator(element(n_single, ret())), spec.min > single ? spec.min - single : 0,
                                     spec.max == grammar::kNoMax ? kNone : spec.max - single, close);
     } else if (spec.min > n_single) {
         return kNone;
     }
     for (std::size_t i = n_single; i-- > 0;) {
         std::vector<std::uint32_t> to;
-        if (i < spec.max) to.push_back(i == 0 ? element(i, tail) : program_->add_text(",", element(i, tail)));
+        if (i < spec.max) to.push_back(i == 0 ? element(i, tail) : separator(element(i, tail)));
         if (i >= spec.min) to.push_back(close);
         if (to.empty()) return kNone;
         tail = program_->add_split(to);

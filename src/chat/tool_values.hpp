@@ -24,7 +24,8 @@ public:
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The rule of the arguments as one JSON object.
     [[nodiscard]] std::uint32_t json();
-    /// The rule of the arguments one by one, for shapes `parameters`, `python` and `braces`.
+    /// The rule of the arguments one by one, for shapes `parameters`, `python` and `braces`. Always of the same row, which
+    /// is used until finish().
     [[nodiscard]] std::uint32_t one_by_one(const ToolFormat& row);
     void finish();
 
@@ -32,10 +33,20 @@ private:
     using Conjunction = grammar::Conjunction;
     using WriteMember = std::function<std::uint32_t(const std::string& name, const Conjunction& terms, bool is_first)>;
     [[nodiscard]] std::uint32_t members(const grammar::ObjectSpec& spec, const WriteMember& write);
-    [[nodiscard]] std::uint32_t tagged(const ToolFormat& row, const std::string& name, const Conjunction& terms);
-    [[nodiscard]] std::uint32_t bare(const Conjunction& terms);
-    [[nodiscard]] std::uint32_t bare_shape(const grammar::Shape& shape);
-    [[nodiscard]] std::uint32_t bare_array(const grammar::ArraySpec& spec);
+    [[nodiscard]] std::uint32_t tagged(const std::string& name, const Conjunction& terms);
+    [[nodiscard]] std::uint32_t untyped(const Conjunction& terms, bool has_type, const std::string& end,
+                                        std::uint32_t behind);
+    [[nodiscard]] std::uint32_t raw_text(const grammar::StringSpec& spec, const std::string& end, std::uint32_t behind);
+    [[nodiscard]] std::uint32_t element(const Conjunction& terms, const std::string& close, std::uint32_t next,
+                                        int depth);
+    [[nodiscard]] std::uint32_t element_members(const grammar::ObjectSpec& spec, int depth);
+    [[nodiscard]] std::uint32_t literal(const Conjunction& terms);
+    [[nodiscard]] std::uint32_t literal_shape(const grammar::Shape& shape);
+    [[nodiscard]] std::uint32_t literal_string(const grammar::StringSpec& spec);
+    [[nodiscard]] std::uint32_t literal_array(const grammar::ArraySpec& spec);
+    [[nodiscard]] std::uint32_t literal_object(const grammar::ObjectSpec& spec);
+    [[nodiscard]] std::uint32_t word(const grammar::Shape& shape);
+    [[nodiscard]] std::uint32_t separator(std::uint32_t next);
     [[nodiscard]] std::uint32_t ret() { return program_->add({grammar::NodeKind::ret}); }
 
     std::string name_, text_;
@@ -45,11 +56,13 @@ private:
     std::unique_ptr<grammar::Normalizer> normalizer_;
     std::shared_ptr<grammar::Program> program_;
     std::unique_ptr<grammar::Emitter> emitter_;
-    std::map<Conjunction, std::uint32_t> bare_;
+    const ToolFormat* row_ = nullptr;                ///< that one_by_one() writes for
+    std::map<Conjunction, std::uint32_t> literals_;  ///< rules of values in other notations than JSON
     int depth_ = 0;
 };
 
-/// The type of each argument by "tool\nargument"; empty if its schema gives none or several.
+/// The type of each argument by "tool\nargument", and of what is inside of it by "tool\nargument\nmember" and
+/// "tool\nargument\n[]"; absent where the schema gives none or several.
 [[nodiscard]] std::map<std::string, std::string, std::less<>> argument_types(std::string_view tools);
 
 /// Optional white space between marks, then `next`.

@@ -123,13 +123,9 @@ TEST_CASE("[N18] answers: the calls of every family are read, whatever the cuts 
     }
 }
 
-TEST_CASE("answers: every family of the table has a case") {
+TEST_CASE("answers: other spellings of a family have a row") {
     for (const auto& row : chat::tool_formats()) {
-        if (row.found_by[0].empty() && row.name != "generic") continue;  // another spelling
-        bool found = false;
-        for (const FamilyCase& c : kFamilyCases) found = found || c.family == row.name;
         CAPTURE(row.name);
-        CHECK(found);
         CHECK((row.also.empty() || chat::find_tool_format(row.also) != nullptr));
     }
 }

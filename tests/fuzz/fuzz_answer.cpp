@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as the answer of a model, for every family of marks: the first byte names the family, the second how the
+// Any bytes as the answer of a model, for a template of every family: the first byte names the family, the second how the
 // text is cut. However it is cut, the parts add up to the same; arguments of calls are JSON.
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "base/json.hpp"
 #include "chat/tool_format.hpp"
+#include "support/family_template.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace {
@@ -22,9 +23,8 @@ const std::vector<tinfer::ChatTemplate>& fuzz_templates() {
     static const std::vector<tinfer::ChatTemplate> templates = [] {
         std::vector<tinfer::ChatTemplate> out;
         for (const auto& row : tinfer::chat::tool_formats()) {
-            std::string source = "<think>";
-            for (const auto& mark : row.found_by) source += " " + std::string(mark);
-            out.emplace_back(source);
+            // Thoughts in front of an answer, and calls as the row describes them.
+            out.emplace_back("{# <think> #}" + tinfer::test::family_template(row));
         }
         return out;
     }();
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(reinterpret_cast<const char*>(data) + 2, size - 2);
     tinfer::AnswerOptions options;
     options.tools = R"([{"type": "function", "function": {"name": "now", "parameters": {"type": "object",
-        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}])";
+        "properties": {"city": {"type": "string"}, "days": {"type": "integer"}, "at": {"type": "object"}}}}}])";
     options.reasoning = data[1] % 2 == 0;
     if (data[1] % 16 == 15) options.generation_prompt = "<think>\n";
     const auto& chat_template = fuzz_templates()[data[0] % fuzz_templates().size()];

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "chat/tool_format.hpp"
+#include "support/family_template.hpp"
+#include "tinfer/chat.hpp"
 
 namespace {
 
@@ -72,10 +74,17 @@ void write_matches(Folder out) {
 }
 
 void write_answers(Folder out) {
+    // For each family the call that its own template writes, and the marks that it is recognized by.
     const auto& rows = tinfer::chat::tool_formats();
     for (std::size_t i = 0; i < rows.size(); ++i) {
-        std::string text{static_cast<char>(i), static_cast<char>(i * 16)};
-        text += "<think>a</think>Let me see.\n";
+        const std::string begin{static_cast<char>(i), static_cast<char>(i * 16)};
+        const std::string answer =
+            tinfer::ChatTemplate(tinfer::test::family_template(rows[i]))
+                .render(R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type":
+                    "function", "function": {"name": "now", "arguments": {"city": "x", "days": 3}}}]}]})")
+                .text;
+        out.add(begin + "<think>a</think>" + answer);
+        std::string text = begin + "<think>a</think>Let me see.\n";
         for (const auto& mark : rows[i].found_by)
             text += std::string(mark) + "{\"name\": \"now\", \"arguments\": {\"city\": \"x\"}}";
         out.add(text);
