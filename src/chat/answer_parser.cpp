@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "chat/answer_format.hpp"
 #include "chat/call_literals.hpp"
 #include "chat/channel_header.hpp"
@@ -520,13 +521,17 @@ AnswerParser::~AnswerParser() = default;
 
 ChatAnswer AnswerParser::push(std::string_view text) {
     return reporting_memory(kParsing, [&] {
+        const RoundToNearest guard;  // numbers of arguments that are written anew
         impl_->buffer += text;
         return impl_->run(false);
     });
 }
 
 ChatAnswer AnswerParser::finish() {
-    return reporting_memory(kParsing, [&] { return impl_->run(true); });
+    return reporting_memory(kParsing, [&] {
+        const RoundToNearest guard;
+        return impl_->run(true);
+    });
 }
 
 const ChatAnswer& AnswerParser::whole() const& noexcept { return impl_->whole; }
@@ -567,8 +572,8 @@ std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
     struct Reader final : ContentReader {
         explicit Reader(const Impl& impl) : parser(impl) { update(); }
         [[nodiscard]] std::unique_ptr<ContentReader> clone() const override { return std::make_unique<Reader>(*this); }
-        void read(std::string_view text) override {
-            parser.buffer += text;
+        void read(std::string_view more) override {
+            parser.buffer += more;
             (void)parser.run(false);
             update();
         }

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "base/number_text.hpp"
 #include "chat/answer_format.hpp"
 #include "chat/call_literals.hpp"
 #include "chat/channel_header.hpp"
@@ -496,6 +497,7 @@ std::shared_ptr<const grammar::Program> tool_program(const ChatTemplate& chat_te
 
 Grammar tool_grammar(const ChatTemplate& chat_template, std::string_view tools, const ToolGrammarOptions& options) {
     return reporting_memory("tool grammar: an allocation failed", [&] {
+        const RoundToNearest guard;
         auto program = chat::tool_program(chat_template, tools, options);
         return Grammar(std::make_shared<const Grammar::Impl>(std::move(program), options.schema.grammar));
     });

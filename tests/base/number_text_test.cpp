@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/number_text.hpp"
+#include "tinfer/chat_grammar.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
@@ -41,6 +42,17 @@ std::string texts() {
         Schema::parse(R"({"type": "number", "minimum": 0.85, "maximum": 1234567.85, "multipleOf": 0.05})").grammar();
     for (const char* number : {"0.85", "0.84999", "1234567.85", "1234567.9", "0.9"})
         out += grammar.matches(number) ? '1' : '0';
+    const char* tools = R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+        "properties": {"x": {"enum": [0.85, 1e-7, 0.1]}}, "required": ["x"]}}}])";
+    const ChatTemplate family("<tool_call>{\"name\"</tool_call>");
+    const Grammar calls = tool_grammar(family, tools, {.use = ToolUse::required});
+    for (const char* number : {"0.85", "1e-7", "0.1", "0.8500000000000001"})
+        out +=
+            calls.matches(cat(R"(<tool_call>{"name": "f", "arguments": {"x": )", number, "}}</tool_call>")) ? '1' : '0';
+    AnswerParser parser(ChatTemplate("<tool_call>{{ '<function=' }}</tool_call>"), {.tools = tools});
+    (void)parser.push("<tool_call><function=f><parameter=x>\n0.85\n</parameter></function></tool_call>");
+    (void)parser.finish();
+    for (const ToolCall& call : parser.whole().tool_calls) out += call.arguments;
     return out + '\n' + grammar.text();
 }
 

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Answers with a frame over sockets: stop strings act on the content alone, a schema binds what follows the thoughts,
+system messages and thoughts of a request go where the template reads them."""
+import json
+import unittest
+
+from server_support import FOLDER, Server
+
+MARKS = ("{% for m in messages %}<|{{ m.role }}|>"
+         "{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}{{ m.content }}"
+         "{% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": "
+         "{{ c.function.arguments }}}</tool_call>{% endfor %}{% endfor %}"
+         "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% if add_generation_prompt %}<|a|>")
+FREE = MARKS + "{% endif %}"
+OPEN = MARKS + "<think>\n{% endif %}"
+STRICT = ("{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+          "{{ raise_exception('System message must be at the beginning.') }}{% endif %}"
+          "[{{ m.role }}]{{ m.content }}{% endfor %}")
+TOOL = {"type": "function", "function": {"name": "w", "parameters": {
+    "type": "object", "properties": {"c": {"type": "string"}}, "required": ["c"]}}}
+PERSON = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1, "maximum": 9}},
+          "required": ["age"], "additionalProperties": False}
+
+
+def template(name, source):
+    path = FOLDER / f"{name}.jinja"
+    path.write_text(source)
+    return "--chat-template-file", path
+
+
+def says(text):
+    """A request whose answer is this text, because a grammar lets the model write no other."""
+    return {"messages": [{"role": "user", "content": "go"}], "max_tokens": 200, "temperature": 0,
+            "grammar": "root ::= " + json.dumps(text)}
+
+
+class Stops(unittest.TestCase):  # [C11]
+    CALL = '<tool_call>\n{"name": "w", "arguments": {"c": "a xyz b"}}\n</tool_call>'
+
+    def test_content_alone(self):
+        thoughts = "<think>\nab\n</think>\n\nHello\nworld"
+        with Server(*template("free", FREE)) as server:
+            for path, stop in (("/v1/chat/completions", {"stop": ["\n"]}),
+                               ("/v1/messages", {"stop_sequences": ["\n"]})):
+                answer = server.post(path, {**says(thoughts), **stop})
+                if path.endswith("messages"):
+                    self.assertEqual([(b["type"], b.get("text", b.get("thinking"))) for b in answer["content"]],
+                                     [("thinking", "ab"), ("text", "Hello")])
+                    self.assertEqual(answer["stop_reason"], "stop_sequence")
+                    continue
+                choice = answer["choices"][0]
+                message = choice["message"]
+                self.assertEqual((message["content"], message["reasoning_content"]), ("Hello", "ab"))
+                self.assertEqual(choice["finish_reason"], "stop")
+                deltas = [e["choices"][0]["delta"] for e in server.events(path, {**says(thoughts), **stop})
+                          if e["choices"]]
+                self.assertEqual("".join(d.get("content") or "" for d in deltas), "Hello")
+                self.assertEqual("".join(d.get("reasoning_content") or "" for d in deltas), "ab")
+
+    def test_not_in_calls(self):
+        with Server(*template("free", FREE)) as server:
+            choice = server.post("/v1/chat/completions",
+                                 {**says(self.CALL), "tools": [TOOL], "stop": ["xyz"]})["choices"][0]
+            call = choice["message"]["tool_calls"][0]["function"]
+            self.assertEqual((call["name"], json.loads(call["arguments"])), ("w", {"c": "a xyz b"}))
+            self.assertEqual(choice["finish_reason"], "tool_calls")
+            text = server.post("/v1/completions", {"prompt": "go", "max_tokens": 60, "temperature": 0, "stop": ["xyz"],
+                                                   "grammar": "root ::= " + json.dumps(self.CALL)})
+            self.assertTrue(text["choices"][0]["text"].endswith('"a '), "a plain completion has no frame")
+
+
+class Schemas(unittest.TestCase):
+    FORMAT = {"response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON}}}
+
+    def test_behind_thoughts(self):
+        body = {"messages": [{"role": "user", "content": "Ann"}], "temperature": 0, "max_tokens": 60}
+        with Server(*template("open", OPEN)) as server:
+            closed = {**body, **self.FORMAT, "enable_thinking": False}
+            choice = server.post("/v1/chat/completions", closed)["choices"][0]
+            self.assertEqual(list(json.loads(choice["message"]["content"])), ["age"])
+            self.assertFalse(choice["message"].get("reasoning_content"))
+            deltas = [e["choices"][0]["delta"] for e in server.events("/v1/chat/completions", closed) if e["choices"]]
+            self.assertEqual("".join(d.get("content") or "" for d in deltas), choice["message"]["content"])
+            free = server.post("/v1/chat/completions", {**body, **self.FORMAT})["choices"][0]
+            if free["finish_reason"] == "length" and not free["message"]["content"]:   # random weights think on
+                self.assertTrue(free["message"]["reasoning_content"])
+                self.assertFalse(free["message"]["reasoning_content"].startswith('{"age"'))
+            else:
+                self.assertEqual(list(json.loads(free["message"]["content"])), ["age"])
+            answer = server.post("/v1/responses", {
+                "input": "Ann", "max_output_tokens": 60, "temperature": 0, "reasoning": {"effort": "none"},
+                "text": {"format": {"type": "json_schema", "name": "p", "schema": PERSON}}})
+            texts = [part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"]]
+            self.assertEqual(list(json.loads("".join(texts))), ["age"])
+
+
+class Requests(unittest.TestCase):
+    def test_system_messages(self):
+        with Server(*template("strict", STRICT)) as server:
+            messages = [{"role": "system", "content": "I"}, {"role": "developer", "content": "B"},
+                        {"role": "user", "content": "y"}, {"role": "system", "content": "L"},
+                        {"role": "user", "content": "z"}]
+            shown = server.post("/apply-template", {"messages": messages})
+            self.assertIn("[system]I\n\nB\n\nL[user]y[user]z", json.dumps(shown).replace("\\n", "\n"))
+            server.post("/v1/responses", {"instructions": "I", "max_output_tokens": 2,
+                                          "input": [{"role": "developer", "content": "B"},
+                                                    {"role": "user", "content": "y"}]})
+
+    def test_thoughts_handed_back(self):
+        with Server(*template("free", FREE)) as server:
+            for key in ("reasoning_content", "reasoning", "thinking"):
+                messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", key: "PLAN"},
+                            {"role": "user", "content": "c"}]
+                shown = server.post("/apply-template", {"messages": messages})
+                self.assertIn("<think>PLAN</think>b", json.dumps(shown))
+
+
+if __name__ == "__main__":
+    unittest.main()
