@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """Checks that what sources cite can be read: every "numerics rule 3", "architectures §2.5" or "kernels.md §4.1" in a
 source is a heading or a numbered rule of that page in docs/, every V7 in a comment of src/gguf is a rule of
-docs/gguf.md, and every [L6] in the name of a test is a row of docs/rows.md.
+docs/gguf.md, every [L6] in the name of a test is a row of docs/rows.md, and what a row says is measured is a part of
+benchmarks/run.
 
 A § belongs to the last page or work that was named before it in the same file. Papers and standards are not looked
 into; a § of anything else is a finding, because no reader could look it up.
@@ -110,6 +111,10 @@ def findings(tested):
                     yield f"{where(found.start())}: no page is called {name}"
 
     rows = (ROOT / "docs/rows.md").read_text(encoding="utf-8")
+    run = (ROOT / "benchmarks/run").read_text(encoding="utf-8")
+    parts = set(re.findall(r'"(\w+)": \w+', re.search(r"^PARTS = \{.*?\}", run, re.MULTILINE | re.DOTALL)[0]))
+    for part in set(re.findall(r"`benchmarks/run --parts (\w+)`", rows)) - parts:
+        yield f"docs/rows.md: benchmarks/run has no part {part}"
     listed = [row for row, _ in ROW.findall(rows)]
     for row in sorted({row for row in listed if listed.count(row) > 1}):
         yield f"docs/rows.md: {row} stands there twice"

@@ -17,6 +17,9 @@ constexpr double kLeastGain = 1.03;       // what a check has to promise
 constexpr double kPriorWeight = 4.0;      // guesses that what is expected of a degree counts for
 constexpr double kSure = 0.9;             // of forced tokens: all that are known are checked at once
 constexpr std::size_t kFirstForced = 15;  // of them, before any was right
+// Times are noisy, and a step of one token that was measured too slow makes checks look free: after so many checks it
+// is measured again.
+constexpr int kMaxChecks = 16;
 constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
 
 // Sizes of checks: each has a plan of its own, and there are not many places for plans.
@@ -76,7 +79,7 @@ std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
 }
 
 std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
-    if (plain_.n == 0 || credit_ <= asking_.seconds) return 0;
+    if (plain_.n == 0 || credit_ <= asking_.seconds || n_checks_ >= kMaxChecks) return 0;
     double highest = 0;
     for (int degree = 0; degree < kForced; ++degree) highest = std::max(highest, chance(degree));
     return best(highest, limit);
@@ -98,6 +101,7 @@ std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
 
 void DraftLength::note_plain(double seconds, double asking) noexcept {
     const bool is_first = plain_.n == 0;
+    n_checks_ = 0;
     if (asking > 0) asking_.add(asking);
     plain_.add(seconds - asking);
     credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
@@ -106,11 +110,13 @@ void DraftLength::note_plain(double seconds, double asking) noexcept {
 
 void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept {
     const std::size_t n_tokens = std::min(n + 1, checks_.size());
+    ++n_checks_;
     checks_[n_tokens - 1].add(seconds);
     Degree& d = degrees_[static_cast<std::size_t>(degree)];
     d.right = d.right * kOlder + static_cast<double>(n_right);
     d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_right + 1));
     if (plain_.n == 0) return;  // what a step of one token takes is not known
+    plain_.seconds = std::min(plain_.seconds, checks_[n_tokens - 1].seconds);  // it takes no more than a check does
     credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
     credit_ = std::min(credit_, kMostCredit * plain_.seconds);
 }

@@ -54,6 +54,7 @@ private:
     Mean plain_, asking_;          // asking: where the drafter had nothing to say
     std::array<Mean, 64> checks_;  // by tokens
     std::array<Degree, kDegrees> degrees_{};
+    int n_checks_ = 0;   // since a step of one token was measured
     double credit_ = 0;  // seconds that may be lost
 };
 

@@ -35,7 +35,7 @@ std::string rendered(const ChatTemplate& chat_template, const Json& inputs, cons
 
 TEST_CASE("[C6][golden] chat: every published template renders every conversation to the character") {
     if (skip_without_golden()) return;
-    int n_cases = 0;
+    std::size_t n_templates = 0, n_cases = 0;
     for (const auto& path : golden_entries("chat")) {
         if (path.extension() != ".json") continue;
         std::ifstream file(path);
@@ -51,8 +51,10 @@ TEST_CASE("[C6][golden] chat: every published template renders every conversatio
             CHECK(rendered(chat_template, c["inputs"], options) == expected);
             ++n_cases;
         }
+        ++n_templates;
     }
-    MESSAGE(n_cases << " cases");
+    expect_cases(n_templates, 38, "templates");
+    expect_cases(n_cases, 712, "conversations");
 }
 
 }  // namespace tinfer::test

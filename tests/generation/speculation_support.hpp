@@ -160,11 +160,14 @@ inline void for_each_memory(const std::function<void(const Model&)>& fn) {
                                             "rwkv7",       "jamba",      "lfm2",          "qwen3next",      "qwen4exp",
                                             "kimi-linear", "minimax-01", "graniteswitch", "deepseek4"};
     if (!golden_folder()) return;
+    std::size_t n_golden = 0;
     for (const GoldenModel& golden : golden_models()) {
         if (std::ranges::find(kGolden, golden.name) == std::end(kGolden)) continue;
         CAPTURE(golden.name);
         fn(Model::load(golden.file));
+        ++n_golden;
     }
+    expect_cases(n_golden, std::size(kGolden), "golden models, of every kind of memory");
 }
 
 }  // namespace tinfer::test

@@ -37,7 +37,8 @@ std::vector<std::pair<std::string, std::shared_ptr<Drafter>>> drafters(std::size
 }  // namespace
 
 TEST_CASE("[J1][N20] speculation: tokens, rows and memory are those of plain steps, whoever guesses [golden]") {
-    for_each_memory([](const Model& model) {
+    int n_configurations = 0;
+    for_each_memory([&](const Model& model) {
         const int n_vocab = model.info().n_vocab;
         const Vocab vocab = letters_vocab(n_vocab);
         const auto prompt = random_tokens(12, n_vocab, 3);
@@ -50,6 +51,7 @@ TEST_CASE("[J1][N20] speculation: tokens, rows and memory are those of plain ste
                 const Outcome outcome = generate(model, vocab, prompt, chooser,
                                                  {.drafter = drafter, .forced = false, .adapt = false}, kSpeculating);
                 check_same_outcome(outcome, plain);
+                ++n_configurations;
                 if (name == "ngram" || plain.tokens.size() < 2) continue;
                 CHECK(outcome.timings.drafted_n > 0);
                 if (name == "wrong") CHECK(outcome.timings.accepted_n == 0);
@@ -57,6 +59,7 @@ TEST_CASE("[J1][N20] speculation: tokens, rows and memory are those of plain ste
             }
         }
     });
+    CHECK(n_configurations >= 64);
 }
 
 TEST_CASE("[J3] forced tokens: those that a grammar leaves no choice about go into one decode, with the same rows") {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "support/differences.hpp"
 #include "support/golden.hpp"
@@ -125,16 +127,40 @@ Distance distance(std::span<const float> ours, std::span<const float> exact, std
     return d;
 }
 
-void check_case(const std::filesystem::path& folder, int& n_float, int& n_quantized) {
+/// What was compared.
+struct Tally {
+    std::size_t n_float = 0, n_quantized = 0;
+    std::map<std::string, std::size_t> perplexities;  ///< by architecture
+    std::size_t n_shared_and_routed = 0;              ///< of DeepSeek: perplexities of files with both kinds of experts
+    std::set<std::string> weight_types;               ///< of quantized cases
+
+    /// Perplexities of the architectures whose name begins so.
+    [[nodiscard]] std::size_t of(std::string_view family) const {
+        std::size_t n = 0;
+        for (const auto& [name, count] : perplexities)
+            if (name.starts_with(family)) n += count;
+        return n;
+    }
+};
+
+void count_perplexity(const std::filesystem::path& folder, const std::string& architecture, Tally& tally) {
+    ++tally.perplexities[architecture];
+    const auto experts = [&](const char* key) { return test::golden_key(folder / "model.gguf", key, 0); };
+    if (architecture.starts_with("deepseek") && experts("expert_shared_count") > 0 && experts("expert_used_count") > 0)
+        ++tally.n_shared_and_routed;
+}
+
+void check_case(const std::filesystem::path& folder, Tally& tally) {
     const json info = read_json(folder / "case.json");
     if (!supported(info["architecture"])) {
         MESSAGE("skipped: ", folder.filename().string(), " has the architecture ",
                 info["architecture"].get<std::string>());
+        CHECK_FALSE(test::golden_is_whole());
         return;
     }
     CAPTURE(folder.filename().string());
     if (info["output"] == "embeddings") {
-        ++n_float;
+        ++tally.n_float;
         return check_encoder_case(folder, info);
     }
     const std::vector<float> ours = run_case(folder, info);
@@ -156,9 +182,10 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
         if (info["tokens"].size() > 1) {
             const double theirs = perplexity(expected, info["tokens"], info["n_vocab"]);
             CHECK(std::abs(perplexity(ours, info["tokens"], info["n_vocab"]) - theirs) <= 0.005 * theirs);
+            count_perplexity(folder, info["architecture"], tally);
         }
         MESSAGE(folder.filename().string(), ": ", worst, " of ", tolerance["max_abs"].get<double>());
-        ++n_float;
+        ++tally.n_float;
     } else {
         const auto exact = read_floats(folder / "logits_dequant.f32");
         REQUIRE(exact.size() == ours.size());
@@ -168,7 +195,8 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
                 d.rms, " (", theirs["rms_logit"].get<double>(), "), max ", d.max, ", top1 ", d.top1);
         CHECK(d.mean_kl <= 1.25 * static_cast<double>(theirs["mean_kl"]));
         if (info["architecture"] != "gpt-oss") CHECK(d.rms <= 1.1 * static_cast<double>(theirs["rms_logit"]));
-        ++n_quantized;
+        ++tally.n_quantized;
+        tally.weight_types.insert(info["weight_type"]);
     }
 }
 
@@ -176,15 +204,25 @@ void check_case(const std::filesystem::path& folder, int& n_float, int& n_quanti
 
 TEST_CASE("[A1][A2][A3][A9][A19][K2][A4][E2][E3][golden] model: every golden case of a supported architecture is met") {
     if (skip_without_golden()) return;
-    int n_float = 0, n_quantized = 0;
+    Tally tally;
     for (const auto& folder : golden_entries("models"))
-        if (std::filesystem::exists(folder / "case.json")) check_case(folder, n_float, n_quantized);
-    MESSAGE(n_float, " float cases, ", n_quantized, " quantized cases");
+        if (std::filesystem::exists(folder / "case.json")) check_case(folder, tally);
+    expect_cases(tally.n_float, 144, "float cases");
+    expect_cases(tally.n_quantized, 19, "quantized cases");
+    expect_cases(tally.of("llama"), 12, "perplexities of the family of llama");        // [A1]
+    expect_cases(tally.of("mistral"), 3, "perplexities of the family of mistral");     // [A2]
+    expect_cases(tally.of("qwen"), 12, "perplexities of the family of qwen");          // [A3]
+    expect_cases(tally.of("deepseek"), 11, "perplexities of the family of deepseek");  // [A4]
+    expect_cases(tally.n_shared_and_routed, 11, "of them with shared and routed experts");
+    expect_cases(tally.weight_types.count("Q4_K_M") + tally.weight_types.count("Q8_0"), 2,
+                 "of Q4_K_M and Q8_0");  // [K2]
+    if (!test::golden_is_whole()) return;
+    CHECK(tally.n_float + tally.n_quantized == read_json(*golden_folder() / "models" / "index.json").size());
 }
 
 TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime cases") {
     if (skip_without_golden()) return;
-    int n_cases = 0;
+    std::size_t n_cases = 0;
     for (const auto& entry : golden_entries("runtime")) {
         if (entry.extension() != ".json" || entry.filename() == "greedy.json") continue;
         const json info = read_json(entry);
@@ -231,7 +269,7 @@ TEST_CASE("[M4][M5][M7][golden] model: cache operations of the golden runtime ca
               (model_case.contains("gelu_table") ? 5e-3 : 1e-3));  // the reference looks that function up in a table
         ++n_cases;
     }
-    MESSAGE(n_cases, " runtime cases");
+    expect_cases(n_cases, 19, "runtime cases");
 }
 
 TEST_CASE("[golden] model: greedy decoding gives the golden tokens") {

@@ -85,6 +85,7 @@ bool knows_positions(const Model& model) {
 
 TEST_CASE("[M5][golden] shift: a whole sequence moved goes on as one computed there, in every architecture that can") {
     if (skip_without_golden()) return;
+    std::size_t n_moved = 0;
     for (const GoldenModel& golden : golden_models()) {
         if (golden.encoder) continue;
         CAPTURE(golden.name);
@@ -106,7 +107,9 @@ TEST_CASE("[M5][golden] shift: a whole sequence moved goes on as one computed th
             largest_difference(next_logits(moved, tokens[24], 35), next_logits(computed, tokens[24], 35));
         CHECK(std::isfinite(difference));
         if (!knows_positions(model)) CHECK(difference <= 1e-3);  // as the golden shift cases
+        ++n_moved;
     }
+    expect_cases(n_moved, 103, "models whose sequences move");
 }
 
 // Groups of tokens, which are counted by their positions, leave entries (architectures §5.36, §5.37).

@@ -3,7 +3,10 @@
 // sanitizer understands them.
 #include <doctest/doctest.h>
 
+#include <time.h>
+
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -17,6 +20,7 @@
 #include "base/processors.hpp"
 #include "base/team.hpp"
 #include "runtime/context.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -245,6 +249,22 @@ TEST_CASE("[N11] threads: the smallest quota of the control groups above limits,
         system.write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "100000\n");
         CHECK(system.count() == 1);
     }
+}
+
+TEST_CASE("[N11] threads: a context that has nothing to do takes less than a thousandth of a processor") {
+    test::TempFolder folder;
+    const auto model = Model::load(TinyModel{}.save(folder.path()));
+    Context context(model, {.n_threads = 4});
+    REQUIRE(context.decode(test::random_tokens(40, 90, 1)) == DecodeStatus::ok);
+    const auto processor_time = [] {  // of this process alone: others on the machine do not count
+        timespec time{};
+        REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) == 0);
+        return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+    };
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // threads that wait for more work go to sleep
+    const auto before = processor_time();
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (!test::kSanitized && !test::kEmulated) CHECK(processor_time() - before < std::chrono::milliseconds(1));
 }
 
 TEST_CASE("threads: a team is never larger than the processors it may use") {

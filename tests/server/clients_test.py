@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and
-openai of npm, installed beside the build. Those that cannot be installed are skipped, and said so; TINFER_CLIENTS names
-a folder that keeps them."""
-import concurrent.futures
+openai of npm, installed beside the build. Which of them, the second argument says, so that each is a test of its own,
+which is skipped, saying so, where they cannot be installed: what is not there never passes beside what is.
+TINFER_CLIENTS names a folder that keeps them.
+
+usage: clients_test.py PROGRAM openai|frameworks|node
+"""
 import subprocess
 import sys
 
-PROGRAM = sys.argv[1]
+PROGRAM, WHICH = sys.argv[1:3]
 
 from client_environment import HERE, SKIPPED, environment, node_modules  # noqa: E402
 
@@ -24,7 +27,7 @@ def run_node():
     folder = node_modules(PROGRAM, "node", "openai")
     if folder is None:
         return SKIPPED
-    sys.argv = [sys.argv[0], PROGRAM]
+    sys.argv = [sys.argv[0], PROGRAM]  # what server_support expects
     from server_support import Server
     with (Server("--parallel", 4, "-c", 2048, "--any-model", "--api-key", "sk-test") as text,
           Server("--pooling", "mean", "-c", 512) as vectors):
@@ -32,11 +35,7 @@ def run_node():
 
 
 if __name__ == "__main__":
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # each with a server of its own
-        runs = [pool.submit(run_python, "frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
-                pool.submit(run_python, "openai", ["clients_cases.py", "streams_cases.py", "requests_cases.py"],
-                            "openai", "anthropic", "pydantic"),
-                pool.submit(run_node)]
-        codes = [run.result() for run in runs]
-    failed = [code for code in codes if code not in (0, SKIPPED)]
-    sys.exit(1 if failed else SKIPPED if SKIPPED in codes and 0 not in codes else 0)
+    openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py"]
+    sys.exit({"openai": lambda: run_python("openai", openai, "openai", "anthropic", "pydantic"),
+              "frameworks": lambda: run_python("frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
+              "node": run_node}[WHICH]())

@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from server_support import FOLDER, HERE, MODEL, NO_EOG, TINFER, Server, chat
+from server_support import FOLDER, HERE, MODEL, NO_EOG, TINFER, Server, SmallDisk, chat
 
 LONG = "once the other one " * 12
 
@@ -43,27 +43,6 @@ def deaf(server, body):
     one.connect((server.host, server.port))
     one.sendall(post("/v1/completions", body))
     return one
-
-
-class SmallDisk:
-    """A folder that takes few bytes."""
-
-    def __init__(self, size):
-        self.size = size
-
-    def __enter__(self):
-        if os.geteuid() != 0:
-            raise unittest.SkipTest("mounting a small disk needs root")
-        self.folder = tempfile.TemporaryDirectory()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.size}", "none", self.folder.name],
-                          capture_output=True).returncode != 0:
-            self.folder.cleanup()
-            raise unittest.SkipTest("no small disk can be mounted here")
-        return pathlib.Path(self.folder.name)
-
-    def __exit__(self, *_):
-        subprocess.run(["umount", self.folder.name], check=True)
-        self.folder.cleanup()
 
 
 class Stopping(unittest.TestCase):

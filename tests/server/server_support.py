@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import unittest
 
 TINFER = sys.argv.pop(1) if len(sys.argv) > 1 else "tinfer"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -117,3 +118,24 @@ def resident(server):
     """Bytes of the process's own memory: pages of mapped files are the kernel's."""
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("RssAnon:")).split()[1]) << 10
+
+
+class SmallDisk:
+    """A folder that takes few bytes."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise unittest.SkipTest("mounting a small disk needs root")
+        self.folder = tempfile.TemporaryDirectory()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.size}", "none", self.folder.name],
+                          capture_output=True).returncode != 0:
+            self.folder.cleanup()
+            raise unittest.SkipTest("no small disk can be mounted here")
+        return pathlib.Path(self.folder.name)
+
+    def __exit__(self, *_):
+        subprocess.run(["umount", self.folder.name], check=True)
+        self.folder.cleanup()

@@ -22,8 +22,8 @@ class Routes(unittest.TestCase):
     def tearDownClass(cls):
         assert cls.server.stop() == 0, "exit code after SIGTERM"
 
-    def test_v1_chat_completion(self):  # [V1]
-        """chat completions: an answer with its usage and fingerprint"""
+    def test_chat_completion(self):
+        """chat completions: an answer with its usage and fingerprint; what clients make of it, clients_test.py asks"""
         answer = self.server.post("/v1/chat/completions", chat("Hello"))
         self.assertEqual(answer["object"], "chat.completion")
         choice = answer["choices"][0]
@@ -32,7 +32,7 @@ class Routes(unittest.TestCase):
         self.assertEqual(answer["usage"]["total_tokens"], 8 + answer["usage"]["prompt_tokens"])
         self.assertRegex(answer["system_fingerprint"], "^[0-9a-f]{32}$")
 
-    def test_v3_stream_equals_whole(self):  # [V3]
+    def test_stream_equals_whole(self):
         """the deltas of a stream add up to the answer, in whole characters, with usage at the end"""
         whole = self.server.post("/v1/chat/completions", chat("Stream", seed=7, temperature=1))
         events = self.server.events("/v1/chat/completions", chat("Stream", seed=7, temperature=1,

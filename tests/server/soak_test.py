@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: MIT
 """A server under mixed load for a long time: every answer is equal to the first one to the same request, and memory,
 latency and the number of pages stay flat. Eight clients ask requests of all kinds over and over, ask for texts that
-nobody has seen, leave in the middle, and send nonsense.
---seconds N (default 12; half an hour in the slow form), --model FILE (default: a tiny one with adapters)"""
+nobody has seen, leave in the middle, and send nonsense. Beside them are a crowd of connections that are idle, half
+sent, or read nothing, and clients that are stopped and killed while they read; the disk of the prompt store is full.
+--seconds N (default 12; an hour in the slow form), --connections N of the crowd (default 100; a thousand),
+--model FILE (default: a tiny one with adapters)"""
 import json
+import os
 import random
+import resource
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -25,13 +31,102 @@ def option(name, default):
 
 
 SECONDS, MODEL = float(option("--seconds", 12)), option("--model", "")
+N_CONNECTIONS = int(option("--connections", 100))
 
-from server_support import FOLDER, HERE, NO_EOG, Server, chat, resident  # noqa: E402  takes the program's path away
+from server_support import (FOLDER, HERE, NO_EOG, Server, SmallDisk, chat,  # noqa: E402  takes the program's path away
+                            resident)
 from mixed_requests import N_KINDS, VECTORS, ask, bytes_of  # noqa: E402
 
 N_CLIENTS = 8
 POOL = [i for i in range(48) if i % N_KINDS != VECTORS]
 PAGES = ["/health", "/v1/models", "/slots", "/metrics", "/activity", "/openapi.json", "/", "/nowhere"]
+
+
+def request(body):
+    data = json.dumps(body).encode()
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+            % len(data) + data)
+
+
+class Crowd:
+    """Connections that want little: most are idle, the others have sent a part, or read nothing of what they asked for.
+    Now and then one leaves and another comes."""
+
+    LONG = request({"prompt": "once the one", "max_tokens": 60, "stream": True, "logprobs": 5, **NO_EOG})
+    SENT = [*[b""] * 20, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST /v1/completi",
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Y: ", LONG[:-9], LONG]
+
+    def __init__(self, server, n, stop):
+        self.server, self.stop, self.n_came, self.n_refused = server, stop, 0, 0
+        self.own, self.open = random.Random(5), []
+        for _ in range(n):
+            self.open.append(self.come())
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def come(self):
+        one = socket.socket()
+        try:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(30)
+            one.connect((self.server.host, self.server.port))
+            one.sendall(self.own.choice(self.SENT))
+            self.n_came += 1
+        except OSError:  # it has been closed already
+            self.n_refused += 1
+        return one
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            i = self.own.randrange(len(self.open))
+            self.open[i].close()
+            self.open[i] = self.come()
+
+    def leave(self):
+        self.thread.join()
+        for one in self.open:
+            one.close()
+
+
+class Victims:
+    """Clients in processes of their own, which are stopped while they read, and killed or woken."""
+
+    CLIENT = """import socket, sys
+one = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+one.sendall(sys.stdin.buffer.read())
+while one.recv(4096): pass"""
+
+    def __init__(self, server, stop):
+        self.server, self.stop, self.n_stopped, self.n_killed = server, stop, 0, 0
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def one(self, own):
+        body = {"prompt": "once " * own.randrange(1, 300), "max_tokens": own.randrange(20, 400), "stream": True,
+                **NO_EOG}
+        process = subprocess.Popen([sys.executable, "-S", "-c", self.CLIENT, self.server.host, str(self.server.port)],
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process.stdin.write(request(body))
+        process.stdin.close()
+        time.sleep(own.random() * 0.2)
+        process.send_signal(signal.SIGSTOP)
+        self.n_stopped += 1
+        self.stop.wait(own.random())
+        if own.random() < 0.7:
+            process.kill()
+            self.n_killed += 1
+        else:
+            process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
+
+    def run(self):
+        own = random.Random(6)
+        while not self.stop.is_set():
+            self.one(own)
 
 
 def gauge(server, name):
@@ -60,7 +155,7 @@ class Soak(unittest.TestCase):
                     faults.append(f"request {i} has another answer")
                 counts["compared"] += 1
             except AssertionError as error:
-                if ": 503," not in str(error):  # a full queue says so
+                if "requests wait, limit max_queue" not in str(error):  # a full queue says so
                     raise
             return
         words = " ".join(own.choice(["once", "the", "one"]) for _ in range(own.randrange(1, 120)))
@@ -96,10 +191,14 @@ class Soak(unittest.TestCase):
                 faults.append(repr(error)[:2000])
 
     def test_v11_soak(self):  # [V11]
-        with tempfile.TemporaryDirectory() as store, \
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # of this process and of the server, for a large crowd
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+        has_small_disk = os.geteuid() == 0
+        with (SmallDisk("256k") if has_small_disk else tempfile.TemporaryDirectory()) as store, \
                 self.serve("--parallel", 4, "-c", 2048, "--keep-sequences", 3, "--max-queue", 20, "--prompt-store",
                            store, "--prompt-store-memory", 4 << 20, "--receipts", "--read-timeout", 600,
-                           "--request-timeout", 3600) as server:
+                           "--keep-alive", 600, "--request-timeout", 3600, "--max-connections",
+                           N_CONNECTIONS + 64) as server:
             first = {i: ask(server, i, adapters=not MODEL) for i in POOL}
             asked = chat("what stays the same", max_tokens=20, seed=3)
             answer = lambda: bytes_of(server.post("/v1/chat/completions", asked))
@@ -107,6 +206,7 @@ class Soak(unittest.TestCase):
             counts = [dict.fromkeys(("deeds", "compared"), 0) for _ in range(N_CLIENTS)]
             clients = [threading.Thread(target=self.client, args=(i, stop, counts[i], faults, server, first))
                        for i in range(N_CLIENTS)]
+            crowd, victims = Crowd(server, N_CONNECTIONS, stop), Victims(server, stop)
             for client in clients:
                 client.start()
             samples, begin = [], time.monotonic()  # (moment, bytes, seconds of an answer)
@@ -116,7 +216,7 @@ class Soak(unittest.TestCase):
                     try:
                         self.assertEqual(answer(), expected)
                     except AssertionError as error:
-                        if ": 503," not in str(error):
+                        if "requests wait, limit max_queue" not in str(error):
                             raise
                     samples.append((start - begin, resident(server), time.monotonic() - start))
                     stop.wait(SECONDS / 2000)
@@ -124,7 +224,11 @@ class Soak(unittest.TestCase):
                 stop.set()
                 for client in clients:
                     client.join()
+                crowd.leave()
+                victims.thread.join()
             self.assertEqual(faults, [])
+            self.assertGreater(crowd.n_came, N_CONNECTIONS)
+            self.assertGreater(victims.n_killed, 0)
             until = time.monotonic() + 20
             while server.get("/slots") and time.monotonic() < until:
                 time.sleep(0.05)
@@ -141,6 +245,10 @@ class Soak(unittest.TestCase):
             parts = samples[third:2 * third], samples[2 * third:]  # the first third fills what is bounded
             memory = [statistics.median(s[1] for s in part) for part in parts]
             latency = [statistics.median(s[2] for s in part) for part in parts]
+            self.assertEqual(gauge(server, "tinfer_store_errors_total"), 0)
+            left = os.statvfs(store)
+            if has_small_disk:
+                self.assertLess(left.f_bavail, 8, "the disk of the store was not full")
             deeds, compared = (sum(c[name] for c in counts) for name in ("deeds", "compared"))
             tenth = max(1, len(samples) // 10)
             course = [statistics.median(s[1] for s in samples[i:i + tenth]) / 2**20
@@ -149,7 +257,9 @@ class Soak(unittest.TestCase):
             print(f"{samples[-1][0]:.0f} s, {deeds} deeds of {N_CLIENTS} clients, {compared + len(samples)} answers "
                   f"equal to their first, memory {memory[0] / 2**20:.1f} to {memory[1] / 2**20:.1f} MiB "
                   f"(most {max(s[1] for s in samples) / 2**20:.1f}), "
-                  f"latency {1e3 * latency[0]:.0f} to {1e3 * latency[1]:.0f} ms")
+                  f"latency {1e3 * latency[0]:.0f} to {1e3 * latency[1]:.0f} ms; {N_CONNECTIONS} in the crowd, "
+                  f"{crowd.n_came} came, {crowd.n_refused} were refused; {victims.n_stopped} clients stopped, "
+                  f"{victims.n_killed} killed; {left.f_bavail * left.f_bsize >> 10} KiB left on the disk of the store")
             self.assertGreater(compared, N_CLIENTS)
             self.assertLess(memory[1], memory[0] * 1.05 + (8 << 20), "memory grows")
             self.assertLess(latency[1], latency[0] * 2 + 0.05, "answers take longer and longer")

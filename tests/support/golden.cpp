@@ -26,13 +26,33 @@ std::optional<std::filesystem::path> golden_folder() {
     return std::nullopt;
 }
 
+namespace {
+
+/// What a test wanted and does not find, which is a failure where nothing should be missing.
+void skipped(const std::string& what) {
+    MESSAGE("skipped: ", what);
+    if (golden_is_whole()) FAIL_CHECK("the golden data has an index, and lacks this: ", what);
+}
+
+}  // namespace
+
+bool golden_is_whole() {
+    return golden_folder() && std::filesystem::exists(*golden_folder() / "models" / "index.json");
+}
+
+void expect_cases(std::size_t n, std::size_t floor, std::string_view what) {
+    MESSAGE(n, " ", what);
+    CAPTURE(what);
+    if (golden_is_whole()) CHECK(n >= floor);
+}
+
 std::vector<std::filesystem::path> golden_entries(const std::string& part) {
     std::vector<std::filesystem::path> out;
     const auto folder = golden_folder().value() / part;
     if (std::filesystem::is_directory(folder))
         for (const auto& entry : std::filesystem::directory_iterator(folder))
             if (entry.exists() && !entry.path().filename().string().starts_with('.')) out.push_back(entry.path());
-    if (out.empty()) MESSAGE("skipped: nothing in ", folder.string());
+    if (out.empty()) skipped("nothing in " + folder.string());
     std::ranges::sort(out);
     return out;
 }
@@ -40,7 +60,7 @@ std::vector<std::filesystem::path> golden_entries(const std::string& part) {
 std::optional<std::filesystem::path> golden_file(const std::string& path) {
     const auto file = golden_folder().value() / path;
     if (std::filesystem::is_regular_file(file)) return file;
-    MESSAGE("skipped: no ", path, " in ", golden_folder()->string());
+    skipped("no " + path + " in " + golden_folder()->string());
     return std::nullopt;
 }
 
@@ -49,7 +69,7 @@ std::optional<std::filesystem::path> golden_model_file(const std::string& name, 
     if (!path) return std::nullopt;
     const auto found = ModelFile::open(*path).metadata_value("general.architecture").value_or("");
     if (architecture.empty() ? name == found || name.starts_with(found + "-") : found == architecture) return path;
-    MESSAGE("skipped: no ", name, ": that case has the architecture ", found, " here");
+    skipped("no " + name + ": that case has the architecture " + found + " here");
     return std::nullopt;
 }
 
@@ -70,6 +90,8 @@ std::vector<GoldenModel> golden_models() {
         const auto info = nlohmann::json::parse(file);
         const std::string architecture = info["architecture"];
         const auto row = std::ranges::find(architectures(), architecture, &ArchitectureInfo::name);
+        if (row == architectures().end() && golden_is_whole())
+            FAIL_CHECK("no row of the registry is called ", architecture);
         if (row == architectures().end() || info.contains("tensor_types"))
             continue;  // the latter: types of one llama model
         const auto path = entry / "model.gguf";

@@ -16,6 +16,13 @@ namespace tinfer::test {
 /// Throws if TINFER_GOLDEN is not a folder: a misspelt path must not look like a pass.
 [[nodiscard]] std::optional<std::filesystem::path> golden_folder();
 
+/// Whether the folder is the golden data as a whole: it has the index of its models. Nothing that a test asks for is
+/// missing there, and a loop over its cases meets as many as are known to be there. A part of it, and any other folder
+/// of its layout, may lack what it likes: tests skip that, and say so.
+[[nodiscard]] bool golden_is_whole();
+/// Fails where the golden data is whole and fewer than `floor` cases were met; says how many there were.
+void expect_cases(std::size_t n, std::size_t floor, std::string_view what);
+
 /// What lies in a part of the folder (`models`, `tokenizers`), sorted, links followed, without hidden files; none, with
 /// a message, where it has no such part. Any folder of the same layout will do: cases are found by looking, and what is
 /// not there is skipped, saying so.
@@ -57,6 +64,7 @@ struct GoldenModel {
 }  // namespace tinfer::test
 
 // Test files of every namespace use the names as they stand.
+using tinfer::test::expect_cases;         // NOLINT(misc-unused-using-decls)
 using tinfer::test::golden_entries;       // NOLINT(misc-unused-using-decls)
 using tinfer::test::golden_file;          // NOLINT(misc-unused-using-decls)
 using tinfer::test::golden_folder;        // NOLINT(misc-unused-using-decls)

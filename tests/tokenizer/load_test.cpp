@@ -330,6 +330,24 @@ TEST_CASE("vocab: pieces of hostile texts cannot grow without bound") {
     CHECK(refusal(writer).code == ErrorCode::limit_exceeded);
 }
 
+TEST_CASE("vocab: a byte token whose text spells no byte stands for none") {
+    std::vector<std::string> tokens{"<unk>", "<s>", "</s>", "▁", "a", "<0x41>"};
+    std::vector<std::int32_t> types{2, 3, 3, 1, 1, 6};
+    for (const char* text :
+         {"<0x-1>", "<0x-F>", "<0xZZ>", "<0x>", "<0x1>", "<0x100>", "<0x+4>", "<0x 4>", "0x42", "<0xFFFFFFFF>"}) {
+        tokens.emplace_back(text);
+        types.push_back(6);
+    }
+    GgufWriter writer = spm_of(tokens);
+    writer.array("tokenizer.ggml.token_type", types).array("tokenizer.ggml.scores", std::vector<float>(tokens.size()));
+    const Vocab vocab = load_vocab(writer);
+    for (const std::string text : {"A", "B", "\x01", "\xFF", "\x10", "a\x04"})
+        for (const Token token : vocab.encode(text)) CHECK(static_cast<int>(token) < 6);
+    CHECK(vocab.encode("A", {.add_special = false}).back() == Token{5});
+    for (std::size_t id = 6; id < tokens.size(); ++id)
+        CHECK(vocab.decode(std::vector{Token{static_cast<std::int32_t>(id)}}).size() <= tokens[id].size());
+}
+
 TEST_CASE("vocab: byte-level text outside the byte map shows what it is instead of failing") {
     BpeParts parts = small_bpe_parts();
     parts.tokens.emplace_back("x中");

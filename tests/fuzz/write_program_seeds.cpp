@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Seeds of the fuzz targets of expressions, chains of samplers, configuration files, files of log-probabilities and of
+// what clients do to an engine.
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace {
+
+class Folder {
+public:
+    explicit Folder(std::filesystem::path path) : path_(std::move(path)) { std::filesystem::create_directories(path_); }
+    void add(std::string_view text) {
+        std::ofstream(path_ / std::to_string(n_++), std::ios::binary)
+            .write(text.data(), static_cast<std::streamsize>(text.size()));
+    }
+
+private:
+    std::filesystem::path path_;
+    int n_ = 0;
+};
+
+/// An even first byte: the bytes as they stand. An odd one: places in the target's set of characters.
+void write_expressions(Folder out) {
+    for (const char* text : {"^(?:[A-Z]{2}-)?[0-9]{3,6}(?:\\.[a-z]+)*$", "\\p{L}{1,20}|\\u{1F600}[^\\x00-\\x1f]?",
+                             "(a|b(?<name>c*))+\\s\\S\\w\\W\\d\\D", "(?=a)\\1(?!b)\\b", "[\\w.\\-]+@[^@]{0,9999}"})
+        out.add(std::string("\0\3abc", 5) + text);
+    constexpr std::string_view kSet = R"(aabb01_.*+?|()[]^-{},$\\dDwWsS2)";
+    for (const char* text : {"^a(b|0)*1$", "[ab]{1,2}|\\d+", "^[^a-b]*\\w$", "(a|b(0|1)?){2,}", ".\\D|\\S_?$"}) {
+        std::string bytes("\1\4\0\2\4\6", 6);
+        for (const char c : std::string_view(text)) bytes += static_cast<char>(kSet.find(c));
+        out.add(bytes);
+    }
+}
+
+void write_chains(Folder out) {
+    for (const char* text :
+         {"top_k(40) | top_p(0.9, min_keep: 2) | temperature(0.7)", "greedy", "mirostat(6, 0.2)",
+          "penalties(1.1, 0.2, 0.1, last_n: 64) | dry(0.8, breakers: \"\\n\") | min_p(0.05) | xtc(0.5, 0.1)",
+          "temperature(0.8, dynatemp_range: 0.5) | typical_p(0.9) | top_n_sigma(1.5) | adaptive_p(0.3) | seed(9)",
+          "logit_bias(5: -1, 7: 2.5e0) | temperature(0)"})
+        out.add(text);
+}
+
+void write_configurations(Folder out) {
+    for (const char* text : {"quiet = true\n[run]\nmodel = \"a.gguf\"\npredict = 12\ntemp = 0.5 # warm\n",
+                             "predict=5\r\nlora=[\"a\", 'b', \"\"\"c\nd\"\"\"]\n[serve]\ntemp=1e-3\n",
+                             "[run.more]\nx = 1\n[[run]]\n", "temp = inf\npredict = 99999999999\nmodel = {a = 1}\n",
+                             "\"temp\" = -0.0\nmodel = \"\\u00e9\\n\"\nunknown = 3\n"})
+        out.add(text);
+}
+
+std::string int32(std::int32_t value) { return {reinterpret_cast<const char*>(&value), 4}; }
+std::string float32(float value) { return {reinterpret_cast<const char*>(&value), 4}; }
+
+/// One window of four tokens of a vocabulary of four: one row is scored.
+void write_log_probabilities(Folder out) {
+    const std::string head = "_logits_" + int32(4) + int32(4) + int32(1) + int32(0) + int32(1) + int32(2) + int32(3);
+    std::string row = float32(1.386294361f / 65535) + float32(-2.772588722f);
+    for (const int code : {65535, 65535, 65535, 0}) row += {static_cast<char>(code), static_cast<char>(code >> 8)};
+    out.add(head + row);
+    out.add(head + float32(0) + float32(-1.386294361f) + std::string(8, '\0'));
+    out.add(head);
+}
+
+/// Pairs of a deed and its value, behind the number of the engine.
+void write_deeds(Folder out) {
+    for (char engine = 0; engine < 4; ++engine)
+        for (int kind = 0; kind < 3; ++kind) {
+            std::string text(1, engine);
+            for (int i = 0; i < 14; ++i)
+                text += {static_cast<char>(kind == 0 ? i % 3 : i * (kind + 2) % 8 + (i % 4 == 3 ? 128 : 0)),
+                         static_cast<char>(i * 29 + kind)};
+            out.add(text);
+        }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) return 2;
+    const std::filesystem::path folder = argv[1];
+    write_expressions(Folder(folder / "regex"));
+    write_chains(Folder(folder / "chain"));
+    write_configurations(Folder(folder / "config"));
+    write_log_probabilities(Folder(folder / "logprobs"));
+    write_deeds(Folder(folder / "engine"));
+    return 0;
+}
