@@ -103,6 +103,38 @@ std::array<std::uint8_t, 16> ModelFile::fingerprint() const {
     return reporting_memory("fingerprint of a file: an allocation failed", [&] { return impl_->file->fingerprint(); });
 }
 
+struct ReadGuard::Impl {
+    explicit Impl(std::shared_ptr<gguf::File> given) : file(std::move(given)) {
+        if (GuardedMaps* const maps = file->guarded_maps()) work.emplace(*maps, threads);
+        guarded.emplace(work ? &*work : nullptr, 0);
+    }
+    std::shared_ptr<gguf::File> file;
+    std::array<GuardedWork::ThreadId, 1> threads{};
+    std::optional<GuardedWork> work{};
+    std::optional<GuardedWork::Thread> guarded{};  // goes first
+};
+
+ReadGuard::ReadGuard(const ModelFile& file)
+    : impl_(reporting_memory("guarding reads: an allocation failed",
+                             [&] { return std::make_unique<Impl>(detail::impl_of(file).file); })) {}
+ReadGuard::~ReadGuard() = default;
+std::span<const std::byte> ReadGuard::bytes(std::size_t shard) const noexcept {
+    return impl_->file->mapped_file(shard);
+}
+void ReadGuard::check() const {
+    reporting_memory("guarding reads: an allocation failed", [&] { impl_->file->check_intact(); });
+}
+
+std::optional<std::array<std::uint8_t, 16>> ModelFile::full_fingerprint(const std::filesystem::path& folder) const {
+    return reporting_memory("fingerprint of a file: an allocation failed",
+                            [&] { return impl_->file->full_fingerprint(folder); });
+}
+
+std::array<std::uint8_t, 16> ModelFile::compute_full_fingerprint(const FingerprintOptions& options) const {
+    return reporting_memory("fingerprint of a file: an allocation failed",
+                            [&] { return impl_->file->compute_full_fingerprint(options); });
+}
+
 std::vector<NamedHash> hash_tensors(const ModelFile& file, const ProgressFn& progress) {
     return reporting_memory("hashing tensors: an allocation failed", [&] {
         const auto hashes = gguf::tensor_hashes(*detail::impl_of(file).file, progress);
@@ -162,7 +194,7 @@ Model Model::load(std::span<const std::filesystem::path> shards, const ModelOpti
         auto bound = file->reading([&] { return model::bind_model(file, options); });
         auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
         file->load_data(options);
-        model::check_id_tables(bound);
+        file->reading([&] { model::check_id_tables(bound); });
         warn_unused_overrides(*file, options);
         say_surplus_rows(bound, vocab, options);
         auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));

@@ -241,8 +241,11 @@ public:
     [[nodiscard]] const Model& model() const& noexcept;
     [[nodiscard]] const EngineOptions& options() const& noexcept;  ///< of the context as given to it: effective values
     [[nodiscard]] MemoryPlan memory() const noexcept;  ///< of the context; `fixed` has the grammars of requests, too
-    /// Of the file, the metadata in use, the options that bits depend on, how long a request may be, and the version of
-    /// the numerics: engines with the same one give the same answer to the same request and seed. In hexadecimal.
+    /// Of every byte of the file, the metadata in use, the options that bits depend on, how long a request may be, and
+    /// the version of the numerics: engines with the same one give the same answer to the same request and seed. 32
+    /// hexadecimal digits. As long as ModelFile::full_fingerprint() of the model is not known (somebody has to compute
+    /// it) a sample of the file stands for it, and "-sample" follows the digits: equal ones mean equal answers unless
+    /// the files differ elsewhere. Both texts stay where they are as long as the engine; any thread.
     [[nodiscard]] const std::string& fingerprint() const& noexcept;
 
     // Deleted for temporaries: the views would dangle.

@@ -42,8 +42,10 @@ struct ModelOptions {
     /// While the library works on a mapped file, a part that cannot be read any more (the file was cut short, its
     /// storage failed) is io_error, in this call and in every later one on the model. For that a handler of SIGBUS is
     /// installed as long as a mapped file is open; signals that are not the library's go to the one that was there
-    /// before. Elsewhere, in code that reads TensorInfo::address for example, nothing is changed. false: no handler,
-    /// and such a file ends the program.
+    /// before. The sizes of the files are looked at where a decode begins and ends, because what is lost inside the
+    /// last page reads as zeros without a signal. Elsewhere, in code that reads TensorInfo::address for example,
+    /// nothing is changed: that takes a ReadGuard. false: no handler, no look at sizes, and such a file ends the
+    /// program.
     bool guard_mapping = true;
     bool mlock = false;                         ///< lock the weights in RAM; failure is a warning
     bool populate = false;                      ///< fault the mapping in at load
@@ -69,6 +71,14 @@ struct TypeCount {
     DType type;
     std::uint64_t tensors;
     std::uint64_t bytes;
+};
+
+/// How a fingerprint of every byte is made (ModelFile::compute_full_fingerprint).
+struct FingerprintOptions {
+    /// A folder where results are kept, by path, size and times of the files, so that each file is read once. Made
+    /// where it is not there; one that cannot be written is no error. Empty: nothing is kept.
+    std::filesystem::path folder{};
+    ProgressFn progress{};  ///< of the bytes read; false ends it (cancelled)
 };
 
 /// A GGUF file (or split set), parsed and validated, not yet a model: what an inspector needs. A cheap handle to
@@ -105,11 +115,21 @@ public:
     /// Scans every block of every tensor; throws bad_tensor_data naming tensor and block. Changes nothing, so that any
     /// number of threads may call it: what is neither mapped nor loaded is read in pieces (ModelOptions::use_mmap).
     void check_data() const;
-    /// Which model this is, in 16 bytes: the beginning of the SHA-256 of the metadata, the tensor directory, the length
-    /// of the data and a sample of it (64 pieces of 4 KiB at even distances; all of it where that is less). The same
-    /// for a file that is mapped, read or loaded; overrides do not count. Costs milliseconds, whatever the size. Throws
-    /// io_error, truncated.
+    /// Which model this is, in 16 bytes, by a sample: the beginning of the SHA-256 of the metadata, the tensor
+    /// directory, the length of the data and a sample of it (64 pieces of 4 KiB at even distances; all of it where that
+    /// is less). Two files that differ elsewhere alone have the same one. The same for a file that is mapped, read or
+    /// loaded; overrides do not count. Costs milliseconds, whatever the size. Throws io_error, truncated.
     [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
+    /// Which files these are by every byte, where that is known: computed at once for files of up to 256 MiB together,
+    /// by compute_full_fingerprint() on any handle to this file, or kept in `folder`; else nullopt. Throws io_error,
+    /// truncated.
+    [[nodiscard]] std::optional<std::array<std::uint8_t, 16>>
+    full_fingerprint(const std::filesystem::path& folder = {}) const;
+    /// The same, computed where it is not known: reads all of the files, at the speed of storage or memory. Any thread
+    /// may do so while others use the model. The beginning of the SHA-256 over, shard by shard, the length as eight
+    /// bytes and of each 16 MiB its XXH64 with seed 0 and with seed 1. It notices files that differ; against somebody
+    /// who makes two files to have the same one it proves nothing (sha256_file). Throws io_error, truncated, cancelled.
+    std::array<std::uint8_t, 16> compute_full_fingerprint(const FingerprintOptions& options = {}) const;
 
     // Deleted for temporaries: the views would dangle.
     std::vector<MetadataEntry> metadata() const&& = delete;
@@ -124,6 +144,28 @@ private:
     friend struct detail::Access;
     explicit ModelFile(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
+};
+
+/// For a program that reads a mapped file itself, by TensorInfo::address or by bytes(). While one of these lives, the
+/// thread that made it reads zeros where a part cannot be read any more (ModelOptions::guard_mapping), and check() says
+/// so. Made and destroyed on that thread; each thread has its own. Costs some microseconds.
+class TINFER_API ReadGuard {
+public:
+    /// Keeps the file open. Throws out_of_memory.
+    explicit ReadGuard(const ModelFile& file);
+    ~ReadGuard();
+    ReadGuard(const ReadGuard&) = delete;
+    ReadGuard& operator=(const ReadGuard&) = delete;
+
+    /// Every byte of one of the files, ModelFile::paths() in order; empty where it is not mapped.
+    [[nodiscard]] std::span<const std::byte> bytes(std::size_t shard = 0) const noexcept;
+    /// Throws io_error naming file and offset where a part was lost, whichever thread has met it, and for a file that
+    /// is shorter now.
+    void check() const;
+
+private:
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
 };
 
 /// What a token attends to: those before it and itself (the cache lasts from call to call), or all tokens of the call

@@ -8,9 +8,10 @@
 //     const auto state = tinfer::save_state(context);   // all sequences, with the last outputs
 //     tinfer::load_state(other, state);                 // goes on from there: other.logits()
 //
-// A state knows its model by ModelFile::fingerprint() and what the results depend on besides: positions, windows,
-// overrides, adapters, the types of the caches. It is verified to the last byte before anything changes; whatever is
-// refused has changed nothing. States belong to this library: docs/states.md describes the bytes.
+// A state knows its model by ModelFile::fingerprint() and, where that was known, ModelFile::full_fingerprint(), and
+// what the results depend on besides: positions, windows, overrides, adapters, the types of the caches. It is verified
+// to the last byte before anything changes; whatever is refused has changed nothing. States belong to this library:
+// docs/states.md describes the bytes.
 #pragma once
 
 #include <array>
@@ -28,8 +29,9 @@
 
 namespace tinfer {
 
-/// Version of the format; it follows the magic at the start of a state.
-inline constexpr std::uint32_t kStateVersion = 1;
+/// Version of the format; it follows the magic at the start of a state. Version 1, without full fingerprints, is read,
+/// too.
+inline constexpr std::uint32_t kStateVersion = 2;
 
 /// What is saved.
 struct StateOptions {
@@ -41,8 +43,9 @@ struct StateOptions {
 /// What a state says of itself. It is verified: lengths, checksums, and that its tables fit together.
 struct StateInfo {
     std::uint32_t version = 0;
-    bool whole_context = false;            ///< all sequences; else one
-    std::array<std::uint8_t, 16> model{};  ///< ModelFile::fingerprint()
+    bool whole_context = false;                                ///< all sequences; else one
+    std::array<std::uint8_t, 16> model{};                      ///< ModelFile::fingerprint()
+    std::optional<std::array<std::uint8_t, 16>> full_model{};  ///< ModelFile::full_fingerprint(), where it was known
     std::string architecture;
     std::uint64_t bytes = 0;
     std::uint64_t n_tokens = 0;      ///< distinct tokens in the cache; 0 of a model without attention

@@ -126,11 +126,15 @@ bool map_zeros(std::uintptr_t begin, std::size_t bytes) noexcept {
 
 }  // namespace
 
+void GuardedMap::lose(std::uint64_t offset) noexcept {
+    std::uint64_t intact = kIntact;
+    lost_at_.compare_exchange_strong(intact, offset, std::memory_order_acq_rel);
+}
+
 // When a page is lost, what follows it is usually lost too. So one mapping replaces all of it.
 bool GuardedMap::replace_lost(std::uintptr_t address) noexcept {
     if (address < begin_ || address >= end_) return false;
-    std::uint64_t intact = kIntact;
-    lost_at_.compare_exchange_strong(intact, address - begin_, std::memory_order_acq_rel);
+    lose(address - begin_);
     const std::uintptr_t page = address & ~(page_size() - 1);
     return map_zeros(page, end_ - page);
 }

@@ -27,6 +27,8 @@ public:
     void set(std::span<const std::byte> bytes) noexcept;
     /// Offset in the file of the first read that failed; the mapping is zeros from its page on. kIntact: none failed.
     [[nodiscard]] std::uint64_t lost_at() const noexcept { return lost_at_.load(std::memory_order_acquire); }
+    /// Records that bytes from `offset` on are lost, where nothing is recorded yet: what the size of the file says.
+    void lose(std::uint64_t offset) noexcept;
 
 private:
     friend class GuardedMaps;

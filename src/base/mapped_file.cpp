@@ -44,6 +44,16 @@ std::size_t page_size() noexcept {
     return size > 0 ? static_cast<std::size_t>(size) : 4096;
 }
 
+std::vector<std::byte> read_whole_file(const std::filesystem::path& path, std::uint64_t most) {
+    const InputFile file(path);
+    if (file.size() > most)
+        fail(ErrorCode::limit_exceeded,
+             cat(display_name(path), ": has ", file.size(), " bytes, at most ", most, " are read of such a file"));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
+    file.read_at(0, bytes);
+    return bytes;
+}
+
 // ---- MappedFile -----------------------------------------------------------------------------------------------------
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
@@ -54,12 +64,6 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
     if (data_ != nullptr) ::munmap(data_, size_);
-}
-
-void MappedFile::keep_front(std::size_t bytes) noexcept {
-    const std::size_t kept = (bytes + page_size() - 1) & ~(page_size() - 1);
-    if (kept == 0 || kept >= size_) return;
-    if (::munmap(data_ + kept, size_ - kept) == 0) size_ = kept;
 }
 
 // ---- InputFile ------------------------------------------------------------------------------------------------------
@@ -92,6 +96,26 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
 
 InputFile::~InputFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::uint64_t InputFile::size_now() const noexcept {
+    const auto now = identity_now();
+    return now ? now->size : size_;
+}
+
+std::optional<InputFile::Identity> InputFile::identity_now() const noexcept {
+    struct ::stat status {};
+    if (::fstat(descriptor_, &status) != 0) return std::nullopt;
+    const auto nanoseconds = [](const ::timespec& time) {
+        return static_cast<std::int64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::int64_t>(time.tv_nsec);
+    };
+#if defined(__APPLE__)
+    const ::timespec modified = status.st_mtimespec, changed = status.st_ctimespec;
+#else
+    const ::timespec modified = status.st_mtim, changed = status.st_ctim;
+#endif
+    return Identity{static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino),
+                    static_cast<std::uint64_t>(status.st_size), nanoseconds(modified), nanoseconds(changed)};
 }
 
 void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ namespace tinfer {
 
 [[nodiscard]] std::size_t page_size() noexcept;
 
+/// All of a regular file. Throws io_error naming the path, truncated where it becomes shorter meanwhile, and
+/// limit_exceeded for one of more than `most` bytes. What reads a whole file in the library comes here.
+[[nodiscard]] std::vector<std::byte> read_whole_file(const std::filesystem::path& path, std::uint64_t most);
+
 /// The pages of a whole file, read-only, shared with every process that maps it. Nothing is read before it is touched.
 class MappedFile {
 public:
@@ -37,8 +42,6 @@ public:
 
     [[nodiscard]] bool is_mapped() const noexcept { return data_ != nullptr; }
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-    /// Gives back all pages after those that hold the first `bytes`.
-    void keep_front(std::size_t bytes) noexcept;
 
 private:
     friend class InputFile;
@@ -49,6 +52,13 @@ private:
 /// A regular file open for reading; its size is fixed at open.
 class InputFile {
 public:
+    /// What the system says of a file, which tells one that was changed or replaced from one that was not.
+    struct Identity {
+        std::uint64_t device = 0, inode = 0, size = 0;
+        std::int64_t modified_ns = 0, changed_ns = 0;  ///< since 1970; the second cannot be set by programs
+        bool operator==(const Identity&) const = default;
+    };
+
     InputFile() noexcept = default;
     /// Throws io_error naming the path.
     explicit InputFile(const std::filesystem::path& path);
@@ -57,6 +67,9 @@ public:
     ~InputFile();
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    /// What the file has now; size() where the system does not say.
+    [[nodiscard]] std::uint64_t size_now() const noexcept;
+    [[nodiscard]] std::optional<Identity> identity_now() const noexcept;
     /// Fills `out` from `offset`; throws io_error, or truncated when the file has become shorter.
     void read_at(std::uint64_t offset, std::span<std::byte> out) const;
     /// Maps the whole file. On failure the result is not mapped and `error` is the errno.

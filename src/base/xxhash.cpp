@@ -42,7 +42,7 @@ void Xxh64::update(std::span<const std::byte> bytes) noexcept {
 }
 
 std::uint64_t Xxh64::value() const noexcept {
-    std::uint64_t hash = kXxhPrime5;
+    std::uint64_t hash = seed_ + kXxhPrime5;
     if (length_ >= kStripe) {
         hash = std::rotl(lanes_[0], 1) + std::rotl(lanes_[1], 7) + std::rotl(lanes_[2], 12) + std::rotl(lanes_[3], 18);
         for (const std::uint64_t lane : lanes_) hash = (hash ^ xxh_round(0, lane)) * kXxhPrime1 + kXxhPrime4;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// What the parser makes of one file, and what a File is made of. Names, strings and arrays stay in the file's bytes;
-// only what gives O(1) access to them is built.
+// What the parser makes of one file, and what a File is made of. Names, strings and arrays stay in the bytes of the
+// header, which are read and kept; only what gives O(1) access to them is built.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -43,8 +44,7 @@ namespace tinfer::gguf {
 /// An integer of any type at unaligned bytes; nothing for a u64 above 2^63-1.
 [[nodiscard]] std::optional<std::int64_t> load_integer(ValueType type, const std::byte* bytes) noexcept;
 
-/// One array as parsed. The offsets of its strings are stored, so that no length is read twice: the bytes of a mapped
-/// file may change.
+/// One array as parsed. The offsets of its strings are stored, so that each is found at once.
 struct ArrayView::Impl {
     ValueType element;
     std::uint8_t length_prefix = 8;  ///< bytes before each string: 4 in version 1
@@ -71,7 +71,7 @@ struct Shard {
     InputFile file;
     MappedFile map;
     GuardedMap guarded;                   ///< of `map`
-    AlignedBuffer header;                 ///< header bytes when they were read
+    AlignedBuffer header;                 ///< the bytes of metadata and directory; none where the caller's are in place
     const std::byte* in_place = nullptr;  ///< the whole file, when it is in memory: mapped, or the caller's bytes
     std::uint64_t file_bytes = 0;
 
@@ -112,8 +112,11 @@ struct File::Impl {
     std::vector<MetadataOverride> overrides;
     std::unique_ptr<std::atomic<bool>[]> asked;  ///< per override: has an accessor looked at it?
 
-    AlignedBuffer weights;  ///< tensors that were read
-    LockedPages locked;     ///< after what it locks, so that it goes first
+    AlignedBuffer weights;                                    ///< tensors that were read
+    LockedPages locked;                                       ///< after what it locks, so that it goes first
+    mutable std::array<std::uint8_t, 16> full_fingerprint{};  ///< of every byte; written once
+    mutable std::atomic<int> full_fingerprint_state{0};       ///< 0: not known, 1: being written, 2: known
+
     bool data_loaded = false;
     std::uint64_t mapped_bytes = 0;
 

@@ -71,13 +71,22 @@ void File::Impl::map(Shard& shard, const ModelOptions& options) {
 
 GuardedMaps* File::guarded_maps() const noexcept { return impl_->fault_handler ? &impl_->guarded : nullptr; }
 
+// A file that was cut inside its last page raises no signal: what is lost reads as zeros up to the page's end. So its
+// size is looked at as well.
 void File::check_intact() const {
-    if (impl_->guarded.damaged() == nullptr) return;
-    for (const Shard& shard : impl_->shards)
+    if (!impl_->fault_handler) return;
+    for (Shard& shard : impl_->shards) {
+        if (!shard.map.is_mapped()) continue;
+        if (const std::uint64_t bytes = shard.file.size_now(); bytes < shard.file_bytes) shard.guarded.lose(bytes);
         if (const std::uint64_t offset = shard.guarded.lost_at(); offset != GuardedMap::kIntact)
             fail(ErrorCode::io_error,
                  cat(shard.name, ": cannot read at byte ", offset, " of the mapped file, which had ", shard.file_bytes,
                      " bytes when opened: it was cut short, or its storage failed"));
+    }
+}
+
+std::span<const std::byte> File::mapped_file(std::size_t shard) const noexcept {
+    return shard < impl_->shards.size() ? impl_->shards[shard].map.bytes() : std::span<const std::byte>();
 }
 
 bool File::data_loaded() const noexcept { return impl_->data_loaded; }
@@ -87,13 +96,12 @@ std::uint64_t File::read_buffer_bytes() const noexcept { return impl_->read_buff
 
 namespace {
 
-/// Decides for each shard whether its tensors stay where they are or are read. A mapping made for the header alone is
-/// cut back when mapping is not wanted for tensors.
+/// Decides for each shard whether its tensors stay where they are or are read.
 void choose_places(File::Impl& impl, const ModelOptions& options) {
     for (Shard& shard : impl.shards) {
         if (shard.map.is_mapped() && !options.use_mmap) {
-            shard.map.keep_front(static_cast<std::size_t>(shard.header_end));
-            shard.guarded.set(shard.map.bytes());
+            shard.guarded.set({});
+            shard.map = MappedFile();
             shard.in_place = nullptr;
         } else if (!shard.map.is_mapped() && shard.in_place == nullptr && options.use_mmap) {
             impl.map(shard, options);

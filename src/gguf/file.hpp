@@ -71,14 +71,22 @@ public:
 
     /// See ModelFile::fingerprint.
     [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
+    /// See ModelFile::full_fingerprint, ModelFile::compute_full_fingerprint.
+    [[nodiscard]] std::optional<std::array<std::uint8_t, 16>>
+    full_fingerprint(const std::filesystem::path& folder = {}) const;
+    std::array<std::uint8_t, 16> compute_full_fingerprint(const FingerprintOptions& options) const;
+    /// Without looking anywhere.
+    [[nodiscard]] std::optional<std::array<std::uint8_t, 16>> known_full_fingerprint() const noexcept;
 
     /// Calls fn, which reads what may be mapped, on this thread. Where a part of a file cannot be read any more, it
     /// throws what check_intact() does, whatever fn made of it.
     template <class Fn>
     decltype(auto) reading(Fn&& fn) const;
     /// Throws io_error, naming file and offset, once a part of a mapped file could not be read (and was replaced by
-    /// zeros).
+    /// zeros) or the file is shorter than it was. Nothing where mappings are not guarded.
     void check_intact() const;
+    /// Every byte of the file of a shard, where it is mapped; else empty.
+    [[nodiscard]] std::span<const std::byte> mapped_file(std::size_t shard) const noexcept;
     /// For a GuardedWork around code that reads tensors; null where mappings are not guarded, or there are none.
     [[nodiscard]] GuardedMaps* guarded_maps() const noexcept;
 

@@ -19,16 +19,23 @@ void log_note(const ModelOptions& options, LogLevel level, const std::string& te
     if (options.log) options.log(level, text);
 }
 
-/// Ordinary reads: the end of the header is known only once it is parsed, so the front that is read grows until it
-/// holds it.
+/// Names, keys and texts are views of bytes that are read, never of a mapping: they live as long as the model, are
+/// looked at by whoever asks, and another process may cut the file short. The end of the header is known only once it
+/// is parsed, so the front that is read grows until it holds it.
 void read_and_parse(Shard& shard) {
-    for (std::uint64_t front = std::uint64_t{1} << 18;; front *= 4) {
+    constexpr std::uint64_t least = std::uint64_t{1} << 18, spare = std::uint64_t{1} << 20;
+    for (std::uint64_t front = least;; front *= 4) {
         const std::uint64_t bytes = std::min(front, shard.file_bytes);
         shard.header = AlignedBuffer();
         shard.header = AlignedBuffer(static_cast<std::size_t>(bytes));
         shard.file.read_at(0, shard.header.bytes());
-        if (parse(shard, shard.header.bytes())) return;
+        if (parse(shard, shard.header.bytes())) break;
     }
+    if (shard.header.size() - shard.header_end <= spare) return;
+    AlignedBuffer header(static_cast<std::size_t>(shard.header_end));  // without what was read beyond its end
+    std::ranges::copy(shard.header.bytes().first(header.size()), header.data());
+    shard.header = std::move(header);
+    static_cast<void>(parse(shard, shard.header.bytes()));
 }
 
 void open_shard(File::Impl& impl, Shard& shard, const std::filesystem::path& path, const ModelOptions& options) {
@@ -36,13 +43,8 @@ void open_shard(File::Impl& impl, Shard& shard, const std::filesystem::path& pat
     shard.name = display_name(path);
     shard.file = InputFile(path);
     shard.file_bytes = shard.file.size();
-    if (options.use_mmap && shard.file_bytes != 0) impl.map(shard, options);
-    if (shard.map.is_mapped()) {
-        // The whole file is there, so the header cannot continue past it.
-        static_cast<void>(parse(shard, shard.map.bytes()));
-    } else {
-        read_and_parse(shard);
-    }
+    read_and_parse(shard);
+    if (options.use_mmap) impl.map(shard, options);
 }
 
 // ---- split sets

@@ -79,7 +79,10 @@ StepStatus Transaction::run_batch(Clock::time_point deadline) {
             start_key_shift();
         } else if (stage_ == Stage::place) {
             next_micro_batch();
-            if (micro_batch_.n == 0) return StepStatus::ok;
+            if (micro_batch_.n == 0) {
+                deps_.layout.model().file->check_intact();  // also for what was read as zeros, without a signal
+                return StepStatus::ok;
+            }
             const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
             if (placed.no_room || placed.tokens == 0) return StepStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <mutex>
 #include <ostream>
 #include <thread>
 
@@ -123,7 +124,7 @@ struct Engine::Impl {
           n_running(static_cast<std::size_t>(options.context.n_seq_max)), context(make_context(model, options)),
           inbox(static_cast<std::size_t>(options.max_queue)), scheduler(context, options, n_running, inbox) {
         n_longest = scheduler.n_longest();
-        fingerprint = serving::fingerprint(context, options, n_longest);
+        fingerprint = serving::fingerprint(context, options, n_longest, model.file().full_fingerprint());
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
         memory = context.memory();
@@ -143,8 +144,10 @@ struct Engine::Impl {
     Model model;
     EngineOptions options;
     std::size_t n_running, n_longest = 0;
-    Context context;  ///< used only by the engine's thread once it runs
-    std::string fingerprint;
+    Context context;               ///< used only by the engine's thread once it runs
+    std::string fingerprint;       ///< as known when the engine was made
+    std::string full_fingerprint;  ///< by every byte of the file, where that became known later
+    std::mutex fingerprint_mutex;  ///< of full_fingerprint
     MemoryPlan memory;
     serving::Inbox inbox;
     serving::Scheduler scheduler;
@@ -311,6 +314,18 @@ MemoryPlan Engine::memory() const noexcept {
     memory.fixed += impl_->scheduler.grammar_bytes();
     return memory;
 }
-const std::string& Engine::fingerprint() const& noexcept { return impl_->fingerprint; }
+const std::string& Engine::fingerprint() const& noexcept {
+    if (!impl_->fingerprint.ends_with("-sample")) return impl_->fingerprint;
+    try {
+        const auto full = impl_->model.file().full_fingerprint();
+        if (!full) return impl_->fingerprint;
+        const std::lock_guard lock(impl_->fingerprint_mutex);
+        if (impl_->full_fingerprint.empty())
+            impl_->full_fingerprint = serving::fingerprint(impl_->context, impl_->options, impl_->n_longest, full);
+        return impl_->full_fingerprint;
+    } catch (const std::exception&) {  // no memory for it now
+        return impl_->fingerprint;
+    }
+}
 
 }  // namespace tinfer

@@ -11,11 +11,12 @@ namespace tinfer::serving {
 namespace {
 
 /// Incremented whenever the bits of a model's results change (docs/numerics.md).
-constexpr int kNumericsVersion = 1;
+constexpr int kNumericsVersion = 2;
 
 }  // namespace
 
-std::string fingerprint(const Context& context, const EngineOptions& options, std::size_t n_longest) {
+std::string fingerprint(const Context& context, const EngineOptions& options, std::size_t n_longest,
+                        const std::optional<std::array<std::uint8_t, 16>>& full) {
     Sha256 hash;
     const auto add = [&](std::string_view name, const auto& value) {
         hash.update(cat(name, '=', value, '\n'));  // keys contain no '='; a value ends at the line end
@@ -25,7 +26,8 @@ std::string fingerprint(const Context& context, const EngineOptions& options, st
     };
     const Model& model = context.model();
     add("numerics", kNumericsVersion);
-    add("file", to_hex(model.file().fingerprint()));
+    if (full) add("file", to_hex(*full));
+    else add("sample of the file", to_hex(model.file().fingerprint()));
     for (const auto& entry : model.file().metadata())  // includes the caller's overrides
         if (const auto value = model.file().metadata_value(entry.key))
             add(cat("key ", entry.key), cat(value->size(), ' ', *value));
@@ -54,7 +56,7 @@ std::string fingerprint(const Context& context, const EngineOptions& options, st
     if (!options.controls.empty())
         add("control layers", cat(options.control_layers.first, ' ', options.control_layers.last));
     const auto digest = hash.finish();
-    return to_hex(std::span(digest).first(16));
+    return to_hex(std::span(digest).first(16)) + (full ? "" : "-sample");
 }
 
 }  // namespace tinfer::serving

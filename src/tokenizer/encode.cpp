@@ -10,10 +10,13 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 31;
 
-Token required_special(const Vocab::Impl& vocab, std::int32_t id, std::string_view role) {
+constexpr std::string_view kWithoutSpecial =
+    "; without special tokens it is encoded (--no-add-special, EncodeOptions::add_special = false)";
+
+Token required_special(const Vocab::Impl& vocab, std::int32_t id, std::string_view role, std::string_view remedy = {}) {
     if (id == kNoToken)
         fail(ErrorCode::missing_special,
-             cat(vocab.name, ": a ", role, " token is to be added but the vocabulary has none"));
+             cat(vocab.name, ": a ", role, " token is to be added but the vocabulary has none", remedy));
     return Token{id};
 }
 
@@ -92,7 +95,7 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     if (options.force_bos) out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
     const std::size_t n_forced = out.size();
     if (options.add_special && vocab.add_bos && !options.force_bos)
-        out.push_back(required_special(vocab, vocab.special.bos, "BOS"));
+        out.push_back(required_special(vocab, vocab.special.bos, "BOS", kWithoutSpecial));
     const std::size_t n_front = out.size();
     if (begins != nullptr) begins->resize(n_front, 0);
 
@@ -116,12 +119,13 @@ void encode_text(const Vocab::Impl& vocab, std::string_view text, EncodeOptions 
     const bool has_text = out.size() > n_front;
     if (vocab.add_bos && has_text && out[n_front] == Token{vocab.special.bos})
         warn(options, "the text begins with BOS and BOS was added: the prompt has two");
-    if (vocab.algorithm == Algorithm::wordpiece) out.push_back(required_special(vocab, vocab.special.sep, "SEP"));
+    if (vocab.algorithm == Algorithm::wordpiece)
+        out.push_back(required_special(vocab, vocab.special.sep, "SEP", kWithoutSpecial));
     scratch.expect(out.size());
     if (!vocab.add_eos) return;
     if (has_text && out.back() == Token{vocab.special.eos})
         warn(options, "the text ends with EOS and EOS was added: the prompt has two");
-    out.push_back(required_special(vocab, vocab.special.eos, "EOS"));
+    out.push_back(required_special(vocab, vocab.special.eos, "EOS", kWithoutSpecial));
     scratch.expect(out.size());
 }
 

@@ -8,6 +8,7 @@
 
 #include "context_support.hpp"
 #include "support/alloc_counter.hpp"
+#include "support/file_twins.hpp"
 #include "support/golden.hpp"
 
 namespace tinfer {
@@ -160,6 +161,30 @@ TEST_CASE("[V12] prefix store: contexts whose results differ do not meet, and ne
     CHECK(small.used() == 0);
     CHECK(code_of([&] { PrefixStore(f.model, {.checkpoint_every = 100}); }) == ErrorCode::bad_parameter);
     CHECK(code_of([&] { PrefixStore(f.model, {.folder = f.model.file().paths()[0]}); }) == ErrorCode::io_error);
+}
+
+TEST_CASE(
+    "[V12] prefix store: pages of a file that is known to differ are computed anew, though its sample is the same") {
+    const test::TempFolder folder;
+    const auto path = test::TinyModel{}.save(folder.path());
+    const auto a = Model::load(test::twin_of(path, folder / "a.gguf", 'a')),
+               b = Model::load(test::twin_of(path, folder / "b.gguf", 'b'));
+    REQUIRE(a.file().fingerprint() == b.file().fingerprint());
+    const auto tokens = test::random_tokens(130, 128, 5);
+    const auto computed = [&](const Model& model) {  // by a store that has nothing in memory
+        PrefixStore store(model, {.folder = folder / "pages"});
+        Context context(model, {.n_ctx = 256});
+        const std::size_t n = prompted(store, context, SeqId{0}, tokens).second;
+        return std::pair(n, store.stats().refused_files);
+    };
+    CHECK(computed(a) == std::pair(std::size_t{130}, std::uint64_t{0}));
+    CHECK(computed(a) == std::pair(std::size_t{2}, std::uint64_t{0}));
+    CHECK(computed(b) == std::pair(std::size_t{130}, std::uint64_t{1}));
+    CHECK(computed(b) == std::pair(std::size_t{2}, std::uint64_t{0}));  // written over
+    CHECK(computed(a) == std::pair(std::size_t{130}, std::uint64_t{1}));
+    PrefixStore store(a);
+    Context context(b, {.n_ctx = 256});
+    CHECK(code_of([&] { (void)store.restore(context, SeqId{0}, tokens); }) == ErrorCode::bad_parameter);
 }
 
 TEST_CASE("[V12] prefix store: below its limit of memory, the ends of texts that were not used for longest go first") {

@@ -8,8 +8,10 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/byte_io.hpp"
 #include "context_support.hpp"
 #include "support/alloc_counter.hpp"
+#include "support/file_twins.hpp"
 #include "support/golden.hpp"
 #include "tinfer/prefix_store.hpp"
 
@@ -356,6 +358,61 @@ TEST_CASE("[N9] states: another model, other positions, other types are refused 
     const auto changed =
         Model::load(f.model.file().paths()[0], {.overrides = {{"llama.attention.layer_norm_rms_epsilon", 0.25}}});
     check(changed, {}, ErrorCode::param_mismatch, {"overrides", "layer_norm_rms_epsilon=0.25"});
+}
+
+namespace {
+
+/// The same state as version 1 had it: without the full fingerprint.
+std::vector<std::byte> as_version_1(std::span<const std::byte> state) {
+    const auto number = [](std::vector<std::byte>& to, auto value) {
+        for (std::size_t i = 0; i < sizeof value; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i)));
+    };
+    std::vector<std::byte> out(state.begin(), state.begin() + 8);
+    number(out, std::uint32_t{1});
+    out.insert(out.end(), state.begin() + 12, state.begin() + 16);
+    number(out, std::uint64_t{state.size() - 16});
+    number(out, crc32c(out));
+    std::vector<std::byte> section(state.begin() + 28, state.begin() + 32);  // MODL is the first
+    std::uint64_t n = 0;
+    std::memcpy(&n, state.data() + 32, 8);
+    number(section, std::uint64_t{n - 16});
+    section.insert(section.end(), state.begin() + 40, state.begin() + 40 + static_cast<std::ptrdiff_t>(n - 16));
+    number(section, crc32c(section));
+    out.insert(out.end(), section.begin(), section.end());
+    out.insert(out.end(), state.begin() + 44 + static_cast<std::ptrdiff_t>(n), state.end());
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("[N9] states: files that differ outside of the sample are different models, where that is known") {
+    const Fixture f;
+    const auto path = f.model.file().paths()[0];
+    const auto a = Model::load(test::twin_of(path, f.folder / "a.gguf", 'a')),
+               b = Model::load(test::twin_of(path, f.folder / "b.gguf", 'b'));
+    REQUIRE(a.file().fingerprint() == b.file().fingerprint());
+    Context source(a, {.n_ctx = 64}), same(a, {.n_ctx = 64}), target(b, {.n_ctx = 64});
+    REQUIRE(source.decode(std::span(f.tokens).first(7)) == DecodeStatus::ok);
+    const auto state = save_state(source);
+    CHECK(read_state(state).version == 2);
+    CHECK(read_state(state).full_model == a.file().full_fingerprint());
+    CHECK(code_of([&] { load_state(target, state); }) == ErrorCode::model_mismatch);
+    CHECK(names(message_of([&] { load_state(target, state); }),
+                {to_hex(*a.file().full_fingerprint()), to_hex(*b.file().full_fingerprint()), "outside of the sample"}));
+    CHECK(target.count(SeqId{0}) == 0);
+    load_state(same, state);
+    CHECK(same.count(SeqId{0}) == 7);
+    const auto old = as_version_1(state);  // which only knows the sample, and goes on by it
+    CHECK(read_state(old).version == 1);
+    CHECK(!read_state(old).full_model);
+    CHECK(read_state(old).model == a.file().fingerprint());
+    load_state(target, old);
+    CHECK(target.count(SeqId{0}) == 7);
+    CHECK(next_bits(target, f.tokens[7]) == next_bits(same, f.tokens[7]));
+    auto later = state;
+    later[8] = std::byte{3};
+    CHECK(code_of([&] { (void)read_state(later); }) == ErrorCode::unsupported_version);
+    CHECK(names(message_of([&] { (void)read_state(later); }), {"version 3", "reads 1 to 2"}));
 }
 
 TEST_CASE("[N9] states: wherever memory runs out, the target is untouched") {

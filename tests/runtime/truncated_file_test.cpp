@@ -156,6 +156,84 @@ TEST_CASE_FIXTURE(File, "truncated file: the checks of a load report it") {
           }) == "exit 0");
 }
 
+TEST_CASE_FIXTURE(File, "truncated file: what is not weights does not go with the file") {
+    CHECK(in_child(kSeconds, [&] {
+              const auto whole = ModelFile::open(path);
+              const auto model = Model::load(path);
+              Context context(model, {.n_ctx = 64, .n_threads = 1});
+              if (context.decode(std::span(tokens).first(3)) != DecodeStatus::ok) return 1;
+              std::filesystem::resize_file(path, 0);
+              cut = 0;
+              for (std::size_t i = 0; i < whole.tensors().size(); ++i)
+                  if (model.file().tensors()[i].name != whole.tensors()[i].name) return 2;
+              if (model.file().find("blk.1.ffn_up.weight") == nullptr || model.info().architecture != "llama") return 3;
+              for (int n = 1; n <= 12; ++n)  // a plan for each length is new, and is known by the names of tensors
+                  if (const int code = io_error_of([&] { decode_all(context, std::span(tokens).first(n)); }))
+                      return code;
+              Context later(model, {.n_ctx = 64, .n_threads = 1});
+              if (const int code = io_error_of([&] { decode_all(later, tokens); })) return code;
+              return io_error_of([&] { static_cast<void>(model.file().metadata()); });
+          }) == "exit 0");
+}
+
+TEST_CASE_FIXTURE(File, "truncated file: bytes lost inside the last page are an error, not zeros") {
+    const std::uint64_t size = std::filesystem::file_size(path);
+    const auto lose_the_end = [&] { std::filesystem::resize_file(path, cut = size - 8); };
+    REQUIRE((size - 8) / page_size() == (size - 1) / page_size());
+    CHECK(in_child(kSeconds, [&] {
+              const auto model = Model::load(path);
+              Context context(model, {.n_ctx = 64, .n_threads = 1});
+              lose_the_end();
+              if (const int code = io_error_of([&] { decode_all(context, tokens); })) return code;
+              if (context.count(SeqId{0}) != 0) return 1;
+              std::filesystem::resize_file(path, size);  // what is lost stays lost
+              return io_error_of([&] { decode_all(context, tokens); });
+          }) == "exit 0");
+    path = TinyModel{}.save(folder.path());
+    CHECK(in_child(kSeconds, [&] {  // while it decodes
+              const auto model = Model::load(path);
+              Context context(model, {.n_ctx = 64, .n_threads = 1, .cancel = [&] { return lose_the_end(), false; }});
+              return io_error_of([&] { decode_all(context, tokens); });
+          }) == "exit 0");
+    path = TinyModel{}.save(folder.path());
+    CHECK(in_child(kSeconds, [&] {  // while it is loaded
+              return io_error_of([&] {
+                  static_cast<void>(Model::load(path, {.progress = [&](double) { return lose_the_end(), true; }}));
+              });
+          }) == "exit 0");
+}
+
+TEST_CASE_FIXTURE(File, "truncated file: a program's own reads are guarded on its threads, and checked") {
+    CHECK(in_child(kSeconds, [&] {
+              const auto model = Model::load(path);
+              const auto file = ModelFile::open(path);  // mapped once more
+              {
+                  const ReadGuard guard(file);
+                  guard.check();
+                  if (guard.bytes().size() != std::filesystem::file_size(path) || !guard.bytes(1).empty()) return 1;
+              }
+              truncate();
+              std::atomic<int> wrong{0};
+              std::vector<std::thread> threads;
+              for (int t = 0; t < 4; ++t)
+                  threads.emplace_back([&] {
+                      const ReadGuard guard(file);
+                      for (std::size_t i = cut; i < guard.bytes().size(); i += 512)
+                          wrong += static_cast<volatile const std::byte&>(guard.bytes()[i]) != std::byte{0};
+                      wrong += io_error_of([&] { guard.check(); });
+                  });
+              for (std::thread& thread : threads) thread.join();
+              if (wrong != 0) return 2;
+              const ReadGuard guard(model.file());
+              const TensorInfo& last = model.file().tensors().back();
+              wrong += static_cast<const volatile char*>(last.address)[last.bytes - 1];
+              return wrong != 0 ? 3 : io_error_of([&] { guard.check(); });
+          }) == "exit 0");
+    path = TinyModel{}.save(folder.path());
+    const auto read = ModelFile::open(path, {.use_mmap = false});
+    CHECK(ReadGuard(read).bytes().empty());
+}
+
 TEST_CASE_FIXTURE(File, "truncated file: a thread that blocks all signals is guarded, and keeps its mask") {
     CHECK(in_child(kSeconds, [&] {
               const auto model = Model::load(path);

@@ -4,6 +4,7 @@
 
 #include "serving/serving_support.hpp"
 #include "support/code_of.hpp"
+#include "support/file_twins.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace tinfer;
@@ -240,4 +241,26 @@ TEST_CASE("[V9] engine: the fingerprint covers what bits depend on and nothing e
     CHECK(fingerprint({.n_ctx = 256, .type_k = KvType::f32}) != base);
     CHECK(fingerprint({.n_ctx = 256, .rope_freq_scale = 0.5f}) != base);
     CHECK(fingerprint({.n_ctx = 256}, {.overrides = {{"llama.rope.freq_base", 5000.0}}}) != base);
+}
+
+TEST_CASE("[V9] engine: other bytes of the file are another fingerprint; one by a sample says so until all is read") {
+    EngineFixture f;
+    const auto twin = [&](const char* name, char value, std::uintmax_t more) {
+        return Model::load(test::twin_of(f.model.file().paths().front(), f.folder / name, value, more));
+    };
+    const auto a = twin("a.gguf", 'a', 1 << 20), b = twin("b.gguf", 'b', 1 << 20);
+    REQUIRE(a.file().fingerprint() == b.file().fingerprint());
+    const Engine of_a(a, {.context = {.n_ctx = 256}}), of_b(b, {.context = {.n_ctx = 256}});
+    CHECK(of_a.fingerprint() != of_b.fingerprint());
+    const auto large = twin("c.gguf", 'c', (std::uintmax_t{256} << 20) + 1);
+    const Engine engine(large, {.context = {.n_ctx = 256}});
+    const std::string by_sample = engine.fingerprint();
+    CHECK(by_sample.size() == 32 + std::string_view("-sample").size());
+    CHECK(by_sample.ends_with("-sample"));
+    CHECK(engine.fingerprint() == by_sample);
+    (void)large.file().compute_full_fingerprint();
+    CHECK(engine.fingerprint().size() == 32);
+    CHECK(!by_sample.starts_with(engine.fingerprint()));
+    const Engine later(large, {.context = {.n_ctx = 256}});
+    CHECK(later.fingerprint() == engine.fingerprint());
 }

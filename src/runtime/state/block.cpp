@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Little-endian: magic, version, kind, bytes of data, digest of the page before, 64 tokens, data, CRC-32C of all that.
+// Little-endian: magic, version, kind, bytes of data, digest of the page before, 64 tokens, full fingerprint, data,
+// CRC-32C of all that.
 #include "runtime/state/block.hpp"
 
 #include "base/byte_io.hpp"
@@ -10,8 +11,8 @@ namespace tinfer::runtime::state {
 namespace {
 
 constexpr std::string_view kBlockMagic = "TNFBLOCK";
-constexpr std::uint32_t kBlockVersion = 1;
-constexpr std::uint64_t kBlockHead = 24 + 32 + 4 * kPageTokens;
+constexpr std::uint32_t kBlockVersion = 2;  // 1 had no full fingerprint
+constexpr std::uint64_t kBlockHead = 24 + 32 + 4 * kPageTokens + sizeof(FullFingerprint);
 
 }  // namespace
 
@@ -22,7 +23,14 @@ Digest BlockKey::digest() const noexcept {
     return hash.finish();
 }
 
-std::vector<std::byte> write_block(BlockKind kind, const BlockKey& key, std::span<const std::byte> data) {
+std::optional<FullFingerprint> read_full_fingerprint(ByteReader& in) {
+    FullFingerprint full{};
+    in.numbers(std::span(full));
+    return full == FullFingerprint{} ? std::nullopt : std::optional(full);
+}
+
+std::vector<std::byte> write_block(BlockKind kind, const BlockKey& key, const std::optional<FullFingerprint>& model,
+                                   std::span<const std::byte> data) {
     std::vector<std::byte> block;
     block.reserve(static_cast<std::size_t>(kBlockHead) + data.size() + 4);
     ByteWriter out(block, "block");
@@ -32,13 +40,15 @@ std::vector<std::byte> write_block(BlockKind kind, const BlockKey& key, std::spa
     out.number(std::uint64_t{data.size()});
     out.numbers(std::span(key.parent));
     out.numbers(std::span(key.tokens));
+    const FullFingerprint full = known_or_zeros(model);
+    out.numbers(std::span(full));
     out.bytes(data);
     out.number(crc32c(block));
     return block;
 }
 
 std::span<const std::byte> read_block(std::span<const std::byte> block, BlockKind kind, const BlockKey& key,
-                                      std::string_view name) {
+                                      const std::optional<FullFingerprint>& model, std::string_view name) {
     ByteReader in(block, name, ErrorCode::damaged);
     if (block.size() < kBlockMagic.size() || in.text(kBlockMagic.size()) != kBlockMagic)
         fail(ErrorCode::not_state_file, cat(name, ": not a block of a prefix store"));
@@ -50,6 +60,7 @@ std::span<const std::byte> read_block(std::span<const std::byte> block, BlockKin
     BlockKey found;
     in.numbers(std::span(found.parent));
     in.numbers(std::span(found.tokens));
+    const auto full = read_full_fingerprint(in);
     if (in.remaining() < 4 || in.remaining() - 4 != n)
         in.refuse(16, cat("block truncated or damaged: ", in.remaining(), " bytes behind the head, not ", n, " and 4"));
     const auto data = in.bytes(n);
@@ -57,6 +68,7 @@ std::span<const std::byte> read_block(std::span<const std::byte> block, BlockKin
         in.refuse(0, "block truncated or damaged: checksum");
     if (found_kind != static_cast<std::uint32_t>(kind) || found != key)
         fail(ErrorCode::model_mismatch, cat(name, ": block of another page"));
+    if (differs(full, model)) fail(ErrorCode::model_mismatch, cat(name, ": block of another model"));
     return data;
 }
 

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/byte_io.hpp"
 #include "tinfer/hash.hpp"
 #include "tinfer/types.hpp"
 
@@ -29,10 +31,26 @@ struct BlockKey {
 
 enum class BlockKind : std::uint32_t { rows, checkpoint };
 
-[[nodiscard]] std::vector<std::byte> write_block(BlockKind kind, const BlockKey& key, std::span<const std::byte> data);
-/// The data of a block, n_bytes of it. Throws not_state_file, unsupported_version, damaged, and model_mismatch for the
-/// block of another page: messages begin with `name`.
+/// A model by every byte of its files (ModelFile::full_fingerprint). In states and blocks zeros stand for one that was
+/// not known.
+using FullFingerprint = std::array<std::uint8_t, 16>;
+[[nodiscard]] inline FullFingerprint known_or_zeros(const std::optional<FullFingerprint>& full) noexcept {
+    return full.value_or(FullFingerprint{});
+}
+[[nodiscard]] std::optional<FullFingerprint> read_full_fingerprint(ByteReader& in);
+/// True where both are known and are not the same: the one rule for what is refused.
+[[nodiscard]] inline bool differs(const std::optional<FullFingerprint>& there,
+                                  const std::optional<FullFingerprint>& here) {
+    return there && here && *there != *here;
+}
+
+[[nodiscard]] std::vector<std::byte> write_block(BlockKind kind, const BlockKey& key,
+                                                 const std::optional<FullFingerprint>& model,
+                                                 std::span<const std::byte> data);
+/// The data of a block. Throws not_state_file, unsupported_version, damaged, and model_mismatch for the block of
+/// another page, or of a model that is known to differ: messages begin with `name`.
 [[nodiscard]] std::span<const std::byte> read_block(std::span<const std::byte> block, BlockKind kind,
-                                                    const BlockKey& key, std::string_view name);
+                                                    const BlockKey& key, const std::optional<FullFingerprint>& model,
+                                                    std::string_view name);
 
 }  // namespace tinfer::runtime::state

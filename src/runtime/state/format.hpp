@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/byte_io.hpp"
+#include "runtime/state/block.hpp"
 #include "runtime/state/outline.hpp"
 #include "tinfer/state.hpp"
 
@@ -21,7 +22,7 @@ inline constexpr std::uint64_t kHeaderBytes = 28, kSectionOverhead = 16;
 
 /// Four letters, as they stand in the file.
 enum class Tag : std::uint32_t {
-    model = 0x4C444F4D,   ///< MODL fingerprint (16), architecture
+    model = 0x4C444F4D,   ///< MODL fingerprint by the sample (16), architecture, full fingerprint (16) or zeros
     params = 0x4D524150,  ///< PARM count, then name and value as texts
     tokens = 0x4E4B4F54,  ///< TOKN count, ids
     slots = 0x4C4C4543,   ///< CELL count; per token position, 1 where windows see it, and of a whole context n ids, ids

@@ -103,7 +103,9 @@ struct PrefixPages {
     };
 
     Form form_of(const Context::Impl& context, SeqId seq) const {
-        if (&context.owner.file() != &model.file() && context.owner.file().fingerprint() != fingerprint)
+        if (&context.owner.file() != &model.file() &&
+            (context.owner.file().fingerprint() != fingerprint ||
+             differs(context.owner.file().full_fingerprint(), model.file().full_fingerprint())))
             fail(ErrorCode::bad_parameter, "prefix store: the context has another model");
         return Form(context, fingerprint, seq);
     }
@@ -175,11 +177,8 @@ struct PrefixPages {
         std::error_code error;
         if (!std::filesystem::exists(path, error)) return nullptr;
         try {
-            const InputFile file(path);
-            if (file.size() > n_bytes + 4096) fail(ErrorCode::damaged, "block too large");
-            std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
-            file.read_at(0, bytes);
-            const auto data = read_block(bytes, kind, key, kStore);
+            const auto bytes = read_whole_file(path, n_bytes + 4096);
+            const auto data = read_block(bytes, kind, key, model.file().full_fingerprint(), kStore);
             if (data.size() != n_bytes) fail(ErrorCode::damaged, "block of another size");
             ++stats.read_pages;
             return std::make_shared<const std::vector<std::byte>>(data.begin(), data.end());
@@ -204,7 +203,7 @@ struct PrefixPages {
         std::filesystem::create_directories(options.folder, is_there);
         try {
             ReplacingFile file(path);
-            file.write(write_block(kind, key, data));
+            file.write(write_block(kind, key, model.file().full_fingerprint(), data));
             file.finish(false);  // what a crash leaves of it is refused by its checksum
             refused.erase(path);
             ++stats.written_pages;

@@ -35,9 +35,10 @@ private:
         ByteReader in(bytes_, name_, ErrorCode::damaged);
         in.skip(kMagic.size());
         out_.info.version = in.number<std::uint32_t>();
-        if (out_.info.version != kStateVersion)
-            fail(ErrorCode::unsupported_version, cat(name_, ": version ", out_.info.version,
-                                                     " of the format of states, this library reads ", kStateVersion));
+        if (out_.info.version < 1 || out_.info.version > kStateVersion)
+            fail(ErrorCode::unsupported_version,
+                 cat(name_, ": version ", out_.info.version, " of the format of states, this library reads 1 to ",
+                     kStateVersion));
         const auto scope = in.number<std::uint32_t>();
         const auto bytes = in.number<std::uint64_t>();
         if (in.number<std::uint32_t>() != crc32c(bytes_.first(kHeaderBytes - 4))) refuse("checksum of the header");
@@ -77,6 +78,7 @@ private:
             case Tag::model:
                 in.numbers(std::span(out_.info.model));
                 out_.info.architecture = short_text(in);
+                if (out_.info.version > 1) out_.info.full_model = read_full_fingerprint(in);
                 return;
             case Tag::params: return read_parameters(in);
             case Tag::tokens: {

@@ -19,6 +19,11 @@ void check_model(const Context::Impl& context, const Parsed& parsed, std::string
         fail(ErrorCode::model_mismatch, cat(name, ": state was made with another model: ", to_hex(parsed.info.model),
                                             " (", escaped(parsed.info.architecture), "), this one is ", to_hex(model),
                                             " (", context.layout.model().hp.arch, ")"));
+    const auto full = context.layout.model().file->full_fingerprint();
+    if (full && differs(parsed.info.full_model, *full))
+        fail(ErrorCode::model_mismatch,
+             cat(name, ": state was made with another model, whose file differs in bytes outside of the sample: ",
+                 to_hex(*parsed.info.full_model), ", this one is ", to_hex(*full)));
 }
 
 void check_parameters(const Context::Impl& context, const Parsed& parsed, std::optional<SeqId> seq,

@@ -24,11 +24,10 @@ decltype(auto) with_writer(Context& context, const StateOptions& options, Fn&& f
     });
 }
 
+constexpr std::uint64_t kMaxStateBytes = std::uint64_t{1} << 40;  // beyond any context
+
 std::vector<std::byte> read_state_bytes(const std::filesystem::path& path) {
-    const InputFile file(path);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
-    file.read_at(0, bytes);
-    return bytes;
+    return read_whole_file(path, kMaxStateBytes);
 }
 
 StateInfo load_parsed(Context& context, std::span<const std::byte> bytes, std::optional<SeqId> seq,

@@ -59,6 +59,8 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     const auto fingerprint = context.layout.model().file->fingerprint();
     model.out.numbers(std::span(fingerprint));
     model.short_text(context.layout.model().hp.arch);
+    const FullFingerprint full = known_or_zeros(context.layout.model().file->full_fingerprint());
+    model.out.numbers(std::span(full));
     add(Tag::model, std::move(model.bytes));
     StatePayload params;
     const Parameters parameters = compute_parameters(context, options.seq);

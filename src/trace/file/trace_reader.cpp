@@ -2,11 +2,10 @@
 // Reading a trace: block by block by their lengths; after a damaged block, on from the next header whose checksum is
 // right. The index at the end is not needed for that.
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <system_error>
 
 #include "base/byte_io.hpp"
+#include "base/mapped_file.hpp"
 #include "trace/file/reader_impl.hpp"
 
 namespace tinfer {
@@ -14,6 +13,7 @@ namespace tinfer {
 namespace {
 
 constexpr std::size_t kMaxDamages = 1000;
+constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{1} << 40;  // all of it is in memory
 
 template <class Record>
 Record record_at(std::span<const std::byte> bytes, std::uint64_t at) {
@@ -332,18 +332,10 @@ TraceReader TraceReader::open(const std::filesystem::path& path) {
         fail(ErrorCode::io_error, cat(path.string(), ": is a directory, a trace is needed"));
     if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
         fail(ErrorCode::io_error, cat(path.string(), ": is a pipe or a device, a trace is read as a file"));
-    std::ifstream in(path, std::ios::binary);
-    if (const int number = errno; !in)
-        fail(ErrorCode::io_error, cat(path.string(), ": cannot be opened: ", std::generic_category().message(number)));
-    return reporting_memory("reading a trace: an allocation failed", [&] {
-        std::vector<std::byte> bytes;
-        const auto size = std::filesystem::file_size(path, error);
-        bytes.resize(error ? 0 : static_cast<std::size_t>(size));
-        in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-        bytes.resize(static_cast<std::size_t>(in.gcount()));
-        if (in.bad()) fail(ErrorCode::io_error, cat(path.string(), ": cannot be read"));
-        return from_bytes(std::move(bytes), path.string());
-    });
+    if (!std::filesystem::exists(status))
+        fail(ErrorCode::io_error, cat(path.string(), ": cannot be opened: ", error.message()));
+    return reporting_memory("reading a trace: an allocation failed",
+                            [&] { return from_bytes(read_whole_file(path, kMaxTraceBytes), path.string()); });
 }
 
 const trace_format::Header& TraceReader::header() const& noexcept { return impl_->header; }

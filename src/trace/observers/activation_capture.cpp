@@ -6,6 +6,7 @@
 #include "base/byte_io.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/mapped_file.hpp"
 #include "tinfer/observers_values.hpp"
 #include "trace/filter.hpp"
 #include "trace/observers/value_rows.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::string_view kCaptureMagic = "TNVALUE1";
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMaxCaptureBytes = std::uint64_t{1} << 40;  // all of it is in memory
 
 }  // namespace
 
@@ -122,12 +124,7 @@ void ActivationCapture::on_step_end(const KernelEvent& event, const StepValues& 
 
 std::vector<CapturedValue> ActivationCapture::read(const std::filesystem::path& path) {
     const std::string name = path.string();
-    std::ifstream in(path, std::ios::binary | std::ios::ate);
-    if (!in) fail(ErrorCode::io_error, cat(name, ": cannot be read"));
-    std::vector<std::byte> bytes(static_cast<std::size_t>(in.tellg()));
-    in.seekg(0);
-    in.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    if (!in) fail(ErrorCode::io_error, cat(name, ": cannot be read"));
+    const auto bytes = read_whole_file(path, kMaxCaptureBytes);
     ByteReader from(bytes, name, ErrorCode::damaged);
     if (from.text(kCaptureMagic.size()) != kCaptureMagic) from.refuse(0, "no file of captured values");
     std::vector<CapturedValue> out;
