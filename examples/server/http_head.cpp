@@ -150,7 +150,7 @@ void read_length(string_view value, Head& head) {
     head.framing = Head::Framing::length;
 }
 
-/// How long the body is (RFC 9112 §6.1 to §6.3).
+/// How long the body is (RFC 9112 §6).
 void read_framing(Head& head) {
     std::size_t n_lengths = 0;
     std::vector<string_view> codings;

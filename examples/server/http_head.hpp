@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The head of an HTTP/1 request: request line and header fields (RFC 9112 §2 to §6). What is malformed, or what two
-// readers could take for requests of different lengths, is refused: no byte that a client sent as part of one request
-// is ever read as the next one.
+// The head of an HTTP/1 request: request line and header fields (RFC 9112). What is malformed, or what two readers
+// could take for requests of different lengths, is refused: no byte that a client sent as part of one request is ever
+// read as the next one.
 #pragma once
 
 #include <cstddef>

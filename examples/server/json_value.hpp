@@ -34,8 +34,8 @@ struct JsonAllocator {
 using json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::string, bool, std::int64_t, std::uint64_t,
                                   double, JsonAllocator>;
 
-/// Memory for destructors: from the system, or else from a small reserve of the process. If that is used up, waits until
-/// others have released something. Any thread.
+/// Memory for destructors: from the system, or else from a small reserve of the process. If that is used up, waits
+/// until others have released something. Any thread.
 [[nodiscard]] void* reserved_allocate(std::size_t bytes) noexcept;
 void reserved_release(void* memory) noexcept;
 

@@ -19,7 +19,8 @@ struct ServeEvents {
     std::function<void(const std::string& address)> ready{};
 };
 /// Listens, loads the model, serves until `stops` returns true, then waits up to options.drain_s for running requests.
-/// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used, now or later.
+/// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used, now or
+/// later.
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events);
 

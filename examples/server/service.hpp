@@ -121,8 +121,8 @@ private:
 };
 
 /// Limits how many bytes of bodies are parsed and tokenized at once, because documents take many times the memory of
-/// their text. Bodies are read in the order in which they came; small ones have a part of their own, so that they do not
-/// wait for large ones.
+/// their text. Bodies are read in the order in which they came; small ones have a part of their own, so that they do
+/// not wait for large ones.
 class ReadingRoom {
 public:
     static constexpr std::size_t kSmall = 64 << 10;  ///< maximum size of a small body

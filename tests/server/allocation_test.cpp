@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory runs out at every place of a request where it can: while its head and body are read, while it is answered
-// whole or as a stream, refused, and cancelled by its client. It costs that request, and nothing else: the server stays,
-// no memory is kept, and others get the same bytes.
+// whole or as a stream, refused, and cancelled by its client. It costs that request, and nothing else: the server
+// stays, no memory is kept, and others get the same bytes.
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Requests as bytes: what a head may look like (RFC 9112 §2 to §5) and where a body ends (§6, §7). Each malformed or
-ambiguous request gets one answer, the connection ends, and nothing of what was sent with it is taken for a request.
-Plain and over TLS."""
+"""Requests as bytes: what a head may look like (RFC 9112 §2 to RFC 9112 §5), and where a body ends (RFC 9112 §6 and
+RFC 9112 §7). Each malformed or ambiguous request gets one answer, the connection ends, and nothing of what was sent
+with it is taken for a request."""
 import email.utils
 import json
 import re
@@ -60,7 +60,7 @@ def statuses(data):
 
 # Each is followed by HIDDEN where it ends, and is answered once.
 REFUSED = {
-    # §2.2: lines
+    # RFC 9112 §2.2: lines
     "LF alone behind the request line": (400, b"GET /health HTTP/1.1\n" + HOST + b"\r\n"),
     "LF alone behind a field": (400, b"GET /health HTTP/1.1\r\nHost: localhost\n\r\n"),
     "LF alone everywhere": (400, b"GET /health HTTP/1.1\nHost: localhost\n\n"),
@@ -72,7 +72,7 @@ REFUSED = {
     "DEL": (400, get(b"X: a\x7f\r\n")),
     "a space before the first field": (400, b"GET /health HTTP/1.1\r\n X: y\r\n" + HOST + b"\r\n"),
     "hello of TLS, or noise": (400, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
-    # §2.3, §3: the request line
+    # RFC 9112 §2.3 and RFC 9112 §3: the request line
     "no version": (400, b"GET /health\r\n" + HOST + b"\r\n"),
     "two spaces": (400, b"GET  /health HTTP/1.1\r\n" + HOST + b"\r\n"),
     "a space in the target": (400, get(target=b"/hea lth")),
@@ -96,7 +96,7 @@ REFUSED = {
     "percent without digits": (400, get(target=b"/health%zz")),
     "an absolute target of another scheme": (400, get(target=b"ftp://localhost/health")),
     "an absolute target with a user": (400, get(target=b"http://me@localhost/health")),
-    # §3.2: Host
+    # RFC 9112 §3.2: Host
     "no Host": (400, get(host=b"")),
     "two Hosts": (400, get(b"Host: evil.example\r\n")),
     "two equal Hosts": (400, get(HOST)),
@@ -104,7 +104,7 @@ REFUSED = {
     "a Host with a user": (400, get(host=b"Host: me@localhost\r\n")),
     "a Host with two ports": (400, get(host=b"Host: localhost:1:2\r\n")),
     "a Host with a list": (400, get(host=b"Host: localhost evil.example\r\n")),
-    # §5: fields
+    # RFC 9112 §5: fields
     "a space before the colon": (400, get(b"X : y\r\n")),
     "a space before the colon of a length": (400, post(b"Content-Length : 5\r\n")),
     "a tab before the colon": (400, get(b"X\t: y\r\n")),
@@ -118,7 +118,7 @@ REFUSED = {
     "a long header": (431, get(b"X: " + b"y" * 70000 + b"\r\n")),
     "a long request line": (414, get(target=b"/" + b"y" * 90000)),
     "an unknown expectation": (417, post(length(len(BODY)) + b"Expect: tea\r\n", BODY)),
-    # §6.1: Transfer-Encoding
+    # RFC 9112 §6.1: Transfer-Encoding
     "length and chunks": (400, post(length(4) + CHUNKED, chunks(BODY))),
     "chunks and length": (400, post(CHUNKED + length(len(BODY)), chunks(BODY))),
     "chunks and a length of 0": (400, post(CHUNKED + length(0), chunks(BODY))),
@@ -134,7 +134,7 @@ REFUSED = {
     "quoted chunked": (501, post(b'Transfer-Encoding: "chunked"\r\n', chunks(BODY))),
     "an empty coding": (400, post(b"Transfer-Encoding:\r\n", chunks(BODY))),
     "chunked in HTTP/1.0": (400, post(CHUNKED, chunks(BODY), version=b"HTTP/1.0")),
-    # §6.2, §6.3: Content-Length
+    # RFC 9112 §6.2 and RFC 9112 §6.3: Content-Length
     "two lengths": (400, post(length(len(BODY)) + length(len(BODY) + len(HIDDEN)), BODY)),
     "two equal lengths": (400, post(length(len(BODY)) * 2, BODY)),
     "a list of lengths": (400, post(length(b"%d, %d" % (len(BODY), len(BODY))), BODY)),
@@ -148,7 +148,7 @@ REFUSED = {
     "a length beyond the limit": (413, post(length(1 << 40))),
     "a length beyond all numbers": (413, post(length(b"9" * 60))),
     "a length that wraps to a small number": (413, post(length((1 << 64) + len(BODY)), BODY)),
-    # §7.1: chunks
+    # RFC 9112 §7.1: chunks
     "a chunk that is too long": (400, post(CHUNKED, b"%x\r\n%sXX\r\n0\r\n\r\n" % (len(BODY), BODY))),
     "a chunk that ends with LF": (400, post(CHUNKED, b"%x\r\n%s\n0\r\n\r\n" % (len(BODY), BODY))),
     "a chunk that ends with CR": (400, post(CHUNKED, b"%x\r\n%s\r0\r\n\r\n" % (len(BODY), BODY))),
@@ -280,7 +280,8 @@ class Framing(unittest.TestCase):
 
     def test_pipelining(self):
         """Many requests in one packet: all answers, in their order"""
-        parts = [get(), post(length(len(BODY)), BODY), get(target=b"/nowhere"), post(CHUNKED, chunks(BODY[:5], BODY[5:]))]
+        parts = [get(), post(length(len(BODY)), BODY), get(target=b"/nowhere"),
+                 post(CHUNKED, chunks(BODY[:5], BODY[5:]))]
         answer, _ = self.talk(b"".join(parts * 40) + get(b"Connection: close\r\n"))
         self.assertEqual(statuses(answer), [200, 200, 404, 200] * 40 + [200])
 
@@ -307,7 +308,8 @@ class Framing(unittest.TestCase):
         self.assertEqual(statuses(answer), [200])
         self.assertNotIn(b"Transfer-Encoding", header)
         self.assertTrue(ended and text.startswith(b"data: {") and text.endswith(b"data: [DONE]\n\n"), text)
-        answer, ended = self.talk(get(b"Connection: keep-alive\r\n", version=b"HTTP/1.0") * 2 + get(version=b"HTTP/1.0"))
+        stays = get(b"Connection: keep-alive\r\n", version=b"HTTP/1.0")
+        answer, ended = self.talk(stays * 2 + get(version=b"HTTP/1.0"))
         self.assertEqual(statuses(answer), [200, 200, 200])
         self.assertEqual(answer.count(b"Connection: keep-alive"), 2)
 
