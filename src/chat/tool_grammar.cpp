@@ -438,7 +438,8 @@ private:
         text_normalizer_ =
             std::make_unique<grammar::Normalizer>(text_document_->root(), options_.schema, warnings_, program_->work);
         text_ = std::make_unique<grammar::Emitter>(*text_normalizer_, options_.schema, program_);
-        const std::uint32_t value = call_rule(text_->rule({text_normalizer_->root()}), blanks(text("}", blanks(ret_))));
+        const std::uint32_t end = blanks(text("}", blanks(ret_)));
+        const std::uint32_t value = call_rule(text_->rule({text_normalizer_->root()}), end);
         std::vector<std::uint32_t> to{text("{", blanks(text("\"response\"", blanks(text(":", blanks(value))))))};
         if (!tools_.empty()) to.push_back(calls_);
         return blanks(either(to));

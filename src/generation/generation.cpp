@@ -189,10 +189,8 @@ struct Generation::Impl {
         tokens.push_back(token);
         guesses.push({&token, 1});
         text += stops.push(characters.push(piece));
-        if (stops.found()) {
-            stop_string = stops.which();
-            finish(StopReason::string);
-        } else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
+        if (stops.found()) finish(StopReason::string);
+        else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
             finish(StopReason::limit);
     }
 
@@ -229,7 +227,7 @@ struct Generation::Impl {
     generation::ContentStops stops;
     std::vector<std::pair<Token, std::size_t>> stop_tokens;
     std::optional<StopReason> stop;
-    std::optional<std::size_t> stop_string;
+    std::optional<std::size_t> stop_string;  // where a control token ended it: which of options.stop
     Timings timings;
     std::uint64_t n_unpriced = 0;  // tokens of checks that are not in plain_s yet
     Batch batch;
@@ -307,7 +305,10 @@ void Generation::prompt(std::span<const Token> tokens) {
 }
 
 std::optional<StopReason> Generation::stop() const noexcept { return impl_->stop; }
-std::optional<std::size_t> Generation::stop_string() const noexcept { return impl_->stop_string; }
+std::optional<std::size_t> Generation::stop_string() const noexcept {
+    if (impl_->stop != StopReason::string) return std::nullopt;
+    return impl_->stops.found() ? impl_->stops.which() : impl_->stop_string;
+}
 std::span<const Token> Generation::tokens() const& noexcept { return impl_->tokens; }
 const std::string& Generation::text() const& noexcept { return impl_->text; }
 std::span<const Token> Generation::pending() const& noexcept {

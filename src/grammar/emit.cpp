@@ -173,7 +173,8 @@ std::uint32_t Emitter::array(const ArraySpec& spec, const Conjunction&) {
     const std::size_t n_single = std::max<std::size_t>(n_prefix, 1);  // elements with nodes of their own
     const auto element = [&](std::size_t i, std::uint32_t next) {
         normalizer_.spend(spec.layers.size());
-        return program_->add_call(rule(element_terms(spec, i)), space(next));
+        const std::uint32_t behind = space(next);
+        return program_->add_call(rule(element_terms(spec, i)), behind);
     };
     const auto comma = [&](std::uint32_t next) { return program_->add_text(",", gap(next)); };
     // After those: as many more as the bounds leave.
@@ -259,7 +260,8 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
                 terms = conjoin(terms, what);
             }
             if (!is_possible || normalizer_.is_empty(terms)) continue;
-            const std::uint32_t entry = program_->add_call(rule(terms), space(state(std::move(next))));
+            const std::uint32_t behind = space(state(std::move(next)));
+            const std::uint32_t entry = program_->add_call(rule(terms), behind);
             to.push_back(key[0] == 0 ? entry : program_->add_text(",", gap(entry)));
         }
         program_->set_split(known.at(key), to);
@@ -272,7 +274,9 @@ std::uint32_t Emitter::counted_array(const ArraySpec& spec, const Conjunction& f
 /// The rule ": value" after a key.
 std::uint32_t Emitter::member_value(const Conjunction& terms) {
     const auto [at, is_new] = members_.try_emplace(terms, 0);
-    if (is_new) at->second = space(program_->add_text(":", gap(program_->add_call(rule(terms), space(ret_)))));
+    if (!is_new) return at->second;
+    const std::uint32_t behind = space(ret_);
+    at->second = space(program_->add_text(":", gap(program_->add_call(rule(terms), behind))));
     return at->second;
 }
 

@@ -130,7 +130,8 @@ void Scheduler::take_token(Request& request, Token token, std::span<const float>
     request.tokens.push_back(token);
     if (request.tokens.size() > n_longest_) {
         event.text += generation.end(StopReason::context);
-        event.stop = StopReason::context;
+        event.stop = generation.stop();  // a stop string where what was held back has one
+        event.stop_string = generation.stop_string();
         return;
     }
     if (!request.guesses) return;
