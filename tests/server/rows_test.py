@@ -92,7 +92,12 @@ class Rows(unittest.TestCase):
         lora = FOLDER / "fingerprint-lora.gguf"
         subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", lora, "3", "lora"], check=True)
         same = [[], ["-t", 2, "--isa", "reference"], ["-t", 2, "--no-mmap"], ["--max-batch-tokens", 8, "--no-share"]]
-        different = [["--lora", lora], ["--override", "llama.rope.freq_base=float:3"], ["--override",
+        template = FOLDER / "other-template.jinja"
+        template.write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}")
+        different = [["--temp", 0.3], ["--temp", 0], ["--top-k", 2], ["--top-p", 0.2], ["--min-p", 0.4],
+                     ["--penalty-repeat", 1.8], ["--samplers", "top_k(3)"], ["--logit-bias", "300=8"],
+                     ["--chat-template-file", template], ["--chat-template-file", "chatml"], ["--lora", lora],
+                     ["--override", "llama.rope.freq_base=float:3"], ["--override",
                      "llama.attention.layer_norm_rms_epsilon=float:0.1"], ["--kv-type-k", "f32", "--kv-type-v", "f32"]]
         asked = {"messages": [{"role": "user", "content": "the same to all"}], "seed": 3, "max_tokens": 40}
         answers = {}
