@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "chat/answer_format.hpp"
+#include "chat/channel_header.hpp"
 #include "chat/tool_format.hpp"
 #include "chat/tool_values.hpp"
 #include "grammar/checker.hpp"
@@ -71,9 +73,11 @@ std::string opening_of_content(const ChatTemplate& chat_template, const Reasonin
 class FramedAnswer {
 public:
     FramedAnswer(const ChatTemplate& chat_template, const AnswerGrammarOptions& options)
-        : options_(options), thinks_(chat::detect_reasoning_format(chat_template.source())),
-          message_open_(chat::detect_tool_format(chat_template.source()).message_open),
-          opening_(opening_of_content(chat_template, thinks_)) {}
+        : options_(options), thinks_(chat::answer_format(chat_template).thoughts),
+          opening_(opening_of_content(chat_template, thinks_)) {
+        if (chat::answer_format(chat_template).calls().shape == chat::CallShape::channels)
+            message_open_ = cat(chat::kStartMark, "assistant");
+    }
 
     [[nodiscard]] bool is_bare() const { return thinks_ == nullptr && opening_.empty(); }
 

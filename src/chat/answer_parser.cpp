@@ -180,15 +180,15 @@ struct AnswerParser::Impl {
         if (has_channels()) visit(chat::kStartMark, row, Kind::header), visit(chat::kChannelMark, row, Kind::header);
         else if (thinks != nullptr && (!is_started || thinks->open[1] == '|'))
             visit(thinks->open, nullptr, Kind::reasoning);
-        for (const ToolFormat* format : rows) {
-            if (!format->open.empty()) visit(chat::first_part(format->open), format, Kind::section);
+        for (const ToolFormat* other : rows) {
+            if (!other->open.empty()) visit(chat::first_part(other->open), other, Kind::section);
             // A model may forget the mark that opens the section.
-            if (!format->call_open.empty()) visit(chat::first_part(format->call_open), format, Kind::call);
-            if (!format->code_open.empty()) visit(format->code_open, format, Kind::code);
+            if (!other->call_open.empty()) visit(chat::first_part(other->call_open), other, Kind::call);
+            if (!other->code_open.empty()) visit(other->code_open, other, Kind::code);
         }
-        for (const ToolFormat* format : rows.empty() ? std::vector<const ToolFormat*>{row} : rows)
-            for (const auto mark : format->dropped)
-                if (!mark.empty()) visit(mark, format, Kind::dropped);
+        for (const ToolFormat* other : rows.empty() ? std::vector<const ToolFormat*>{row} : rows)
+            for (const auto mark : other->dropped)
+                if (!mark.empty()) visit(mark, other, Kind::dropped);
     }
 
     bool step_content(bool final) {
