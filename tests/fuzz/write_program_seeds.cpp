@@ -38,8 +38,8 @@ void write_expressions(Folder out) {
 void write_chains(Folder out) {
     for (const char* text :
          {"top_k(40) | top_p(0.9, min_keep: 2) | temperature(0.7)", "greedy", "mirostat(6, 0.2)",
-          "penalties(1.1, 0.2, 0.1, last_n: 64) | dry(0.8, breakers: \"\\n\") | min_p(0.05) | xtc(0.5, 0.1)",
-          "temperature(0.8, dynatemp_range: 0.5) | typical_p(0.9) | top_n_sigma(1.5) | adaptive_p(0.3) | seed(9)",
+          "penalties(64, 1.1, 0.2, 0.1) | dry(0.8, 1.75, 2, -1, breakers: \"n\") | min_p(0.05) | xtc(0.5, 0.1)",
+          "temperature(0.8, 0.5, 2) | typical_p(0.9) | top_n_sigma(1.5) | adaptive_p(0.3, 0.9, true) | dist(9)",
           "logit_bias(5: -1, 7: 2.5e0) | temperature(0)"})
         out.add(text);
 }
