@@ -40,9 +40,9 @@ struct ToolGrammarOptions {
 /// one grammar that constrains the answer from its first token on. Every answer it allows is parsed back into the calls
 /// that were written. Arguments are those that a tool's `parameters` allow, in their order; names that are not declared
 /// are given only where additionalProperties asks for it. Where the template writes calls in a notation that cannot be
-/// read, the answer has the generic form, and Grammar::warnings() says so. `tools` is a JSON array as templates take it. Throws
-/// bad_parameter where `tools` is no list of tools, for a function that is not among them and for names that the family
-/// cannot write; bad_schema naming the tool; limit_exceeded.
+/// read, the answer has the generic form, and Grammar::warnings() says so. `tools` is a JSON array as templates take
+/// it. Throws bad_parameter where `tools` is no list of tools, for a function that is not among them and for names that
+/// the family cannot write; bad_schema naming the tool; limit_exceeded.
 [[nodiscard]] TINFER_API Grammar tool_grammar(const ChatTemplate& chat_template, std::string_view tools,
                                               const ToolGrammarOptions& options = {});
 

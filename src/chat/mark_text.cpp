@@ -83,4 +83,23 @@ std::string mark_of_text(std::string_view text) {
     return out;
 }
 
+std::size_t first_visible(std::string_view text) { return std::min(text.find_first_not_of(kMarkSpace), text.size()); }
+
+std::size_t behind_visible(std::string_view text) { return text.find_last_not_of(kMarkSpace) + 1; }  // npos + 1 = 0
+
+std::size_t begun(std::string_view text, std::string_view mark) {
+    for (std::size_t n = std::min(text.size(), mark.size() - (mark.empty() ? 0 : 1)); n > 0; --n)
+        if (mark.starts_with(text.substr(text.size() - n))) return n;
+    return 0;
+}
+
+std::string regex_of(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (std::string_view("^$\\.*+?()[]{}|/").find(c) != std::string_view::npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
 }  // namespace tinfer::chat

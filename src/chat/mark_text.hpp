@@ -18,4 +18,12 @@ namespace tinfer::chat {
 /// LiteralReader::take_mark reads.
 [[nodiscard]] std::string mark_of_text(std::string_view text);
 
+/// Where the text behind white space at its begin starts, and where the white space at its end does.
+[[nodiscard]] std::size_t first_visible(std::string_view text);
+[[nodiscard]] std::size_t behind_visible(std::string_view text);
+/// Length of the longest suffix of the text that is a prefix of the mark, but not all of it.
+[[nodiscard]] std::size_t begun(std::string_view text, std::string_view mark);
+/// A regular expression of the text itself.
+[[nodiscard]] std::string regex_of(std::string_view text);
+
 }  // namespace tinfer::chat

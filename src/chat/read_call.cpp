@@ -115,7 +115,7 @@ private:
         return false;
     }
 
-    /// Reads the closing marks of a call. One may be missing where the answer ends: the end took it, for it is a control
+    /// Reads the closing marks of a call. One may be missing where the answer ends: the end took it, as a control
     /// token. But arguments that no bracket closes are complete only with the first of the marks.
     bool close() {
         bool is_closed = format_.shape != CallShape::parameters;

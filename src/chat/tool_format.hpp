@@ -37,8 +37,8 @@ enum class IdShape : std::uint8_t {
     any,     ///< letters, digits and - _ . :
 };
 
-/// One family. White space between marks is optional, and a line break inside of a mark stands for optional white space,
-/// too; an empty mark means that there is none.
+/// One family. White space between marks is optional, and a line break inside of a mark stands for optional white
+/// space, too; an empty mark means that there is none.
 struct ToolFormat {
     std::string_view name{};
     std::array<std::string_view, 2> found_by{};  ///< texts that must all occur in a prompt that tells of tools

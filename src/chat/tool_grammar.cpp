@@ -12,6 +12,7 @@
 #include "chat/answer_format.hpp"
 #include "chat/call_literals.hpp"
 #include "chat/channel_header.hpp"
+#include "chat/mark_text.hpp"
 #include "chat/tool_program.hpp"
 #include "chat/tool_values.hpp"
 #include "grammar/gbnf.hpp"
@@ -24,15 +25,6 @@ namespace {
 
 using grammar::kNone;
 using grammar::NodeKind;
-
-std::string regex_of(std::string_view text) {
-    std::string out;
-    for (const char c : text) {
-        if (std::string_view("^$\\.*+?()[]{}|/").find(c) != std::string_view::npos) out += '\\';
-        out += c;
-    }
-    return out;
-}
 
 class AnswerGrammar {
 public:

@@ -2,13 +2,13 @@
 #include "chat/tool_values.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/call_literals.hpp"
+#include "chat/mark_text.hpp"
 #include "grammar/regex.hpp"
 
 namespace tinfer::chat {
@@ -288,12 +288,10 @@ std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& c
         std::uint32_t entry = kNone;
         if (shape.kind == JsonKind::string) {
             // Without the mark that every element begins and ends with.
-            std::string mark;
-            for (const char c : row_->parameter_open.substr(0, row_->parameter_open.size() - 1))
-                (mark += std::isalnum(static_cast<unsigned char>(c)) == 0 ? "\\" : "") += c;
+            const auto mark = row_->parameter_open.substr(0, row_->parameter_open.size() - 1);
             grammar::StringSpec plain = shape.string;
             plain.dfas.push_back(
-                std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex(mark))));
+                std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex(regex_of(mark)))));
             entry = grammar::add_raw_string(*program_, plain, close, close, next);
         } else if (shape.kind == JsonKind::object) {
             entry = program_->add_call(element_members(shape.object, depth), end);

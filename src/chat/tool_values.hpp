@@ -24,8 +24,8 @@ public:
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The rule of the arguments as one JSON object.
     [[nodiscard]] std::uint32_t json();
-    /// The rule of the arguments one by one, for shapes `parameters`, `python` and `braces`. Always of the same row, which
-    /// is used until finish().
+    /// The rule of the arguments one by one, for shapes `parameters`, `python` and `braces`. Always of the same row,
+    /// which is used until finish().
     [[nodiscard]] std::uint32_t one_by_one(const ToolFormat& row);
     void finish();
 

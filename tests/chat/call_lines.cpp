@@ -16,11 +16,14 @@ using Json = nlohmann::ordered_json;
 using tinfer::ToolUse;
 
 constexpr const char* kTools = R"([
-  {"type": "function", "function": {"name": "write_file", "description": "w", "parameters": {"type": "object", "properties": {
-     "path": {"type": "string"}, "n": {"type": "integer"},
-     "deep": {"type": "object", "properties": {"k": {"type": "string"}, "xs": {"type": "array", "items": {"type": "number"}},
-                                               "on": {"type": "boolean"}}, "required": ["k"]}}, "required": ["path"]}}},
-  {"type": "function", "function": {"name": "now", "description": "t", "parameters": {"type": "object", "properties": {}}}}])";
+  {"type": "function", "function": {"name": "write_file", "description": "w", "parameters": {
+     "type": "object", "required": ["path"], "properties": {
+        "path": {"type": "string"}, "n": {"type": "integer"},
+        "deep": {"type": "object", "required": ["k"], "properties": {
+           "k": {"type": "string"}, "xs": {"type": "array", "items": {"type": "number"}},
+           "on": {"type": "boolean"}}}}}}},
+  {"type": "function", "function": {"name": "now", "description": "t", "parameters": {
+     "type": "object", "properties": {}}}}])";
 const std::string kAsk = "Do it, qzask.", kSays = "Fine: 2 of 3, Zq.";
 
 Json call_of(const char* name, Json arguments) { return {{"name", name}, {"arguments", std::move(arguments)}}; }

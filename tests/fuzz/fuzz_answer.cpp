@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as the answer of a model, for a template of every family: the first byte names the family, the second how the
-// text is cut. However it is cut, the parts add up to the same; arguments of calls are JSON.
+// Any bytes as the answer of a model, for a template of every family: the first byte names the family, the second how
+// the text is cut. However it is cut, the parts add up to the same; arguments of calls are JSON.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
