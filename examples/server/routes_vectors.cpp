@@ -44,7 +44,9 @@ std::optional<VectorResults> run(Service& service, const Job& job, std::vector<t
     Traces traces(service, job, requests);
     const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
     VectorResults results;
-    held.add(requests.size() * sizeof(VectorResults::One));
+    std::size_t n_tokens = 0;
+    for (const auto& request : requests) n_tokens += request.prompt.capacity();
+    held.add(requests.size() * sizeof(VectorResults::One) + n_tokens * sizeof(tinfer::Token));
     results.all.resize(requests.size());
     ClientWatch watch(client);
     for (std::size_t first = 0; first < requests.size(); first += at_once) {
