@@ -171,8 +171,8 @@ int run_serve(ServeArgs& args) {
         note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
              size("cache") + " cache, " + size("compute") + " buffers, " + others + size("connections") + " for " +
              counted(static_cast<std::uint64_t>(options.max_connections), "connection") + ", " + size("bodies") +
-             " for what they send, " + size("requests") + " for requests, " + size("answers") +
-             " for answers: " + size("total") + " at most");
+             " for what they send, " + size("requests") + " for requests, " + size("grammars") + " for grammars, " +
+             size("answers") + " for answers: " + size("total") + " at most");
         return engine;
     };
     server::ServeEvents events{.stops = interrupted};

@@ -167,6 +167,7 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
                {"connections", server::connection_bytes(args.options)},
                {"requests", server::request_bytes(engine.max_tokens(), args.n_parallel, args.max_queue)},
                {"bodies", server::body_bytes(args.options)},
+               {"grammars", server::grammar_bytes(engine.options().context.n_seq_max)},
                {"answers", args.options.answer_memory}};
     std::uint64_t total = 0;
     for (const auto& [name, bytes] : parts.items()) total += bytes.get<std::uint64_t>();

@@ -47,6 +47,7 @@ ApiError translate(const tinfer::Error& error, std::string param) {
         case ErrorCode::template_syntax:
         case ErrorCode::unsupported_operation: return {400, error.what(), code, std::move(param)};
         case ErrorCode::not_available: return {501, error.what(), code, std::move(param)};
+        case ErrorCode::cancelled:  // the client has gone, or the server is being drained
         case ErrorCode::busy:
         case ErrorCode::out_of_memory: return {503, error.what(), code, std::move(param)};
         default: return {500, error.what(), code, std::move(param)};

@@ -47,7 +47,7 @@ private:
         options.reasoning = job_.reasoning;
         options.generation_prompt = job_.generation_prompt;
         options.schema.lenient = is_lenient;
-        return tinfer::tool_grammar(template_, to_line(tools), options);
+        return service_.grammars.calls(template_, to_line(tools), options, WantedRequest::is_given_up);
     }
 
     static void set_any_object(json& tool) { tool["function"]["parameters"] = {{"type", "object"}}; }

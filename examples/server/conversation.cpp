@@ -213,8 +213,9 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
     if (has_tools && !job.request.grammar) constrain_calls(service, talk, job);
     if (!job.schema.empty()) {  // thoughts come first, and the schema binds what follows them
         try {
-            job.request.grammar = tinfer::answer_grammar(
-                chat_template, job.schema, {.thoughts = talk.thinking, .generation_prompt = job.generation_prompt});
+            job.request.grammar = service.grammars.answer(
+                chat_template, job.schema, {.thoughts = talk.thinking, .generation_prompt = job.generation_prompt},
+                WantedRequest::is_given_up);
         } catch (const tinfer::Error& error) {
             throw translate(error, "response_format");
         }

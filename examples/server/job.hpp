@@ -46,7 +46,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
 void read_stream(Fields& fields, Job& job);
 /// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and
 /// messages, which has the schema in itself. True if it sets a grammar.
-bool read_format(Fields& outer, const char* name, Job& job, bool is_flat = false);
+bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat = false);
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);

@@ -49,7 +49,7 @@ Job read_chat(const json& body, const Service& service) {
         job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMostTop).value_or(0));
     else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
-    const bool has_format = read_format(fields, "response_format", job);
+    const bool has_format = read_format(fields, "response_format", service, job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
     const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
@@ -114,7 +114,7 @@ Job read_completion(const json& body, const Service& service) {
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.echo && job.request.n_top >= 0;
-    (void)read_format(fields, "response_format", job);
+    (void)read_format(fields, "response_format", service, job);
     fit(fields, service, job, max_tokens, "max_tokens");
     add_warnings(fields, service, job);
     if (!job.echo)

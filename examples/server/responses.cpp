@@ -420,7 +420,7 @@ Job read_responses(const json& body, const Service& service) {
     bool has_format = false;
     if (const json* given = fields.object("text")) {
         Fields text(fields, *given, "text");
-        has_format = read_format(text, "format", job, true);
+        has_format = read_format(text, "format", service, job, true);
     }
 
     Conversation talk;

@@ -16,6 +16,8 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     std::shared_ptr<Reply> reply;
     {
         const Body read_once = std::move(text);
+        ClientWatch watch(response.client);
+        const WantedRequest wanted(service.hub, [&] { return watch.gone(); });
         const ReadingRoom::Place place(service.reading, read_once.size());
         const json body = parse_body(read_once.text());
         reply = std::make_shared<Reply>(service, read(body, service),

@@ -121,7 +121,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
     if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
         try {
-            job.request.grammar = tinfer::Grammar::parse(*grammar, service.model.vocab());
+            job.request.grammar = service.grammars.grammar(*grammar, service.model.vocab(), WantedRequest::is_given_up);
         } catch (const tinfer::Error& error) {
             throw translate(error, "grammar");
         }
@@ -152,7 +152,7 @@ std::string schema_of(Fields& fields, const char* name) {
 
 }  // namespace
 
-bool read_format(Fields& outer, const char* name, Job& job, bool is_flat) {
+bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
     const json* given = outer.object(name);
     if (given == nullptr) return false;
     const std::string path = outer.path(name);
@@ -177,7 +177,7 @@ bool read_format(Fields& outer, const char* name, Job& job, bool is_flat) {
     }
     if (job.request.grammar) throw bad_request(path, "an answer has one grammar; 'grammar' is given, too");
     try {
-        job.request.grammar = tinfer::Schema::parse(schema).grammar();
+        job.request.grammar = service.grammars.schema(schema, WantedRequest::is_given_up);
     } catch (const tinfer::Error& error) {
         throw translate(error, param);
     }

@@ -50,6 +50,10 @@ std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
     return static_cast<std::uint64_t>(options.max_connections) * (sizeof(Connection) + others);
 }
 
+std::uint64_t grammar_bytes(int n_parallel) noexcept {
+    return Service::kGrammarBytes + static_cast<std::uint64_t>(n_parallel) * Service::kMatchingBytes;
+}
+
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
     // A document of brackets only takes 24 times the size of its text.
     return max_bodies(options) + 24 * ReadingRoom::bytes_at_once(static_cast<std::size_t>(options.max_body));

@@ -26,6 +26,8 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
 
 /// Maximum memory of all connections.
 [[nodiscard]] std::uint64_t connection_bytes(const ServeOptions& options) noexcept;
+/// Maximum memory of the grammars of requests and of what matching them remembers, with so many requests at once.
+[[nodiscard]] std::uint64_t grammar_bytes(int n_parallel) noexcept;
 /// Maximum memory of bodies, as received and as documents while they are read.
 [[nodiscard]] std::uint64_t body_bytes(const ServeOptions& options) noexcept;
 /// Maximum memory of requests that wait or run, of at most `max_tokens` tokens each, without their answers.

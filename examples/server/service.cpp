@@ -85,11 +85,28 @@ ReadingRoom::Place::~Place() {
     room_.left_.notify_all();
 }
 
-Service::Service(tinfer::Engine& given, Hub& hub)
-    : engine(given), model(given.model()), options(hub.options), metrics(hub.metrics), memory(hub.memory),
-      id(id_of(model, options)), fingerprint(system_fingerprint(engine, options)), created(unix_time()),
+namespace {
+thread_local WantedRequest* t_wanted = nullptr;  // the request that this thread reads
+}
+
+WantedRequest::WantedRequest(const Hub& hub, std::function<bool()> gone) : hub_(hub), gone_(std::move(gone)) {
+    t_wanted = this;
+}
+
+WantedRequest::~WantedRequest() { t_wanted = nullptr; }
+
+bool WantedRequest::is_given_up() {
+    return t_wanted != nullptr && (t_wanted->hub_.is_draining() || (t_wanted->gone_ && t_wanted->gone_()));
+}
+
+Service::Service(tinfer::Engine& given, Hub& given_hub)
+    : engine(given), model(given.model()), options(given_hub.options), hub(given_hub), metrics(given_hub.metrics),
+      memory(given_hub.memory), id(id_of(model, options)), fingerprint(system_fingerprint(engine, options)),
+      created(unix_time()),
       reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
       log(options.log),
+      grammars(kGrammarBytes,
+               tinfer::SchemaOptions{.grammar = tinfer::GrammarOptions{.max_cache_bytes = kMatchingBytes}}),
       traces(options.trace_dir.empty() ? nullptr
                                        : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
       gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&

@@ -2,6 +2,7 @@
 // Shared state of all routes: the engine, the chat template of its model, and the options of the command line.
 #pragma once
 
+#include <tinfer/grammar_cache.hpp>
 #include <tinfer/tinfer.hpp>
 
 #include <algorithm>
@@ -159,10 +160,32 @@ private:
     const std::chrono::seconds patience_;
 };
 
+/// Tells whether a request is still wanted while it is read, on its thread: grammars that are compiled meanwhile ask. A
+/// server that drains takes no more requests, so it wants none that is still being read.
+class WantedRequest {
+public:
+    /// `gone`: whether the client has left.
+    WantedRequest(const Hub& hub, std::function<bool()> gone);
+    WantedRequest(const WantedRequest&) = delete;
+    WantedRequest& operator=(const WantedRequest&) = delete;
+    ~WantedRequest();
+    /// Of this thread's request.
+    [[nodiscard]] static bool is_given_up();
+
+private:
+    const Hub& hub_;
+    std::function<bool()> gone_;
+};
+
 class TraceFolder;
 
 class Service {
 public:
+    /// Maximum memory of compiled grammars: of requests that wait and run, of those kept, and being compiled.
+    static constexpr std::size_t kGrammarBytes = std::size_t{128} << 20;
+    /// Maximum memory of what matching one grammar remembers.
+    static constexpr std::size_t kMatchingBytes = std::size_t{16} << 20;
+
     /// `hub` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.
     Service(tinfer::Engine& engine, Hub& hub);
     ~Service();
@@ -170,6 +193,7 @@ public:
     tinfer::Engine& engine;
     const tinfer::Model& model;
     const ServeOptions& options;
+    const Hub& hub;
     Metrics& metrics;
     AnswerMemory& memory;
     const std::string id;           ///< of the model
@@ -178,6 +202,8 @@ public:
     RunningTexts texts;
     ReadingRoom reading;
     const WarningLog log;
+    /// Compiled grammars, under a budget of kGrammarBytes.
+    mutable tinfer::GrammarCache grammars;
     const std::unique_ptr<TraceFolder> traces;  ///< null: requests may not ask for traces
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;

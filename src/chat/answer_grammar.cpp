@@ -9,6 +9,7 @@
 #include "chat/answer_format.hpp"
 #include "chat/channel_header.hpp"
 #include "chat/tool_format.hpp"
+#include "chat/tool_program.hpp"
 #include "chat/tool_values.hpp"
 #include "grammar/checker.hpp"
 #include "grammar/emit.hpp"
@@ -81,8 +82,10 @@ public:
 
     [[nodiscard]] bool is_bare() const { return thinks_ == nullptr && opening_.empty(); }
 
-    std::shared_ptr<const grammar::Program> run(std::string_view schema) {
-        grammar::Checker checker(schema, options_.schema);
+    std::shared_ptr<const grammar::Program> run(std::string_view schema, grammar::SchemaWork& work) {
+        grammar::Checker checker(schema, options_.schema, &work);
+        program_->work = &work;
+        program_->max_nodes = std::min<std::size_t>(options_.schema.grammar.max_nodes, grammar::kNone - 1);
         grammar::Normalizer& normalizer = checker.normalizer();
         grammar::Emitter value(normalizer, checker.options(), program_);
         const std::uint32_t ret = program_->add({grammar::NodeKind::ret});
@@ -93,6 +96,8 @@ public:
         program_->warnings = checker.warnings();
         checker.close();
         if (!grammar::prune(*program_)) fail(ErrorCode::bad_schema, "schema: no value is allowed by it");
+        program_->work = nullptr;
+        program_->shrink();
         return program_;
     }
 
@@ -133,12 +138,22 @@ private:
 
 }  // namespace
 
+std::shared_ptr<const Grammar::Impl> chat::compile_answer(const ChatTemplate& chat_template, std::string_view schema,
+                                                          const AnswerGrammarOptions& options,
+                                                          grammar::SchemaWork& work) {
+    FramedAnswer answer(chat_template, options);
+    if (answer.is_bare()) {
+        std::vector<std::string> warnings;
+        return grammar::compile_schema(schema, options.schema, work, warnings);
+    }
+    return std::make_shared<const Grammar::Impl>(answer.run(schema, work), options.schema.grammar);
+}
+
 Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schema,
                        const AnswerGrammarOptions& options) {
     return reporting_memory("answer grammar: an allocation failed", [&] {
-        FramedAnswer answer(chat_template, options);
-        if (answer.is_bare()) return Schema::parse(schema, options.schema).grammar();
-        return Grammar(std::make_shared<const Grammar::Impl>(answer.run(schema), options.schema.grammar));
+        grammar::SchemaWork work;
+        return Grammar(chat::compile_answer(chat_template, schema, options, work));
     });
 }
 

@@ -30,6 +30,17 @@ void add_field(std::string& key, std::string_view value) {
     (key += ':') += value;
 }
 
+/// Every field is part of the key: a new one does not compile until it is named here.
+void add_options(std::string& key, const SchemaOptions& options) {
+    const auto& [space, max_space, lenient, max_alternatives, grammar, load] = options;
+    const auto& [max_nodes, max_cache_bytes, max_steps] = grammar;
+    if (load) fail(ErrorCode::bad_parameter, "grammar: a cache does not know what a loader of documents gives");
+    for (const std::uint64_t number :
+         {static_cast<std::uint64_t>(space), static_cast<std::uint64_t>(max_space), std::uint64_t{lenient},
+          std::uint64_t{max_alternatives}, std::uint64_t{max_nodes}, std::uint64_t{max_cache_bytes}, max_steps})
+        add_field(key, std::to_string(number));
+}
+
 }  // namespace
 
 struct GrammarCache::Impl {
@@ -81,6 +92,9 @@ void GrammarCache::Impl::take_room(std::size_t n_more) {
 Compiled GrammarCache::Impl::make(const std::string& key, const CancelFn& cancel, const Compile& compile) {
     std::size_t held = 0;
     const auto hold = [&](std::size_t n_more) {
+        if (held + n_more > max_bytes)
+            fail(ErrorCode::limit_exceeded, cat("grammar: compiling it takes more than ", max_bytes,
+                                                " bytes, the limit of all grammars together"));
         const std::scoped_lock lock(mutex);
         take_room(n_more);
         held += n_more;
@@ -164,22 +178,31 @@ Grammar GrammarCache::calls(const ChatTemplate& chat_template, std::string_view 
                             const ToolGrammarOptions& options, const CancelFn& cancel) {
     // Every field that an answer depends on is part of the key: a new one does not compile until it is named here.
     const auto& [use, function, parallel, reasoning, generation_prompt, schema] = options;
-    const auto& [space, max_space, lenient, max_alternatives, grammar, load] = schema;
-    const auto& [max_nodes, max_cache_bytes, max_steps] = grammar;
     std::string key = "calls ";
     add_field(key, chat_template.source());
     add_field(key, tools);
     add_field(key, function);
     add_field(key, generation_prompt);
-    for (const std::uint64_t number :
-         {static_cast<std::uint64_t>(use), std::uint64_t{parallel}, std::uint64_t{reasoning},
-          static_cast<std::uint64_t>(space), static_cast<std::uint64_t>(max_space), std::uint64_t{lenient},
-          std::uint64_t{max_alternatives}, std::uint64_t{max_nodes}, std::uint64_t{max_cache_bytes}, max_steps})
-        add_field(key, std::to_string(number));
-    if (load) fail(ErrorCode::bad_parameter, "grammar: a cache does not know what a loader of documents gives");
+    for (const bool value : {parallel, reasoning}) add_field(key, value ? "1" : "0");
+    add_field(key, to_string(use));
+    add_options(key, schema);
     return impl_->get(key, cancel, [&](grammar::SchemaWork& work) -> Compiled {
         return std::make_shared<const Grammar::Impl>(chat::tool_program(chat_template, tools, options, &work),
                                                      options.schema.grammar);
+    });
+}
+
+Grammar GrammarCache::answer(const ChatTemplate& chat_template, std::string_view json,
+                             const AnswerGrammarOptions& options, const CancelFn& cancel) {
+    const auto& [thoughts, generation_prompt, schema] = options;
+    std::string key = "answer ";
+    add_field(key, chat_template.source());
+    add_field(key, json);
+    add_field(key, thoughts ? "1" : "0");
+    add_field(key, generation_prompt);
+    add_options(key, schema);
+    return impl_->get(key, cancel, [&](grammar::SchemaWork& work) {
+        return chat::compile_answer(chat_template, json, options, work);
     });
 }
 

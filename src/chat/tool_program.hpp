@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The implementation of tinfer::tool_grammar.
+// The implementations of tinfer::tool_grammar and tinfer::answer_grammar.
 #pragma once
 
 #include <memory>
 #include <string_view>
 
+#include "grammar/grammar_impl.hpp"
 #include "grammar/program.hpp"
 #include "tinfer/chat_grammar.hpp"
 
@@ -15,5 +16,11 @@ namespace tinfer::chat {
                                                                    std::string_view tools,
                                                                    const ToolGrammarOptions& options = {},
                                                                    grammar::SchemaWork* work = nullptr);
+
+/// `work`: the budget of the schema.
+[[nodiscard]] std::shared_ptr<const Grammar::Impl> compile_answer(const ChatTemplate& chat_template,
+                                                                  std::string_view schema,
+                                                                  const AnswerGrammarOptions& options,
+                                                                  grammar::SchemaWork& work);
 
 }  // namespace tinfer::chat

@@ -59,7 +59,7 @@ Shapes Normalizer::not_value(JsonValue value) {
             break;
         case JsonKind::string: {
             const std::string_view text = value.string();
-            shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(std::span(&text, 1)))));
+            shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(std::span(&text, 1)), work_)));
             break;
         }
         case JsonKind::array: {  // a different length, or one element that differs
@@ -92,7 +92,7 @@ Shapes Normalizer::not_value(JsonValue value) {
                 out.push_back(shape);
             }
             shape = any_of(JsonKind::object);
-            shape.object.some.push_back({keep(grammar::complement(dfa_of_texts(names))), Conjunction{}});
+            shape.object.some.push_back({keep(grammar::complement(dfa_of_texts(names), work_)), Conjunction{}});
             break;
         }
     }
@@ -112,7 +112,7 @@ Shapes Normalizer::not_values(JsonValue list) {
     if (!texts.empty())
         for (Shape& shape : out)
             if (shape.kind == JsonKind::string)
-                shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(texts))));
+                shape.string.dfas.push_back(keep(grammar::complement(dfa_of_texts(texts), work_)));
     return out;
 }
 
@@ -145,8 +145,9 @@ Shapes Normalizer::not_objects(const Place& at) {
                 add_some(std::move(dfa), just(schema, Term::Kind::complement));
             }
     if (const auto rest = get(at, "additionalProperties")) {
-        Dfa others = grammar::complement(dfa_of_texts(declared));
-        for (const auto& pattern : patterns) others = grammar::intersect(others, grammar::complement(*pattern));
+        Dfa others = grammar::complement(dfa_of_texts(declared), work_);
+        for (const auto& pattern : patterns)
+            others = grammar::intersect(others, grammar::complement(*pattern, work_), work_);
         add_some(keep(std::move(others)), just(*rest, Term::Kind::complement));
     }
     if (const auto names = get(at, "propertyNames")) add_some(names_of(just(*names, Term::Kind::complement)), {});
@@ -242,10 +243,10 @@ Shapes Normalizer::complement(const Place& at) {
             add(JsonKind::string, [&] { shape.string.min = *count(at, keyword) + 1; });
         } else if (keyword == "pattern" && value.is(JsonKind::string)) {
             if (const auto dfa = regex(value.string(), at, keyword))
-                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa))); });
+                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa, work_))); });
         } else if (keyword == "format" && value.is(JsonKind::string)) {
             if (const auto dfa = format_dfa(value.string()))
-                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa))); });
+                add(JsonKind::string, [&] { shape.string.dfas.push_back(keep(grammar::complement(*dfa, work_))); });
         } else if (keyword == "minItems") {
             if (const auto n = *count(at, keyword); n > 0) add(JsonKind::array, [&] { shape.array.max = n - 1; });
         } else if (keyword == "maxItems") {

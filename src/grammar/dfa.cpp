@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "grammar/schema_work.hpp"
 
 namespace tinfer::grammar {
 
@@ -101,11 +102,12 @@ void check_edges(std::size_t n_states, std::size_t n_classes) {
 
 /// Maximum work of a product: states times classes times automata.
 constexpr std::size_t kMaxCombined = 100'000'000;
+constexpr std::size_t kStepsOfEdge = 8;  // of a budget
 
 }  // namespace
 
 Dfa combine(std::span<const Dfa* const> parts,
-            const std::function<std::uint32_t(std::span<const std::uint32_t>)>& label) {
+            const std::function<std::uint32_t(std::span<const std::uint32_t>)>& label, SchemaWork* work) {
     Dfa out;
     std::vector<std::uint32_t> class_starts;
     for (const Dfa* part : parts) class_starts.insert(class_starts.end(), part->starts.begin(), part->starts.end());
@@ -123,6 +125,7 @@ Dfa combine(std::span<const Dfa* const> parts,
         if (is_new) {
             if (tuples.size() >= kMaxDfaStates)
                 fail(ErrorCode::limit_exceeded, cat("automaton: more than ", kMaxDfaStates, " states"));
+            if (work != nullptr) work->spend(kStepsOfEdge * k * n);
             tuples.push_back(&at->first);
             check_edges(tuples.size(), k);
             if (tuples.size() * k > kMaxCombined / std::max<std::size_t>(n, 1))
@@ -151,17 +154,20 @@ Dfa combine(std::span<const Dfa* const> parts,
     return out;
 }
 
-Dfa intersect(const Dfa& a, const Dfa& b) {
+Dfa intersect(const Dfa& a, const Dfa& b, SchemaWork* work) {
     const Dfa* const parts[] = {&a, &b};
-    return combine(parts, [](auto labels) { return labels[0] != 0 && labels[1] != 0 ? 1u : 0u; });
+    return combine(
+        parts, [](auto labels) { return labels[0] != 0 && labels[1] != 0 ? 1u : 0u; }, work);
 }
-Dfa unite(const Dfa& a, const Dfa& b) {
+Dfa unite(const Dfa& a, const Dfa& b, SchemaWork* work) {
     const Dfa* const parts[] = {&a, &b};
-    return combine(parts, [](auto labels) { return labels[0] != 0 || labels[1] != 0 ? 1u : 0u; });
+    return combine(
+        parts, [](auto labels) { return labels[0] != 0 || labels[1] != 0 ? 1u : 0u; }, work);
 }
-Dfa complement(const Dfa& a) {
+Dfa complement(const Dfa& a, SchemaWork* work) {
     const Dfa* const parts[] = {&a};
-    return combine(parts, [](auto labels) { return labels[0] == 0 ? 1u : 0u; });
+    return combine(
+        parts, [](auto labels) { return labels[0] == 0 ? 1u : 0u; }, work);
 }
 
 Dfa dfa_of_texts(std::span<const std::string_view> texts, bool numbered) {

@@ -47,12 +47,16 @@ inline constexpr std::size_t kMaxDfaStates = 20'000;
 /// Maximum size of the transition table, states times classes; more is limit_exceeded.
 inline constexpr std::size_t kMaxDfaEdges = 16'000'000;
 
-/// The product automaton; `label` computes the label of a state from those of its parts (0 also for a dead part).
+class SchemaWork;
+
+/// The product automaton; `label` computes the label of a state from those of its parts (0 also for a dead part). Here
+/// and below `work` counts the steps, where it is given.
 [[nodiscard]] Dfa combine(std::span<const Dfa* const> parts,
-                          const std::function<std::uint32_t(std::span<const std::uint32_t>)>& label);
-[[nodiscard]] Dfa intersect(const Dfa& a, const Dfa& b);
-[[nodiscard]] Dfa unite(const Dfa& a, const Dfa& b);
-[[nodiscard]] Dfa complement(const Dfa& a);
+                          const std::function<std::uint32_t(std::span<const std::uint32_t>)>& label,
+                          SchemaWork* work = nullptr);
+[[nodiscard]] Dfa intersect(const Dfa& a, const Dfa& b, SchemaWork* work = nullptr);
+[[nodiscard]] Dfa unite(const Dfa& a, const Dfa& b, SchemaWork* work = nullptr);
+[[nodiscard]] Dfa complement(const Dfa& a, SchemaWork* work = nullptr);
 /// Accepts exactly the given texts; the label of text i is i + 1 if `numbered`, else 1.
 [[nodiscard]] Dfa dfa_of_texts(std::span<const std::string_view> texts, bool numbered = false);
 /// Texts of min to max code points.

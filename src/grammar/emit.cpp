@@ -87,7 +87,7 @@ void Emitter::finish() {
         } catch (const Error& error) {
             if (error.code() != ErrorCode::limit_exceeded || std::string_view(error.what()).starts_with("schema: "))
                 throw;
-            fail(error.code(), cat("schema: ", escaped(where(terms), 160), ": ", error.what()));
+            fail(error.code(), cat("schema: ", escaped(or_root(where(terms)), 160), ": ", error.what()));
         }
     }
 }
@@ -139,7 +139,7 @@ std::uint32_t Emitter::number(const NumberSpec& spec, std::uint32_t next) {
 std::uint32_t Emitter::string(const StringSpec& spec, std::uint32_t next) {
     StringTerminal terminal;
     if (spec.texts || !spec.dfas.empty()) {
-        terminal.dfa = normalizer_.keep(string_dfa(spec));
+        terminal.dfa = normalizer_.keep(string_dfa(spec, normalizer_.work()));
         const Dfa& dfa = *terminal.dfa;
         if (dfa.empty()) return kNone;
         terminal.distances = distances(dfa);
@@ -402,7 +402,7 @@ void Emitter::other_members(const ObjectSpec& spec, ObjectTerminal& out) {
     } else {
         std::vector<const Dfa*> pointers;
         for (const auto& part : parts) pointers.push_back(part.get());
-        dfa = combine(pointers, label_of);
+        dfa = combine(pointers, label_of, normalizer_.work());
     }
     if (!dfa.empty()) out.other_names = normalizer_.keep(std::move(dfa));
 }

@@ -219,10 +219,10 @@ std::shared_ptr<const Dfa> Normalizer::names_of(const Conjunction& terms) {
     std::shared_ptr<const Dfa> all;
     for (const Shape& shape : shapes(terms)) {
         if (shape.kind != JsonKind::string) continue;
-        Dfa dfa = string_dfa(shape.string);
+        Dfa dfa = string_dfa(shape.string, work_);
         if (!shape.string.texts && (shape.string.min > 0 || shape.string.max != kNoMax))
-            dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max));
-        all = keep(all == nullptr ? std::move(dfa) : unite(*all, dfa));
+            dfa = grammar::intersect(dfa, dfa_of_length(shape.string.min, shape.string.max), work_);
+        all = keep(all == nullptr ? std::move(dfa) : unite(*all, dfa, work_));
     }
     return all == nullptr || all->empty() ? nullptr : all;
 }
@@ -271,7 +271,9 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
             const bool is_simple = n.not_multiples.empty() && n.not_equal.empty() && !n.is_no_integer;
             if (is_simple && (!is_bounded || (!n.is_integer && n.multiples.empty() && *n.min != *n.max))) return false;
             try {
-                return number_dfa(n).empty();
+                const Dfa dfa = number_dfa(n);
+                work_->spend(dfa.next.size());
+                return dfa.empty();
             } catch (const Error& error) {
                 if (error.code() != ErrorCode::limit_exceeded) throw;
                 return false;
@@ -279,7 +281,7 @@ bool Normalizer::is_empty(const Shape& shape, int depth) {
         }
         case JsonKind::string: {
             if (shape.string.dfas.empty() && !shape.string.texts) return shape.string.min > shape.string.max;
-            const Dfa dfa = string_dfa(shape.string);
+            const Dfa dfa = string_dfa(shape.string, work_);
             if (dfa.empty() || shape.string.texts) return dfa.empty();
             const DfaDistances far = distances(dfa);
             return far.shortest[0] > shape.string.max || far.longest[0] < shape.string.min;

@@ -53,6 +53,8 @@ public:
     void spend(std::size_t n_steps) { work_->spend(n_steps); }
     /// Counts the memory of a result that stays; limit_exceeded if it is too much.
     void hold(std::size_t n_bytes) { work_->hold(n_bytes); }
+    /// The budget, for automata that are joined.
+    [[nodiscard]] SchemaWork* work() noexcept { return work_; }
     [[nodiscard]] std::shared_ptr<const Dfa> keep(Dfa dfa) {
         work_->hold(dfa.memory());
         return std::make_shared<const Dfa>(std::move(dfa));

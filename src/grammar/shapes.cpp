@@ -104,7 +104,7 @@ std::size_t bytes_of(const Shapes& shapes) noexcept {
     return n;
 }
 
-Dfa string_dfa(const StringSpec& string) {
+Dfa string_dfa(const StringSpec& string, SchemaWork* work) {
     if (string.texts) {
         std::vector<std::string_view> texts;
         for (const std::string& text : *string.texts)
@@ -115,7 +115,7 @@ Dfa string_dfa(const StringSpec& string) {
     out.labels = {1};
     out.next = {0};
     bool is_first = true;
-    for (const auto& dfa : string.dfas) out = std::exchange(is_first, false) ? *dfa : intersect(out, *dfa);
+    for (const auto& dfa : string.dfas) out = std::exchange(is_first, false) ? *dfa : intersect(out, *dfa, work);
     return out;
 }
 

@@ -108,7 +108,7 @@ std::size_t drop_covered(Shapes& shapes);
 [[nodiscard]] Conjunction member_terms(const ObjectSpec& object, std::string_view name);
 [[nodiscard]] Conjunction element_terms(const ArraySpec& array, std::size_t place);
 /// The automaton of a string without its length bounds; empty() if there is no such string.
-[[nodiscard]] Dfa string_dfa(const StringSpec& string);
+[[nodiscard]] Dfa string_dfa(const StringSpec& string, SchemaWork* work = nullptr);
 [[nodiscard]] bool matches(const StringSpec& string, std::string_view text);
 /// The same for one of its own `texts`, which need not be searched then.
 [[nodiscard]] bool has_form(const StringSpec& string, std::string_view text);

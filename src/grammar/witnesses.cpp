@@ -70,12 +70,15 @@ void Emitter::witnesses(ObjectSpec spec, std::size_t next, std::vector<ObjectSpe
 /// An undeclared member with a name and a value as `some` requires.
 std::uint32_t Emitter::witness(const ObjectSpec& spec, const ObjectSpec::Some& some, std::uint32_t next) {
     const std::vector<std::string> declared = declared_names(spec);
-    Dfa names = grammar::intersect(*some.names, grammar::complement(dfa_of_texts(
-                                                    std::vector<std::string_view>(declared.begin(), declared.end()))));
+    Dfa names = grammar::intersect(
+        *some.names,
+        grammar::complement(dfa_of_texts(std::vector<std::string_view>(declared.begin(), declared.end())),
+                            normalizer_.work()),
+        normalizer_.work());
     for (const Conjunction& terms : spec.names) {
         const auto allowed = normalizer_.names_of(terms);
         if (allowed == nullptr) return kNone;
-        names = grammar::intersect(names, *allowed);
+        names = grammar::intersect(names, *allowed, normalizer_.work());
     }
     std::vector<std::shared_ptr<const Dfa>> patterns;
     for (const auto& layer : spec.layers)
@@ -93,7 +96,8 @@ std::uint32_t Emitter::witness(const ObjectSpec& spec, const ObjectSpec::Some& s
             return (matched >> at & 1) != 0;
         };
         for (const auto& pattern : patterns)
-            chosen = grammar::intersect(chosen, is_matched(pattern) ? *pattern : grammar::complement(*pattern));
+            chosen = grammar::intersect(chosen, is_matched(pattern) ? *pattern : grammar::complement(*pattern),
+                                        normalizer_.work());
         if (chosen.empty()) continue;
         JoinedTerms joined;
         joined.add(some.value);
