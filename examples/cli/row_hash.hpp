@@ -23,8 +23,8 @@ public:
         return request;
     }
     void on_sample(const tinfer::SampleEvent& event) override {
-        if (last_ == std::pair(event.run, event.output_index)) hash_ = before_;  // the row is sampled again
-        last_ = {event.run, event.output_index};
+        if (last_ == std::pair(event.outputs, event.output_index)) hash_ = before_;  // the row is sampled again
+        last_ = {event.outputs, event.output_index};
         before_ = hash_;
         hash_.update(std::as_bytes(context_->logits(event.output_index)));
     }

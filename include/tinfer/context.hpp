@@ -114,8 +114,8 @@ enum class [[nodiscard]] DecodeStatus : std::uint8_t{ok, cancelled, no_room};
 /// The same of a decode in slices of time (Context::step); `pending`: there is more to do.
 enum class [[nodiscard]] StepStatus : std::uint8_t{ok, cancelled, no_room, pending};
 [[nodiscard]] TINFER_API std::string_view to_string(StepStatus status) noexcept;
-/// Outcomes of Context::seq_rm. After anything but `ok` nothing has changed: the range cuts a recurrent state, or a
-/// window would reach back to slots that were released (ContextOptions::swa_full keeps them).
+/// Outcomes of Context::seq_rm and seq_shift. After anything but `ok` nothing has changed: the range cuts a recurrent
+/// state, or a window would reach back to slots that were released (ContextOptions::swa_full keeps them).
 enum class [[nodiscard]] RemoveStatus : std::uint8_t{ok, partial_state, window_lost};
 [[nodiscard]] TINFER_API std::string_view to_string(RemoveStatus status) noexcept;
 
@@ -226,6 +226,10 @@ public:
     void seq_add(SeqId seq, Pos begin, Pos end, int delta) { seq_add(seq, PosRange{begin, end}, delta); }
     void seq_div(SeqId seq, PosRange range, int divisor);
     void seq_div(SeqId seq, Pos begin, Pos end, int divisor) { seq_div(seq, PosRange{begin, end}, divisor); }
+    /// Forgets the n positions from `keep` on, and what follows takes their place: a sequence goes on in a full context
+    /// without its oldest tokens behind the first `keep`. One step: all of it, or, where it is not `ok` or throws as
+    /// seq_add does, nothing. Throws bad_parameter for `keep` or n below 0.
+    RemoveStatus seq_shift(SeqId seq, Pos keep, int n);
     /// Positions of any range can move: the model knows them by rotation or by biases alone and has no recurrent
     /// layers.
     [[nodiscard]] bool can_shift() const noexcept;

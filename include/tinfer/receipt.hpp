@@ -117,7 +117,7 @@ private:
     std::vector<std::uint64_t> steps_;
     Sha256 rows_;
     Sha256 rows_before_;  // without the last row
-    std::uint64_t last_run_ = ~std::uint64_t{0};
+    std::uint64_t last_outputs_ = ~std::uint64_t{0};
     int last_index_ = -1;
 };
 

@@ -194,6 +194,9 @@ struct SampleEvent {
     Token token{-1};
     float p = 0;                        ///< probability after the chain
     std::uint32_t candidates_left = 0;  ///< that could have been drawn
+    /// Whose row it is: the outputs of one decode, or of a loaded state, have a number of their own in their context. A
+    /// row that is drawn from again has the same number and output_index. In a trace that is replayed: the run's.
+    std::uint64_t outputs = 0;
 };
 
 /// Typed const views of a step's operands, immediate delivery only.

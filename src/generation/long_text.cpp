@@ -2,8 +2,11 @@
 #include "generation/long_text.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
+#include "runtime/context.hpp"
 
 namespace tinfer::generation {
 
@@ -36,11 +39,17 @@ bool ContextShifter::make_room(Context& context, SeqId seq, std::size_t n_needed
     if (!context.can_shift() || others() < 2 || room() + static_cast<std::size_t>(others() - 1) < n_needed)
         return false;
     while (room() < n_needed) {
-        const int n = std::min(options_.discard > 0 ? options_.discard : std::max(1, others() / 2), others() - 1);
-        if (n < 1) return false;
-        if (context.seq_rm(seq, Pos{keep}, Pos{keep + n}) != RemoveStatus::ok) return false;
-        context.seq_add(seq, Pos{keep + n}, kPosEnd, -n);
-        ++shifts_.n;
+        // Several shifts where one is not enough: they are made in one step, so that none is made without the others.
+        int n = 0;
+        std::size_t n_shifts = 0;
+        for (; room() + static_cast<std::size_t>(n) < n_needed; ++n_shifts) {
+            const int left = others() - n;
+            const int next = std::min(options_.discard > 0 ? options_.discard : std::max(1, left / 2), left - 1);
+            if (next < 1) return false;
+            n += next;
+        }
+        if (context.seq_shift(seq, Pos{keep}, n) != RemoveStatus::ok) return false;
+        shifts_.n += n_shifts;
         shifts_.keep = static_cast<std::size_t>(keep);
         shifts_.dropped += static_cast<std::size_t>(n);
     }
@@ -62,20 +71,27 @@ std::size_t PositionGroups::advance(Context& context, SeqId seq) {
         fail(ErrorCode::unsupported_operation,
              "self-extend: positions of this model cannot be divided (it learned them, or has recurrent layers, or "
              "windows without swa_full)");
-    int end = end_of(context, seq);
-    while (end >= begin_ + width) {
+    int end = end_of(context, seq), begin = begin_;
+    if (end < begin + width) return static_cast<std::size_t>(begin + width - end);
+    // On a copy of memory: where a step cannot be done, none of them is.
+    Context::Impl& state = detail::impl_of(context);
+    const Context::Impl::Busy busy(state.session->busy);
+    state.check_movable("self-extend");
+    memory::Memory next = state.sequences;
+    while (end >= begin + width) {
         // Groups are counted from position 0. So all that is not divided yet first moves up to where it would lie
         // without earlier divisions, is divided there, and moves back.
-        const int before = group * begin_ / width;
+        const int before = group * begin / width;
         const int lost = width / group * (group - 1);
-        if (before > 0) context.seq_add(seq, Pos{begin_}, Pos{end}, before * lost);
-        context.seq_div(seq, Pos{begin_ + before * lost}, Pos{begin_ + before * lost + width}, group);
+        if (before > 0) next.seq_add(seq, Pos{begin}, Pos{end}, before * lost);
+        next.seq_div(seq, Pos{begin + before * lost}, Pos{begin + before * lost + width}, group);
         const int back = width / group - before * lost - width;
-        if (end > begin_ + width)
-            context.seq_add(seq, Pos{begin_ + before * lost + width}, Pos{end + before * lost}, back);
+        if (end > begin + width) next.seq_add(seq, Pos{begin + before * lost + width}, Pos{end + before * lost}, back);
         end -= lost;
-        begin_ += width / group;
+        begin += width / group;
     }
+    state.sequences = std::move(next);
+    begin_ = begin;
     return static_cast<std::size_t>(begin_ + width - end);
 }
 

@@ -87,12 +87,12 @@ void ReceiptRecorder::add(std::span<const float> row, Token token) {
 }
 
 void ReceiptRecorder::on_sample(const SampleEvent& event) {
-    if (event.run == last_run_ && event.output_index == last_index_ && !tokens_.empty()) {
+    if (event.outputs == last_outputs_ && event.output_index == last_index_ && !tokens_.empty()) {
         rows_ = rows_before_;  // the draw before was not accepted, so the sampler drew again
         tokens_.pop_back();
         steps_.pop_back();
     }
-    last_run_ = event.run;
+    last_outputs_ = event.outputs;
     last_index_ = event.output_index;
     add(context_->logits(event.output_index), event.token);
 }

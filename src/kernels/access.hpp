@@ -62,7 +62,7 @@ std::uint64_t macs_recurrent(const KernelCall& call) noexcept;  // in access.cpp
 std::uint64_t scratch_row(const StepShape& shape) noexcept;
 /// Per thread two vectors of head_dim_v floats, one of the chunk and one of all chunks, and a quantized query.
 std::uint64_t scratch_attention(const StepShape& shape) noexcept;
-/// Per thread a score, a KV slot and a place in the order for every token that the table of a sequence may hold.
+/// Per thread a score, a KV slot and a place in the order for every token that a query may see.
 std::uint64_t scratch_select_keys(const StepShape& shape) noexcept;
 /// One head per thread, where KV slots are quantized.
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept;

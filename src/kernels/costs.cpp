@@ -6,6 +6,7 @@
 #include "kernels/attention/access_lists.hpp"
 #include "kernels/attention/kv_layout.hpp"
 #include "kernels/attention/kv_quantize.hpp"
+#include "kernels/key_selection.hpp"
 
 namespace tinfer::kernels {
 
@@ -89,7 +90,7 @@ std::uint64_t scratch_attention(const StepShape& shape) noexcept {
 }
 
 std::uint64_t scratch_select_keys(const StepShape& shape) noexcept {
-    return scratch_floats(shape, 3 * shape[4].ne[1] * kPageSlots);
+    return scratch_floats(shape, 3 * most_visible(shape));
 }
 
 std::uint64_t scratch_kv_write(const StepShape& shape) noexcept {

@@ -10,8 +10,8 @@ namespace tinfer::kernels {
 
 KeySelection::KeySelection(const KernelCall& call, WorkSlice slice, std::int64_t token, std::int64_t group) noexcept
     : call_(call), token_(token), group_(group), scores_(reinterpret_cast<float*>(call.scratch(slice.thread))),
-      kv_slots_(reinterpret_cast<std::int32_t*>(scores_ + call[4].ne[1] * kPageSlots)),
-      order_(kv_slots_ + call[4].ne[1] * kPageSlots), scored_(kv_slots_) {
+      kv_slots_(reinterpret_cast<std::int32_t*>(scores_ + most_visible(call))), order_(kv_slots_ + most_visible(call)),
+      scored_(kv_slots_) {
     const OpParams& params = call.params;
     ref::VisibleKvSlots visible(call, token);
     ref::KvSlotToken next{};

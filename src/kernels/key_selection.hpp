@@ -9,6 +9,12 @@
 
 namespace tinfer::kernels {
 
+/// Tokens that a query of select_keys may see: a sequence has no more than there are KV slots, and without keys a list
+/// of all blocks has room for them. Always inlined, as below.
+[[nodiscard, gnu::always_inline]] inline std::int64_t most_visible(const StepShape& shape) noexcept {
+    return shape[2].present() ? shape[2].ne[1] : (shape[0].ne[0] + 1) * shape.params.block;
+}
+
 class KeySelection {
 public:
     /// `group`: which list, where heads have their own. Works in the thread's scratch (scratch_select_keys).

@@ -148,10 +148,10 @@ RopeParams effective_window_rope(const HParams& hp, ContextOptions options) {
     return rope;
 }
 
-const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept {
+const TensorInfo* rope_factors(const BoundModel& model, int n_ctx) noexcept {
     const Weights& w = model.weights;
     if (w.rope_freqs != nullptr) return w.rope_freqs;
-    return n_ctx_seq > model.hp.n_ctx_orig ? w.rope_factors_long : w.rope_factors_short;
+    return n_ctx > model.hp.n_ctx_orig ? w.rope_factors_long : w.rope_factors_short;
 }
 
 }  // namespace tinfer::model

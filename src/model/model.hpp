@@ -38,7 +38,8 @@ void resolve_rope(const HParams& hp, ContextOptions& options) noexcept;
 [[nodiscard]] RopeParams effective_rope(const HParams& hp, ContextOptions options);
 /// The same for windowed layers, some of which have a base of their own or are not scaled.
 [[nodiscard]] RopeParams effective_window_rope(const HParams& hp, ContextOptions options);
-/// The factor table of a context with `n_ctx_seq` positions per sequence, or null.
-[[nodiscard]] const TensorInfo* rope_factors(const BoundModel& model, int n_ctx_seq) noexcept;
+/// The factor table of a context, or null. One sequence may take all of `n_ctx`, so the number of sequences does not
+/// matter.
+[[nodiscard]] const TensorInfo* rope_factors(const BoundModel& model, int n_ctx) noexcept;
 
 }  // namespace tinfer::model

@@ -127,6 +127,17 @@ void Context::seq_div(SeqId seq, PosRange range, int divisor) {
     });
 }
 
+RemoveStatus Context::seq_shift(SeqId seq, Pos keep, int n) {
+    const Impl::Busy busy(impl_->session->busy);
+    return reporting_memory(kInContext, [&] {
+        if (keep < Pos{0} || n < 0)
+            fail(ErrorCode::bad_parameter, cat("seq_shift: ", n, " positions from ", static_cast<std::int32_t>(keep),
+                                               " on: neither may be negative"));
+        impl_->check_movable("seq_shift");
+        return impl_->sequences.shift(seq, keep, n);
+    });
+}
+
 bool Context::can_shift() const noexcept {
     const auto& hp = impl_->layout.model().hp;
     return hp.n_pos_table == 0 && !hp.has_states() && !hp.head_norms_behind_rope;

@@ -31,6 +31,7 @@ template <class Given>
 void Context::Impl::prepare(const Given& given, Purpose purpose) {
     Busy busy(session->busy);
     outputs.forget();
+    session->begin_outputs();
     layout.model().file->check_intact();  // another context of the model may have found it
     const bool encodes = purpose == Purpose::encode;
     memory::Memory& memory = encodes ? encoder->memory : sequences;

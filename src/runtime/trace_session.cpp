@@ -283,6 +283,7 @@ void TraceSession::end_run(RunStatus status) {
 void TraceSession::on_sample(SampleEvent event, std::atomic<bool>& flag) {
     const CallbackHold hold(flag);
     event.run = n_runs_ > 0 ? n_runs_ - 1 : 0;
+    event.outputs = n_outputs_;
     event.time = now();
     for_each_observer([&](Attached& a) { a.observer->on_sample(event); });
     detach_requested();

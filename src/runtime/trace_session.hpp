@@ -73,6 +73,8 @@ public:
 
     /// `flag` is held meanwhile (Context::Impl::sample_flag): busy where it is set.
     void on_sample(SampleEvent event, std::atomic<bool>& flag);
+    /// From now on there are other rows to draw from, or none.
+    void begin_outputs() noexcept { ++n_outputs_; }
     void mark(std::string_view text, std::atomic<bool>& flag);
     [[nodiscard]] std::uint64_t runs() const noexcept { return n_runs_; }
 
@@ -177,6 +179,7 @@ private:
     std::vector<std::pair<const TensorInfo*, std::vector<std::int32_t>>> routing_;
     std::size_t n_routing_ = 0;
     std::uint64_t step_begin_ = 0;
+    std::uint64_t n_outputs_ = 0;  // how often there were others
 };
 
 // Calls every observer in attach order, and goes on when one throws, so that the others see begins and ends in pairs.

@@ -47,6 +47,17 @@ class PromptCache(unittest.TestCase):
         self.assertGreaterEqual(shorter["reused_n"], 1)
         self.assert_same(shorter, run_json("-p", "once upon", "-n", "6", *NO_EOG))
 
+    def test_N20_a_restored_row_counts_as_one_that_was_computed(self):  # [N20]
+        plain = run_json("-p", PROMPT, "-n", "6", *NO_EOG, "--hash")["logits_sha256"]
+        for speculate in ((), ("--speculate", "ngram")):
+            name = f"hash{len(speculate)}.state"
+            for n_reused in (0, len(ids_of(PROMPT))):  # then the whole prompt, and the row of its last token
+                document = self.run_with(name, PROMPT, "--hash", *speculate)
+                self.assertEqual((document["reused_n"], document["logits_sha256"]), (n_reused, plain))
+        longer = PROMPT + " again and again"
+        self.assertEqual(self.run_with("hash0.state", longer, "--hash")["logits_sha256"],
+                         run_json("-p", longer, "-n", "6", *NO_EOG, "--hash")["logits_sha256"])
+
     def test_Z3_when_the_file_is_written(self):  # [Z3]
         path = FOLDER / "written.state"
         self.run_with(path.name, PROMPT, "--prompt-cache-ro")

@@ -234,4 +234,32 @@ TEST_CASE("[M8] context shift: prompts find room where they can, and where they 
     CHECK(code_of([&] { Generation(vocab, {}, {.shift = ContextShift{.discard = -1}}); }) == ErrorCode::bad_parameter);
 }
 
+TEST_CASE("[M8] context shift and self-extend: where a token that would move is shared, nothing changes") {
+    const Fixture tiny;
+    const Vocab vocab = letters_vocab(128);
+    Sampler sampler(vocab, {.temp = 0});
+    Context context(tiny.model, {.n_ctx = 64, .n_seq_max = 2});
+    Generation generation(vocab, random_tokens(40, 128, 5), {.n_predict = 100, .shift = ContextShift{.keep = 4}});
+    REQUIRE(generation.next(context, sampler).has_value());
+    context.seq_cp(SeqId{0}, SeqId{1});
+    CHECK(code_of([&] { (void)generation.run(context, sampler); }) == ErrorCode::shared_cell);
+    CHECK(context.room(SeqId{0}) == 0);
+    CHECK(context.count(SeqId{0}) == 64);
+    CHECK(context.seq_pos_max(SeqId{0}) == Pos{63});
+    CHECK(generation.shifts().n == 0);
+    CHECK(context.seq_rm(SeqId{1}) == RemoveStatus::ok);
+    (void)generation.run(context, sampler);  // goes on once nobody shares it
+    CHECK(generation.shifts().n > 0);
+
+    Context extended(tiny.model, {.n_ctx = 128, .n_seq_max = 2});
+    REQUIRE(extended.decode(random_tokens(24, 128, 6)) == DecodeStatus::ok);
+    extended.seq_cp(SeqId{0}, SeqId{1}, Pos{16}, Pos{24});
+    Generation grouped(vocab, random_tokens(1, 128, 7), {.n_predict = 4, .extend = SelfExtend{2, 8}});
+    CHECK(code_of([&] { (void)grouped.run(extended, sampler); }) == ErrorCode::shared_cell);
+    CHECK(extended.count(SeqId{0}) == 24);
+    CHECK(extended.seq_rm(SeqId{0}, Pos{0}, Pos{4}) ==
+          RemoveStatus::ok);  // four tokens, and not the eight of two groups
+    CHECK(extended.count(SeqId{0}) == 20);
+}
+
 }  // namespace tinfer::test

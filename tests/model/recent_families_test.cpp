@@ -88,6 +88,24 @@ TEST_CASE("[golden] recent families: text out of masked places is computed as a 
           ErrorCode::unsupported_operation);
 }
 
+TEST_CASE("[golden] recent families: what a thread needs to choose keys does not grow with the number of sequences") {
+    if (skip_without_golden()) return;
+    for (const char* const name : {"deepseek32", "minimax-m3", "qwen4exp", "deepseek4"}) {
+        const auto path = golden_model_file(name);
+        if (!path) continue;
+        CAPTURE(name);
+        const auto model = Model::load(*path);
+        const auto per_thread = [&](int n_seq_max) {
+            const auto compute = [&](int n_threads) {
+                return plan(model, {.n_ctx = 131072, .n_seq_max = n_seq_max, .n_threads = n_threads}).compute;
+            };
+            return (compute(3) - compute(1)) / 2;
+        };
+        CHECK(per_thread(256) < 2'000'000);  // three numbers for each of 131072 tokens, and a page more per sequence
+        CHECK(per_thread(256) < per_thread(1) + 300'000);
+    }
+}
+
 TEST_CASE(
     "[golden] recent families: LongRoPE's factors are chosen by the context, which one sequence may take as a whole") {
     if (skip_without_golden()) return;

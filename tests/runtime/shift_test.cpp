@@ -270,6 +270,30 @@ TEST_CASE("[M8] shift: three windows of tokens, with a context shift whenever it
     }
 }
 
+TEST_CASE_FIXTURE(Shifted, "[M8] shift: tokens go and what follows takes their place, or nothing happens") {
+    Context context = filled(), by_hand = filled(), undisturbed = filled();
+    const int n = context.count(SeqId{0});
+    context.seq_cp(SeqId{0}, SeqId{2}, Pos{20}, Pos{24});
+    CHECK(refusal([&] { (void)context.seq_shift(SeqId{0}, Pos{4}, 8); }, "shared by sequences [0, 2]") ==
+          ErrorCode::shared_cell);
+    CHECK(refusal([&] { (void)context.seq_shift(SeqId{0}, Pos{-1}, 8); }, "seq_shift") == ErrorCode::bad_parameter);
+    CHECK(refusal([&] { (void)context.seq_shift(SeqId{0}, Pos{4}, -8); }, "seq_shift") == ErrorCode::bad_parameter);
+    CHECK(refusal([&] { (void)context.seq_shift(SeqId{3}, Pos{4}, 8); }, "0..2") == ErrorCode::bad_sequence);
+    CHECK(context.count(SeqId{0}) == n);
+    CHECK(context.seq_pos_max(SeqId{0}) == Pos{n - 1});
+    CHECK(context.seq_rm(SeqId{2}) == RemoveStatus::ok);
+    CHECK(bits_of(next_logits(context, tokens[40], n)) == bits_of(next_logits(undisturbed, tokens[40], n)));
+
+    (void)next_logits(by_hand, tokens[40], n);
+    CHECK(by_hand.seq_rm(SeqId{0}, Pos{4}, Pos{12}) == RemoveStatus::ok);
+    by_hand.seq_add(SeqId{0}, Pos{12}, kPosEnd, -8);
+    CHECK(context.seq_shift(SeqId{0}, Pos{4}, 8) == RemoveStatus::ok);
+    CHECK(context.count(SeqId{0}) == n - 7);
+    CHECK(bits_of(next_logits(context, tokens[39], n - 7)) == bits_of(next_logits(by_hand, tokens[39], n - 7)));
+    CHECK(context.seq_shift(SeqId{0}, Pos{10}, 2147483647) == RemoveStatus::ok);  // nothing follows
+    CHECK(context.seq_pos_max(SeqId{0}) == Pos{9});
+}
+
 TEST_CASE_FIXTURE(Shifted, "shift: what cannot move is refused and stays where it is") {
     Context context = filled();
     constexpr int kToEnd = static_cast<int>(kPosEnd);

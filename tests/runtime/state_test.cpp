@@ -237,6 +237,34 @@ TEST_CASE("[Z1][V12][N20] states: over a live sequence windows have what they ha
         }
 }
 
+TEST_CASE("[N20] states: a restored row is another than that of the decode before or behind, for whoever counts rows") {
+    struct Rows : Observer {
+        TraceRequest request() const override {
+            TraceRequest request{.level = TraceLevel::counts};
+            request.filter.ops = {Op::none};
+            return request;
+        }
+        void on_sample(const SampleEvent& event) override { list.emplace_back(event.outputs, event.output_index); }
+        std::vector<std::pair<std::uint64_t, int>> list;
+    };
+    const Fixture f;
+    Sampler sampler(f.model.vocab(), {.temp = 0});
+    Context first(f.model, {.n_ctx = 128}), second(f.model, {.n_ctx = 128});
+    REQUIRE(first.decode(std::span(f.tokens).first(20)) == DecodeStatus::ok);
+    const auto state = save_state(first);
+    const auto rows = std::make_shared<Rows>();
+    const auto attached = second.attach(rows);
+    for (int round = 0; round < 2; ++round) {
+        load_state(second, state);
+        for (int again = 0; again < 2; ++again) (void)sampler.sample(second);
+        REQUIRE(second.decode({f.tokens[20]}) == DecodeStatus::ok);
+        for (int again = 0; again < 2; ++again) (void)sampler.sample(second);
+    }
+    REQUIRE(rows->list.size() == 8);
+    for (std::size_t i = 0; i < 8; ++i)
+        for (std::size_t j = 0; j < 8; ++j) CHECK((rows->list[i] == rows->list[j]) == (i / 2 == j / 2));
+}
+
 TEST_CASE("[Z1] states: what sequences share stands once") {
     const Fixture f;
     Context context(f.model, {.n_ctx = 256, .n_seq_max = 8});

@@ -112,7 +112,7 @@ template <class Arch>
 void select_keys(const KernelCall& call, WorkSlice slice) noexcept {
     const std::int64_t n_group = call[0].ne[1];
     const Range items = slice.share(call[6].ne[1] * n_group);
-    auto* memory = reinterpret_cast<float*>(call.scratch(slice.thread)) + 3 * call[4].ne[1] * kPageSlots;
+    auto* memory = reinterpret_cast<float*>(call.scratch(slice.thread)) + 3 * most_visible(call);
     for (std::int64_t item = items.begin; item < items.end; ++item) {
         KeySelection selection(call, slice, item / n_group, item % n_group);
         if (selection.n_scored() > 0)

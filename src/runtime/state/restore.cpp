@@ -249,6 +249,7 @@ private:
             }
         context_.sequences = std::move(next_);
         context_.outputs.forget();
+        context_.session->begin_outputs();
         parsed_.info.has_outputs = adopt_outputs();
     }
 

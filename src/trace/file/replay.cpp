@@ -383,7 +383,7 @@ void Replay::operator()() {
             const trace_format::Sample& sample = trace_.samples[next_sample_];
             show_marks_until(sample.time);
             observer_.on_sample({sample.run, sample.time, sample.duration, static_cast<int>(sample.output_index),
-                                 Token{sample.token}, sample.p, sample.candidates_left});
+                                 Token{sample.token}, sample.p, sample.candidates_left, sample.run});
         }
     }
     show_marks_until(~std::uint64_t{0});
