@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 namespace cli {
 
@@ -77,14 +78,14 @@ double run_once(tinfer::Context& context, const Test& test, std::span<const tinf
 /// because the speed of a machine varies over time.
 class Roofs {
 public:
-    Roofs(int n_threads, std::string_view isa, std::string file)
+    Roofs(int n_threads, std::string_view isa, std::optional<tinfer::ModelFile> file)
         : team_(n_threads), level_(roof::level_of(isa)), file_(std::move(file)) {}
     const tinfer::RooflinePeaks& measure() {
         const auto now = std::chrono::steady_clock::now();
         if (best_.bytes > 0 && now - measured_at_ < std::chrono::seconds(10)) return best_;
         measured_at_ = now;
         best_.bytes = std::max(best_.bytes, roof::stream_read_rate(team_));
-        if (!file_.empty()) file_bytes_ = std::max(file_bytes_, roof::file_read_rate(team_, file_));
+        if (file_) file_bytes_ = std::max(file_bytes_, roof::file_read_rate(team_, *file_));
         best_.int8_macs = std::max(best_.int8_macs, roof::int8_dot_rate(team_, level_));
         best_.f32_macs = std::max(best_.f32_macs, roof::f32_fma_rate(team_, level_));
         return best_;
@@ -96,7 +97,7 @@ public:
 private:
     roof::Team team_;
     roof::Level level_;
-    std::string file_;
+    std::optional<tinfer::ModelFile> file_;
     double file_bytes_ = 0;
     tinfer::RooflinePeaks best_;
     std::chrono::steady_clock::time_point measured_at_{};
@@ -245,7 +246,8 @@ int bench(const BenchArgs& args) {
         tinfer::Context context(model, options);
         args.adapters.attach_to(context, args.model);
         const bool mapped = args.model.files.size() == 1 && !args.model.no_mmap;
-        Roofs roofs(context.options().n_threads, context.isa(), mapped ? args.model.files[0] : std::string());
+        Roofs roofs(context.options().n_threads, context.isa(),
+                    mapped ? std::optional(args.model.open()) : std::nullopt);
         for (const auto& test : tests) {
             const auto [line, roofline] = measure(context, test, args.repeats, roofs);
             if (args.as_json) print_line(line);

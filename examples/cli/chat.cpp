@@ -433,6 +433,7 @@ int chat(const ChatArgs& args) {
     std::optional<std::string> text;
     if (args.text.given()) text = args.text.read();
     const auto model = args.model.load();
+    if (args.prompt_cache.given()) args.model.know_all_of(model.file());
     Talk talk(args, model, tools, messages);
     return text ? talk.once(*text) : talk.loop();
 }

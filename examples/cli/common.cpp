@@ -90,6 +90,39 @@ void refuse_length(const std::string& path, std::string_view option, std::size_t
                                                                " MiB, the most that is read of such a file");
 }
 
+namespace {
+
+[[noreturn]] void refuse_read(const std::string& path, std::string_view what) {
+    if (errno == EINTR && interrupted()) throw tinfer::Error(tinfer::ErrorCode::cancelled, path + ": interrupted");
+    refuse_io(path, std::string(what) + std::strerror(errno));
+}
+
+/// All that `read` gives, piece by piece, until it gives nothing: the one loop that reads whole files. `failed` says
+/// whether that was an error.
+template <class Read, class Failed>
+std::string read_all(const std::string& path, std::string_view option, std::size_t most, const Read& read,
+                     const Failed& failed) {
+    std::string bytes;
+    std::vector<char> block(1 << 16);
+    errno = 0;
+    while (const std::size_t n = read(block.data(), block.size())) {
+        if (n > most - bytes.size()) refuse_length(path, option, most);
+        bytes.append(block.data(), n);
+    }
+    if (failed()) refuse_read(path, "cannot be read: ");
+    return bytes;
+}
+
+}  // namespace
+
+std::string read_stream(std::istream& in, const std::string& path, std::string_view option, std::size_t most) {
+    const auto read = [&](char* to, std::size_t n) {
+        in.read(to, static_cast<std::streamsize>(n));
+        return static_cast<std::size_t>(in.gcount());
+    };
+    return read_all(path, option, most, read, [&] { return in.bad(); });
+}
+
 std::string read_file(const std::string& path, std::string_view option, std::size_t most) {
     std::error_code ignored;
     if (path != "-" && std::filesystem::is_directory(path, ignored))
@@ -98,19 +131,9 @@ std::string read_file(const std::string& path, std::string_view option, std::siz
         if (file != nullptr && file != stdin) std::fclose(file);
     };
     const std::unique_ptr<std::FILE, decltype(close)> file(path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
-    const auto refuse_read = [&](std::string_view what) {
-        if (errno == EINTR && interrupted()) throw tinfer::Error(tinfer::ErrorCode::cancelled, path + ": interrupted");
-        refuse_io(path, std::string(what) + std::strerror(errno));
-    };
-    if (file == nullptr) refuse_read("cannot be opened: ");
-    std::string bytes;
-    std::vector<char> block(1 << 16);
-    while (const auto n = std::fread(block.data(), 1, block.size(), file.get())) {
-        if (n > most - bytes.size()) refuse_length(path, option, most);
-        bytes.append(block.data(), n);
-    }
-    if (std::ferror(file.get()) != 0) refuse_read("cannot be read: ");
-    return bytes;
+    if (file == nullptr) refuse_read(path, "cannot be opened: ");
+    const auto read = [&](char* to, std::size_t n) { return std::fread(to, 1, n, file.get()); };
+    return read_all(path, option, most, read, [&] { return std::ferror(file.get()) != 0; });
 }
 
 std::string read_text(const std::string& path, std::string_view option, std::size_t most) {

@@ -6,6 +6,7 @@
 #include <tinfer/tinfer.hpp>
 
 #include <functional>
+#include <istream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,9 @@ inline constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30, kMaxDocumentB
 inline std::string read_document(const std::string& path, std::string_view option = {}) {
     return read_text(path, option, kMaxDocumentBytes);
 }
+/// The same for a stream that is open already; a pipe cannot be opened twice.
+[[nodiscard]] std::string read_stream(std::istream& in, const std::string& path, std::string_view option,
+                                      std::size_t most);
 /// Throws limit_exceeded for an input longer than `most` bytes.
 [[noreturn]] void refuse_length(const std::string& path, std::string_view option, std::size_t most);
 void write_file(const std::string& path, std::string_view bytes);

@@ -6,6 +6,8 @@
 #include "adapters.hpp"
 #include "common.hpp"
 
+#include <algorithm>
+
 namespace cli {
 
 namespace {
@@ -71,6 +73,10 @@ json describe_model(const InspectArgs& args, const tinfer::ModelFile& file) {
                 {"unused", unused},
                 {"memory", to_json(tinfer::plan(model, options), options.n_ctx)}};
     } catch (const tinfer::Error& error) {
+        using tinfer::ErrorCode;
+        const auto of_the_moment = {ErrorCode::io_error, ErrorCode::truncated,
+                                    ErrorCode::cancelled};  // the file was fine
+        if (std::ranges::find(of_the_moment, error.code()) != of_the_moment.end()) throw;
         return {{"not_runnable", {{"code", tinfer::to_string(error.code())}, {"message", error.what()}}}};
     }
 }

@@ -16,7 +16,6 @@
 #endif
 
 #include "model_list.hpp"
-#include "name_source.hpp"
 #include "replay.hpp"
 #include "score.hpp"
 
@@ -44,10 +43,40 @@ int show(const CLI::App& app, const CLI::ParseError& text) {
     return std::cout.flush() ? code : fail("stdout cannot be written", 1);
 }
 
-}  // namespace
+/// The arguments with the command that a model's file alone stands for, and --help behind what it is about.
+std::vector<std::string> complete_arguments(CLI::App& app, std::vector<std::string> args) {
+    const auto is_first = [&](CLI::App* command) { return !args.empty() && command->check_name(args[0]); };
+    if (app.get_subcommands(is_first).empty())
+        if (const std::string command = cli::command_for_model(args); !command.empty())
+            args.insert(args.begin(), command);
+    if (!args.empty() && args[0] == "help")
+        std::rotate(args.begin(), args.begin() + 1, args.end()), args.back() = "--help";
+    else if (!args.empty() && args[0] == "--help-all") {  // of the program: there is no more than --help shows
+        std::rotate(args.begin(), args.begin() + 1, args.end());
+        if (args.size() == 1) args[0] = "--help";
+    }
+    return args;
+}
 
-int main(int argc, char** argv) {
-    keep_standard_streams();
+/// Runs the chosen command. `name` puts the source of an option into a message.
+template <class Commands, class Name>
+int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, const Name& name) {
+    try {
+        cli::watch_interrupts();
+        std::optional<tinfer::InterleavedMemory> interleaved;
+        if (interleaves) cli::note("numa: " + interleaved.emplace().text());
+        for (const auto& [command, action] : commands)
+            if (command->parsed()) return action();
+        return 2;
+    } catch (const cli::UsageError& error) {
+        return fail(name(error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
+    } catch (const tinfer::Error& error) {
+        if (error.code() == tinfer::ErrorCode::cancelled && cli::interrupted()) return cli::kInterrupted;
+        return fail(name(error.what()), 1);
+    }
+}
+
+int run_program(const std::vector<std::string>& given) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, cli::Action>> commands;
     for (const auto add : {cli::add_run, cli::add_chat, cli::add_serve, cli::add_tokenize, cli::add_detokenize,
@@ -60,10 +89,10 @@ int main(int argc, char** argv) {
         commands.emplace_back(command, std::move(action));
     }
     cli::OutputStyle style;
+    cli::Sources sources;
     std::string numa = "off";
     app.require_subcommand(1);
     app.set_version_flag("--version", std::string(tinfer::version()), "print the version")->group("Version");
-    app.set_config("--config", "", "options from a TOML file; a key in [run] counts for run alone")->type_name("FILE");
     app.add_option("--numa", numa, "interleave: spread memory over all nodes of the machine; off")
         ->check(cli::one_of({"off", "interleave"}))
         ->type_name("NAME");
@@ -71,21 +100,14 @@ int main(int argc, char** argv) {
     app.add_flag("--no-color", style.no_color, "no colours on terminals, as with NO_COLOR");
     app.footer("Examples:\n  tinfer model.gguf    talks; completes -p where the file has no chat template\n"
                "  tinfer run model.gguf -p 'Once upon a time' -n 64");
-    cli::set_up_usage(app);
-    std::vector<std::string> args(argv + (argc > 0 ? 1 : 0), argv + argc);
-    const auto is_first = [&](CLI::App* command) { return !args.empty() && command->check_name(args[0]); };
-    if (app.get_subcommands(is_first).empty())
-        if (const std::string command = cli::command_for_model(args); !command.empty())
-            args.insert(args.begin(), command);
-    if (!args.empty() && args[0] == "help")
-        std::rotate(args.begin(), args.begin() + 1, args.end()), args.back() = "--help";
-    else if (!args.empty() && args[0] == "--help-all") {  // of the program: there is no more than --help shows
-        std::rotate(args.begin(), args.begin() + 1, args.end());
-        if (args.size() == 1) args[0] = "--help";
-    }
-    cli::bind_environment(app, args);
-
-    if (argc <= 1) return fail(cli::no_command_text(), 2);
+    if (given.empty()) return fail(cli::no_command_text(), 2);
+    auto args = complete_arguments(app, given);
+    sources.read_command_line(app, args);
+    app.set_config("--config", "", "options from a TOML file; a key in [run] counts for run alone")->type_name("FILE");
+    cli::set_up_usage(app, sources);
+    sources.bind_environment(app, args);
+    args = sources.with_configuration(std::move(args));
+    const auto name = [&](std::string message) { return sources.name_in(app, std::move(message)); };
     try {
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 expects reverse order
         cli::set_output_style(style);
@@ -93,24 +115,20 @@ int main(int argc, char** argv) {
         if (error.get_exit_code() == 0 && !cli::asks_for_unknown_command(app))
             return show(app, error);  // --help, --version
         cli::set_output_style(style);
-        return fail(cli::name_source(app, args, cli::explain(app, error)), 2);
+        return fail(name(cli::explain(app, error)), 2);
     }
+    return run_chosen(app, commands, numa == "interleave", name);
+}
 
+}  // namespace
+
+int main(int argc, char** argv) {
     try {
-        cli::watch_interrupts();
-        std::optional<tinfer::InterleavedMemory> interleaved;
-        if (numa == "interleave") cli::note("numa: " + interleaved.emplace().text());
-        for (const auto& [command, action] : commands)
-            if (command->parsed()) return action();
-        return 2;
-    } catch (const cli::UsageError& error) {
-        return fail(cli::name_source(app, args, error.what()) + " (see " + cli::chosen_command(app) + " --help)", 2);
-    } catch (const tinfer::Error& error) {
-        if (error.code() == tinfer::ErrorCode::cancelled && cli::interrupted()) return cli::kInterrupted;
-        return fail(cli::name_source(app, args, error.what()), 1);
+        keep_standard_streams();
+        return run_program(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
     } catch (const std::bad_alloc&) {
         return fail("out of memory", 1);
-    } catch (const std::exception& error) {
+    } catch (const std::exception& error) {  // a configuration file that cannot be read is one
         return fail(error.what(), 1);
     }
 }

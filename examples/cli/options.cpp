@@ -190,6 +190,12 @@ void ModelArgs::add_to(CLI::App& command) {
         ->group(more);
     command.add_flag("--allow-unknown-keys", allow_unknown_keys, "accept keys that would change the computation")
         ->group(more);
+    command
+        .add_option(
+            "--cache-folder", cache_folder,
+            "where fingerprints of model files are kept; auto: tinfer in $XDG_CACHE_HOME or ~/.cache; off: nowhere")
+        ->type_name("FOLDER")
+        ->group(more);
     command.add_option("--log-level", log_level, "messages of the library: none, warning, info or debug")
         ->check(one_of({"none", "warning", "info", "debug"}))
         ->type_name("LEVEL")

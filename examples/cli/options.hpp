@@ -6,6 +6,7 @@
 #include <tinfer/tinfer.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <stdexcept>
@@ -49,6 +50,7 @@ struct ModelArgs {
     std::vector<std::string> overrides;
     std::string pretokenizer;
     std::string log_level = "warning";
+    std::string cache_folder = "auto";
     bool no_mmap = false, mlock = false, populate = false, check_tensors = false;
     bool allow_unused_tensors = false, allow_unknown_keys = false;
 
@@ -61,6 +63,10 @@ struct ModelArgs {
     /// Throws UsageError if no file is named.
     void require() const;
     [[nodiscard]] std::vector<std::filesystem::path> paths() const;
+    /// Where fingerprints of files are kept; empty: nowhere.
+    [[nodiscard]] std::filesystem::path fingerprint_folder() const;
+    /// Computes the fingerprint of every byte of the files, unless it is kept: for what is refused where it differs.
+    void know_all_of(const tinfer::ModelFile& file) const;
 };
 
 /// Help text of -c for commands whose context grows with the number of tokens.

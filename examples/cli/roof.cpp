@@ -5,15 +5,13 @@
 
 #include <tinfer/tinfer.hpp>
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 namespace roof {
@@ -218,7 +216,7 @@ double f32_issue_rate(Team& team, Level level, double budget) {
 
 // A large buffer is read in parts, and the best time of each part counts, to discard interruptions; no part is still
 // cached when it is read again, because all the others come in between.
-double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
+double read_rate(Team& team, std::span<const std::byte> buffer, double budget, const tinfer::ModelFile* file) {
     constexpr std::size_t kPart = std::size_t{64} << 20, kUnit = kStreams * kStep;
     const auto n_threads = static_cast<std::size_t>(team.size());
     const std::size_t n_parts = std::max<std::size_t>(1, buffer.size() / kPart);
@@ -231,6 +229,8 @@ double read_rate(Team& team, std::span<const std::byte> buffer, double budget) {
         for (int round = 0; round < 3 || spent < budget / static_cast<double>(loops.size()); ++round)
             for (std::size_t part = 0; part < n_parts; ++part) {
                 const double once = team.run([&](int thread) {
+                    std::optional<tinfer::ReadGuard> guard;  // another program may cut the file short
+                    if (file != nullptr) guard.emplace(*file);
                     loop(buffer.data() + (part * n_threads + static_cast<std::size_t>(thread)) * share, share);
                 });
                 spent += once;
@@ -251,21 +251,13 @@ LargePages::LargePages(std::size_t bytes) : size_(bytes) {
 }
 LargePages::~LargePages() { ::operator delete (data_, std::align_val_t{std::size_t{2} << 20}); }
 
-double file_read_rate(Team& team, const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    struct stat about {};
-    const bool known = ::fstat(file, &about) == 0 && about.st_size > 0;
-    constexpr off_t kMost = off_t{1} << 30;
-    const auto size = static_cast<std::size_t>(known ? std::min(about.st_size, kMost) : 0);
-    void* data = known ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
-    ::close(file);
-    if (data == MAP_FAILED) return 0;
-#if defined(MADV_HUGEPAGE)
-    ::madvise(data, size, MADV_HUGEPAGE);
-#endif
-    const double rate = read_rate(team, {static_cast<const std::byte*>(data), size}, 0.6);
-    ::munmap(data, size);
+double file_read_rate(Team& team, const tinfer::ModelFile& file) {
+    constexpr std::size_t kMost = std::size_t{1} << 30;
+    const tinfer::ReadGuard guard(file);
+    const auto bytes = guard.bytes();
+    if (bytes.empty()) return 0;
+    const double rate = read_rate(team, bytes.first(std::min(bytes.size(), kMost)), 0.6, &file);
+    guard.check();
     return rate;
 }
 

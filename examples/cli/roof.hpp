@@ -3,10 +3,11 @@
 // best of several runs.
 #pragma once
 
+#include <tinfer/model.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "team.hpp"
@@ -28,8 +29,10 @@ enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
 [[nodiscard]] double int8_issue_rate(Team& team, Level level, double budget = 0.02);
 [[nodiscard]] double f32_issue_rate(Team& team, Level level, double budget = 0.02);
 
-/// Bytes read of `buffer`, each thread its contiguous share; the best of several simple loops.
-[[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3);
+/// Bytes read of `buffer`, each thread its contiguous share; the best of several simple loops. Where it lies in the
+/// mapping of `file`, reads are guarded: the caller checks afterwards.
+[[nodiscard]] double read_rate(Team& team, std::span<const std::byte> buffer, double budget = 0.3,
+                               const tinfer::ModelFile* file = nullptr);
 /// Memory filled with ones, in 2 MB pages if available, as those of a warm model file.
 class LargePages {
 public:
@@ -46,7 +49,7 @@ private:
 /// read_rate() of 1 GiB, more than caches hold: the stream read that generation is compared with.
 [[nodiscard]] double stream_read_rate(Team& team);
 /// read_rate() of a file, up to its first GiB, mapped like a model: the placement of its pages makes a difference that
-/// no kernel can make up for. 0 if the file cannot be mapped.
-[[nodiscard]] double file_read_rate(Team& team, const std::string& path);
+/// no kernel can make up for. 0 if the file cannot be mapped. Throws io_error for one that is cut short meanwhile.
+[[nodiscard]] double file_read_rate(Team& team, const tinfer::ModelFile& file);
 
 }  // namespace roof

@@ -407,6 +407,7 @@ int run(const RunArgs& args, const RunHooks& hooks) {
     check_output(args.receipt, "--receipt", args.model.files);
     args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
+    if (args.prompt_cache.given()) args.model.know_all_of(model.file());
     Run run(args, model, prompt, hooks);  // throws if the model cannot run
     if (!args.encode.parse_special && model.file().metadata_value("tokenizer.chat_template"))
         note("note: the model has a chat template; tinfer chat talks through it, run completes the text as it stands",

@@ -2,10 +2,12 @@
 // tinfer serve: one model, many clients, over HTTP.
 #include "common.hpp"
 
+#include <optional>
 #include <sstream>
 
 #ifdef TINFER_SERVER
 #    include "../server/routes.hpp"
+#    include "fingerprinting.hpp"
 #    include "serve_args.hpp"
 #endif
 
@@ -161,8 +163,10 @@ int run_serve(ServeArgs& args) {
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
     watch_interrupts(true);
+    std::optional<Fingerprinting> fingerprinting;
     const auto load = [&] {
         auto engine = args.make_engine();
+        fingerprinting.emplace(engine->model().file(), args.model.fingerprint_folder());
         const json numbers = memory_of(*engine, args);
         const auto size = [&](const char* name) { return size_text(numbers[name].get<std::uint64_t>()); };
         std::string others;

@@ -103,6 +103,7 @@ void ServeArgs::check_together() const {
 
 std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     const auto loaded = model.load();
+    (void)loaded.file().full_fingerprint(model.fingerprint_folder());  // for those that are small, or kept
     program_bytes = own_memory();
     tinfer::EngineOptions made;
     made.context = context.options(model, loaded.info(), 0);

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <filesystem>
 #include <numeric>
-#include <set>
 #include <sstream>
 
 #include "common.hpp"
@@ -190,11 +189,11 @@ private:
 /// Keys that no sub-command knows are errors.
 class Config : public CLI::ConfigBase {
 public:
-    explicit Config(const CLI::App& app) : app_(app) {}
+    Config(CLI::App& app, Sources& sources) : app_(app), sources_(sources) {}
 
     std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
         std::vector<CLI::ConfigItem> kept;
-        std::istringstream text(all_of(input));
+        std::istringstream text(read_stream(input, file(), "--config", kMaxDocumentBytes));
         for (auto& item : ConfigBase::from_config(text)) {
             if (item.name == "++" || item.name == "--") {  // begin or end of a section
                 if (!item.parents.empty()) (void)section(item.parents);
@@ -202,35 +201,41 @@ public:
             }
             if (is_known(item) && item.parents.empty()) {
                 for (const CLI::App* command : app_.get_subcommands())
-                    if (find(*command, item.name)) item.parents = {command->get_name()};
-                if (!item.parents.empty() || find(app_, item.name)) kept.push_back(std::move(item));
+                    if (find(*command, item.name) != nullptr) item.parents = {command->get_name()};
+                if (!item.parents.empty() || find(app_, item.name) != nullptr) kept.push_back(std::move(item));
             } else if (item.parents.front() == chosen()) {
                 kept.push_back(std::move(item));
             }
         }
+        leave_out_overruled(kept);
         return kept;
     }
 
 private:
-    static bool find(const CLI::App& command, const std::string& key) {
+    static const CLI::Option* find(const CLI::App& command, const std::string& key) {
         for (const CLI::Option* option : command.get_options())
-            if (option->check_lname(key) || (key.size() == 1 && option->check_sname(key))) return true;
-        return false;
+            if (option->check_lname(key) || (key.size() == 1 && option->check_sname(key))) return option;
+        return nullptr;
+    }
+
+    void leave_out_overruled(std::vector<CLI::ConfigItem>& given) const {
+        if (app_.get_subcommands().empty()) return;
+        CLI::App& command = *app_.get_subcommands()[0];
+        const auto option_of = [&](const CLI::ConfigItem& item) {
+            return item.parents.size() == 1 ? find(command, item.name) : nullptr;
+        };
+        std::erase_if(given, [&](const CLI::ConfigItem& item) {
+            const CLI::Option* const option = option_of(item);
+            return option != nullptr && sources_.is_overruled(command, *option);
+        });
+        for (const auto& item : given)
+            if (const CLI::Option* const option = option_of(item); option != nullptr)
+                sources_.add_configured(*option, item.inputs.empty() ? std::string() : item.inputs.back());
+        sources_.unbind_overruled(command);
     }
 
     [[nodiscard]] std::string chosen() const {
         return app_.get_subcommands().empty() ? "" : app_.get_subcommands()[0]->get_name();
-    }
-    [[nodiscard]] std::string all_of(std::istream& input) const {
-        std::string text;
-        std::vector<char> block(1 << 16);
-        do {
-            input.read(block.data(), static_cast<std::streamsize>(block.size()));
-            const auto n = static_cast<std::size_t>(input.gcount());
-            if (n > kMaxDocumentBytes - text.size()) refuse_length(file(), "--config", kMaxDocumentBytes);
-            text.append(block.data(), n);
-        } while (input);
-        return text;
     }
     [[nodiscard]] std::string file() const { return app_.get_config_ptr()->as<std::string>(); }
 
@@ -248,16 +253,17 @@ private:
     [[nodiscard]] bool is_known(const CLI::ConfigItem& item) const {
         std::vector<std::string> known;
         std::vector<const CLI::App*> places =
-            item.parents.empty() ? commands_of(app_) : std::vector{&section(item.parents)};
+            item.parents.empty() ? commands_of(std::as_const(app_)) : std::vector{&section(item.parents)};
         places.push_back(&app_);
         for (const CLI::App* place : places) {
-            if (find(*place, item.name)) return true;
+            if (find(*place, item.name) != nullptr) return true;
             for (auto& name : names_of(*place)) known.push_back(std::move(name));
         }
         throw CLI::ConfigError(file() + ": unknown key '" + item.fullname() + "'" + did_you_mean("", item.name, known));
     }
 
-    const CLI::App& app_;
+    CLI::App& app_;
+    Sources& sources_;
 };
 
 /// Rewords CLI11's messages about missing or invalid values.
@@ -333,34 +339,11 @@ void set_up_command(CLI::App& app, CLI::App& command) {
 
 }  // namespace
 
-void set_up_usage(CLI::App& app) {
+void set_up_usage(CLI::App& app, Sources& sources) {
     app.formatter(std::make_shared<Help>());
-    app.config_formatter(std::make_shared<Config>(app));
+    app.config_formatter(std::make_shared<Config>(app, sources));
     app.get_help_ptr()->description("this text");
     for (CLI::App* command : commands_of(app)) set_up_command(app, *command);
-}
-
-void bind_environment(CLI::App& app, const std::vector<std::string>& args) {
-    const auto bind = [](CLI::App& command) {
-        for (CLI::Option* option : command.get_options()) {
-            if (option->get_lnames().empty()) continue;
-            std::string name = "TINFER_" + option->get_lnames()[0];
-            static const std::set<std::string> kNotThese{"TINFER_help", "TINFER_help-all", "TINFER_version"};
-            if (kNotThese.contains(name)) continue;
-            std::transform(name.begin(), name.end(), name.begin(),
-                           [](unsigned char c) { return c == '-' ? '_' : char(std::toupper(c)); });
-            option->envname(name);
-        }
-    };
-    bind(app);
-    CLI::App* place = &app;  // the command named so far
-    for (const auto& arg : args)
-        for (CLI::App* command : commands_of(*place))
-            if (command->get_name() == arg) {
-                place = command;
-                break;
-            }
-    if (place != &app) bind(*place);
 }
 
 namespace {

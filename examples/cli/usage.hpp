@@ -9,6 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "sources.hpp"
+
 namespace cli {
 
 /// Prefix of option groups that only --help-all shows: "rare:Model" is shown under "Model".
@@ -18,11 +20,9 @@ inline constexpr std::string_view kRare = "rare:";
 /// The word of `known` that `word` is probably a misspelling of; else empty.
 [[nodiscard]] std::string closest(std::string_view word, const std::vector<std::string>& known);
 
-/// Sets up help, defaults in the help, and the configuration file; call it after all sub-commands were added.
-void set_up_usage(CLI::App& app);
-/// Binds the options of the chosen command to environment variables TINFER_<OPTION>. Only of that command, because an
-/// option's type may differ between commands.
-void bind_environment(CLI::App& app, const std::vector<std::string>& args);
+/// Sets up help, defaults in the help, and the configuration file; call it after all sub-commands were added. `sources`
+/// outlives the parsing.
+void set_up_usage(CLI::App& app, Sources& sources);
 /// The full name of the chosen command, such as "tinfer trace show".
 [[nodiscard]] std::string chosen_command(const CLI::App& app);
 /// Whether help was requested for an unknown command.

@@ -4,10 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "base/access.hpp"
-#include "support/alloc_counter.hpp"
+#include "support/allocation_sites.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 #include "tokenizer/vocab_support.hpp"
@@ -15,57 +14,6 @@
 namespace tinfer::test {
 
 namespace {
-
-struct Sites {
-    std::uint64_t refused = 0;   ///< allocations whose failure became out_of_memory
-    std::uint64_t survived = 0;  ///< allocations that were not needed: the operation went on without
-    std::string wrong;           ///< what should not happen, the first of it
-};
-
-constexpr std::uint64_t kMostSites = 200'000;
-
-/// Calls `action` with its first allocation refused, then with its second, … until all succeed. `usable` is called
-/// after each failure and says whether what the action works on is as it should be. `also` is another code that may
-/// come out: of an observer that runs out of memory itself, of a message that could be made in time.
-Sites refuse_each_allocation(const std::function<void()>& action, const std::function<bool()>& usable = {},
-                             std::optional<ErrorCode> also = {}) {
-    Sites sites;
-    const auto report = [&](std::uint64_t n, const std::string& what) {
-        if (sites.wrong.empty()) sites.wrong = "allocation " + std::to_string(n) + ": " + what;
-    };
-    for (std::uint64_t n = 1; n < kMostSites && sites.wrong.empty(); ++n) {
-        const AllocationScope scope;
-        enum class End { returned, out_of_memory, other_error, other_exception } end = End::returned;
-        ErrorCode code{};
-        fail_allocation_at(n);
-        try {
-            action();
-        } catch (const Error& error) {
-            code = error.code();
-            end = code == ErrorCode::out_of_memory ? End::out_of_memory : End::other_error;
-        } catch (...) {
-            end = End::other_exception;
-        }
-        const bool failed = allocation_failed();
-        fail_allocation_at(0);
-        if (!failed) return sites;
-        if (end == End::returned) ++sites.survived;
-        if (end == End::out_of_memory || (end == End::other_error && code == also)) ++sites.refused;
-        else if (end == End::other_error) report(n, "threw " + std::string(to_string(code)));
-        else if (end == End::other_exception) report(n, "another exception left a public call");
-        if (usable && !usable()) report(n, "left something unusable behind");
-    }
-    if (sites.wrong.empty()) sites.wrong = "never came to an end";
-    return sites;
-}
-
-void check_sites(const std::string& what, const Sites& sites, std::uint64_t at_least, std::uint64_t most_survived = 0) {
-    CAPTURE(what);
-    CAPTURE(sites.refused);
-    CHECK(sites.wrong == "");
-    CHECK(sites.refused >= at_least);
-    CHECK(sites.survived <= most_survived);
-}
 
 /// A model with a vocabulary, all in one file.
 std::filesystem::path save_with_vocab(const TempFolder& folder, const char* arch, const GgufWriter& vocab) {
@@ -408,6 +356,84 @@ TEST_CASE("[N3] tokenizing survives the failure of any allocation") {
                     }),
                     2);
     }
+}
+
+TEST_CASE("[N3] fingerprints and guarded reads survive the failure of any allocation") {
+    const TempFolder folder;
+    const auto path = TinyModel::of("llama").save(folder.path());
+    const auto expected = ModelFile::open(path).full_fingerprint();
+    std::optional<ModelFile> file;
+    const auto renew = [&] {
+        file.emplace(ModelFile::open(path));
+        return true;
+    };
+    renew();
+    check_sites("full fingerprint", refuse_each_allocation([&] { (void)file->full_fingerprint(); }, renew), 1, 3);
+    CHECK(file->full_fingerprint() == expected);
+    check_sites("read guard", refuse_each_allocation([&] { const ReadGuard guard(*file); }), 1);
+}
+
+TEST_CASE("[N3] a template is parsed and its prompt tokenized, or nothing is, wherever memory runs out") {
+    const Vocab vocab = load_vocab(small_bpe("gpt-2"));
+    const ChatTemplate chat = *ChatTemplate::built_in("chatml");
+    const std::string source(chat.source());
+    const std::vector<ChatMessage> messages{{"system", "Be brief."}, {"user", "Hello w\xC3\xB6rld <|im_end|>"}};
+    const auto rendered = chat.render(vocab, messages);
+    const auto tokens = encode(vocab, rendered).tokens;
+    const auto usable = [&] { return encode(vocab, chat.render(vocab, messages)).tokens == tokens; };
+    check_sites("template", refuse_each_allocation([&] { (void)ChatTemplate(source); }, usable), 20, 5);
+    check_sites("encode", refuse_each_allocation([&] { (void)encode(vocab, rendered); }, usable), 5, 10);
+}
+
+TEST_CASE("[N3] recording a trace: wherever memory runs out the decode has its bits, and the file is a trace") {
+    const TempFolder folder;
+    TinyModel tiny = TinyModel::of("llama");
+    tiny.n_layer = 1;
+    const auto model = Model::load(tiny.save(folder.path()));
+    const auto prompt = random_tokens(5, model.info().n_vocab, 4);
+    const auto expected = bits_of(logits_of(model, prompt, kSmall));
+    const auto n_vocab = static_cast<std::size_t>(model.info().n_vocab);
+    const auto path = folder / "t.tntrace";
+    std::optional<Context> context(std::in_place, model, kSmall);
+    std::string wrong;
+    const auto record = [&] {
+        std::shared_ptr<TraceFile> file;
+        try {
+            file = std::make_shared<TraceFile>(path, TraceFileOptions{.overwrite = true});
+        } catch (const std::bad_alloc&) {
+            throw Error(ErrorCode::out_of_memory, "the caller's own");
+        }
+        const auto attached = context->attach(file);
+        if (context->decode(prompt) != DecodeStatus::ok) throw std::runtime_error("decode");
+        file->close();
+    };
+    const auto usable = [&] {  // what is there is whole or says what it lacks; the context decodes as before
+        if (std::filesystem::exists(path) && std::filesystem::file_size(path) >= sizeof(trace_format::Header))
+            (void)TraceReader::open(path);
+        context->clear();
+        return context->decode(prompt) == DecodeStatus::ok &&
+               std::ranges::equal(bits_of(context->logits()), std::span(expected).last(n_vocab));
+    };
+    const Sites sites = refuse_each_allocation(record, usable, ErrorCode::compute_failed);
+    check_sites("recording", sites, 50, 1000);
+    record();
+    const auto bytes = std::filesystem::file_size(path);
+    check_sites("reading a trace", refuse_each_allocation([&] { (void)TraceReader::open(path); }), 20, 5);
+    const auto trace = TraceReader::open(path);
+    CHECK(trace.header().n_events > 0);
+    CHECK(std::filesystem::file_size(path) == bytes);
+}
+
+TEST_CASE("[N3] an engine is made or is not, wherever memory runs out, and a request that is refused costs itself") {
+    const TempFolder folder;
+    const auto model = Model::load(TinyModel::of("llama").save(folder.path()));
+    const EngineOptions options{.context = {.n_ctx = 64, .n_seq_max = 2, .n_threads = 1}};
+    std::int64_t left = 0;
+    const AllocationScope scope;
+    const Sites made = refuse_each_allocation([&] { const Engine engine(model, options); },
+                                              [&] { return (left = scope.live()) < 65536; });
+    check_sites("engine", made, 40, 50);
+    CHECK(left < 65536);
 }
 
 TEST_CASE("a batch that cannot grow is as it was") {

@@ -46,6 +46,9 @@ class Text(unittest.TestCase):
         without = ["--override", "tokenizer.ggml.bos_token_id=int:-1", "--no-add-special", "--force-bos"]
         self.assertEqual(tinfer("tokenize", "-m", MODEL, "-p", "on", *without, code=1), b"")
         self.assertRegex(tinfer.stderr, r"BOS token is to be added but the vocabulary has none\n\Z")
+        self.assertEqual(tinfer("tokenize", "-m", MODEL, "-p", "on", *without[:2], code=1), b"")
+        self.assertIn("has none; without special tokens it is encoded (--no-add-special", tinfer.stderr)
+        self.assertEqual(json.loads(tinfer("tokenize", "-m", MODEL, "-p", "on", *without[:3])), plain)
 
     def test_lines_of_json(self):
         texts = ["once", "", "two\nlines", "ü"]

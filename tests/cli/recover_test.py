@@ -9,6 +9,7 @@ import collections
 import json
 import pathlib
 import random
+import re
 import struct
 import unittest
 
@@ -27,6 +28,42 @@ class Recover(Recorded):
         stats = trace_json("stats", whole)
         self.assertEqual(stats["dropped"], report["dropped_events"])
         return report
+
+    def test_damage_is_said_once_by_every_verb(self):
+        data = pathlib.Path(MOE).read_bytes()
+        flipped, cut, unclosed = (FOLDER / f"{name}.tntrace" for name in ("flipped", "short", "unclosed"))
+        flipped.write_bytes(data[:len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1:])
+        cut.write_bytes(data[:len(data) * 3 // 4])
+        blocks, at = [], 128
+        while at < len(data):
+            blocks.append(at)
+            at += 56 + (struct.unpack_from("<I", data, at + 8)[0] + 7) // 8 * 8
+        unclosed.write_bytes(data[:blocks[-3]])   # at the end of a block: nothing but the header tells
+        verbs = ([verb] for verb in ("show", "stats", "layers", "tensors", "reuse", "roofline", "cold", "io", "hash"))
+        verbs = [*verbs, ["experts"], ["export", "--format", "csv"], ["export", "--format", "chrome"],
+                 ["diff", MOE], ["view", "-o", FOLDER / "damaged.html"],
+                 ["cut", "--run", "0", "-o", FOLDER / "part.tntrace", "--overwrite"]]
+        for path in (flipped, cut, unclosed):
+            for verb, *args in verbs:
+                whole = tinfer("trace", verb, MOE, *args, code=None)
+                self.assertNotIn("damaged", tinfer.stderr, verb)
+                text = tinfer("trace", verb, path, *args, code=3)
+                self.assertEqual(len(re.findall(r"^tinfer: [^\n]*: damaged: ", tinfer.stderr, re.M)), 1, (verb, path))
+                tinfer("trace", verb, path, *args, "--quiet", code=3)
+                self.assertIn(": damaged: ", tinfer.stderr)
+                allowed = tinfer("trace", verb, path, *args, "--allow-damage", code=None if verb == "diff" else 0)
+                self.assertIn(": damaged: ", tinfer.stderr)
+                if verb not in ("cut",):
+                    self.assertEqual(allowed, text)
+            stats = trace_json("stats", path, "--allow-damage")
+            self.assertEqual(stats["coverage"]["status"], "incomplete")
+            self.assertGreater(stats["damage"], 0)
+        for lost in (flipped, cut):   # what is not there is not equal
+            tinfer("trace", "diff", MOE, lost, "--allow-damage", code=1)
+        tinfer("trace", "diff", MOE, flipped, code=3)   # whichever of the two it is
+        self.assertEqual(tinfer.stderr.count(": damaged: "), 1)
+        tinfer("trace", "diff", cut, flipped, code=3)
+        self.assertEqual(tinfer.stderr.count(": damaged: "), 2)
 
     def test_whatever_block_is_lost_the_rest_is_valid(self):
         for path, model in ((DENSE, MODEL), (MOE, MOE_MODEL)):

@@ -6,6 +6,7 @@ usage: state_test.py path/to/tinfer [unittest arguments]
 """
 import hashlib
 import json
+import pathlib
 import unittest
 
 from cli_support import FOLDER, MODEL, NO_EOG, ids_of, make_model, run_json, tinfer
@@ -105,6 +106,23 @@ class PromptCache(unittest.TestCase):
         self.assertNotEqual(digest(path), before)
         tinfer("run", MODEL, "-p", PROMPT, "--prompt-cache-all", code=2)
         tinfer("run", MODEL, "-p", PROMPT, "--prompt-cache", path, "--prompt-cache-all", "--prompt-cache-ro", code=2)
+
+    def test_a_file_that_differs_anywhere_is_another_model(self):
+        """Bytes that the sample of the fingerprint does not see; it has all of a small file, so it gets a tail."""
+        path, models = FOLDER / "twins.state", []
+        path.unlink(missing_ok=True)
+        for name in ("a", "b"):
+            models.append(FOLDER / f"twin-{name}.gguf")
+            data = bytearray(pathlib.Path(MODEL).read_bytes() + bytes(1 << 20))
+            data[-4500] = ord(name)   # between two pieces of the sample
+            models[-1].write_bytes(data)
+        args = ["-p", PROMPT, "-n", "2", "--prompt-cache", path]
+        tinfer("run", models[0], *args)
+        before = digest(path)
+        self.assertEqual(tinfer("run", models[1], *args, code=1), b"")
+        self.assertIn(f"tinfer: {path}: state was made with another model", tinfer.stderr)
+        self.assertEqual(digest(path), before)
+        tinfer("run", models[0], *args)
 
     def test_chat_goes_on(self):
         path = FOLDER / "chat.state"

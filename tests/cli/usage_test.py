@@ -261,6 +261,69 @@ class Usage(unittest.TestCase):
                                                               "TINFER_PROMPT": "a"}), 2)
         self.assertEqual(count(*base, "--config", config), 4)
         self.assertEqual(count(*base, "--config", config, "-n", "5"), 5)
+        self.assertEqual(count(*base, env={"TINFER_CONFIG": str(config)}), 4)
+        self.assertEqual(count(*base, "--config", config, env={"TINFER_CONFIG": "/nowhere.toml"}), 4)
+        tinfer(*base, env={"TINFER_CONFIG": "/nowhere.toml"}, code=2)
+        self.assertIn("/nowhere.toml: cannot be opened", tinfer.stderr)
+
+    def test_a_configuration_file_is_read_to_its_end_or_refused(self):
+        for file, message in {"/dev/zero": "--config /dev/zero: more than 64 MiB",
+                              "/proc/self/mem": "/proc/self/mem: cannot be read: Input/output error"}.items():
+            for args, env in ((["--config", file], {}), ([], {"TINFER_CONFIG": file})):
+                self.assertEqual(tinfer("run", MODEL, "-p", "a", "-n", "1", *args, env=env, code=1), b"")
+                self.assertRegex(tinfer.stderr, r"\Atinfer: [^\n]+\n\Z")
+                self.assertIn(message, tinfer.stderr)
+        pipe = FOLDER / "options.pipe"   # which can be read once
+        os.mkfifo(pipe)
+        with subprocess.Popen(["sh", "-c", f"printf 'predict = 3' > {pipe}"]):
+            done = tinfer("run", MODEL, "-p", "once", "--temp", "0", "--json", *NO_EOG, "--config", pipe)
+        self.assertEqual(len(json.loads(done)["tokens"]), 3)
+
+    def test_what_the_command_line_excludes_does_not_count(self):
+        """Each pair of options that exclude each other: one in the environment or a file, the other one by hand."""
+        config, grammar = FOLDER / "excluded.toml", FOLDER / "a.gbnf"
+        grammar.write_text('root ::= "a"')
+        run = ["run", MODEL, "-n", "1", "--temp", "0"]
+        trace = FOLDER / "excluded.tntrace"
+        tinfer("trace", "record", MODEL, "-p", "a", "-n", "1", "-o", trace, "--overwrite")
+        cases = ((["tokenize", MODEL, "-p", "hi"], {"file": "x"}),
+                 (["tokenize", MODEL, "-f", grammar], {"prompt": "x"}),
+                 ([*run, "--tokens", "5"], {"prompt": "x"}), ([*run, "--tokens", "5"], {"file": "x"}),
+                 ([*run, "-p", "a"], {"tokens": "5"}), (["logits", MODEL, "-p", "a"], {"tokens": "5"}),
+                 (["detokenize", MODEL, "--tokens", "5"], {"file": "x"}),
+                 ([*run, "-p", "a", "--grammar-file", grammar], {"grammar": "root ::= x"}),
+                 ([*run, "-p", "a", "--grammar", 'root ::= "a"'], {"json-schema": "{}"}),
+                 (["grammar", "check", grammar], {"json-schema": "{}"}),
+                 (["grammar", "check", "--json-schema", "{}"], {}),
+                 (["inspect", MODEL, "--csv"], {"json": "true"}), (["inspect", MODEL, "--json"], {"csv": "true"}),
+                 (["inspect", MODEL, "--placement"], {"csv": "true"}),
+                 (["trace", "stats", trace, "--csv"], {"json": "true"}),
+                 ([*run, "-p", "a", "--self-extend", "2,64"], {"context-shift": "true", "keep": "4"}),
+                 ([*run, "-p", "a", "--context-shift"], {"self-extend": "2,64"}),
+                 ([*run, "-p", "a", "--explain"], {"speculate": "ngram"}),
+                 ([*run, "-p", "a", "--speculate", "ngram"], {"explain": "true"}),
+                 ([*run, "-p", "a", "--speculate", "off"], {"draft": str(MODEL)}),
+                 ([*run, "-p", "a", "--receipt", FOLDER / "r.json"], {"context-shift": "true", "keep": "2"}),
+                 ([*run, "-p", "a", "--receipt", FOLDER / "r.json"], {"prompt-cache": str(FOLDER / "c")}),
+                 ([*run, "-p", "a", "--prompt-cache", FOLDER / "c", "--prompt-cache-ro"], {"prompt-cache-all": "true"}),
+                 (["logits", MODEL, "-p", "a", "--last"], {"pooled": "true"}))
+        for args, other in cases:
+            plain = tinfer(*args)
+            variables = {"TINFER_" + name.upper().replace("-", "_"): value for name, value in other.items()}
+            self.assertEqual(tinfer(*args, env=variables), plain, (args, other))
+            if args[0] not in ("trace", "grammar"):
+                config.write_text("".join(f"{name} = '{value}'\n" for name, value in other.items()))
+                self.assertEqual(tinfer(*args, "--config", config), plain, (args, other))
+        tinfer("tokenize", MODEL, "-p", "a", "-f", grammar, code=2)   # both by hand
+        tinfer("tokenize", MODEL, env={"TINFER_PROMPT": "a", "TINFER_FILE": "x"}, code=2)
+        config.write_text("prompt = 'hi'\n")   # a file counts before the environment
+        self.assertEqual(tinfer("tokenize", MODEL, "--config", config, env={"TINFER_FILE": "x"}),
+                         tinfer("tokenize", MODEL, "-p", "hi"))
+        receipt, other = FOLDER / "r.json", FOLDER / "r.html"
+        plain = tinfer("replay", receipt, "--at", "0", "--model", MODEL)
+        self.assertEqual(tinfer("replay", receipt, "--at", "0", "--model", MODEL,
+                                env={"TINFER_COMPARE": "true", "TINFER_HTML": str(other)}), plain)
+        self.assertFalse(other.exists())
 
     def test_json_nested_without_end_is_an_error_everywhere(self):
         deep, file = "[" * 100_000 + "]" * 100_000, FOLDER / "deep.json"

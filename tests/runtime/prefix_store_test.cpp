@@ -179,9 +179,13 @@ TEST_CASE(
     };
     CHECK(computed(a) == std::pair(std::size_t{130}, std::uint64_t{0}));
     CHECK(computed(a) == std::pair(std::size_t{2}, std::uint64_t{0}));
-    CHECK(computed(b) == std::pair(std::size_t{130}, std::uint64_t{1}));
+    const auto [n_b, refused_b] = computed(b);
+    CHECK(n_b == 130);
+    CHECK(refused_b > 0);
     CHECK(computed(b) == std::pair(std::size_t{2}, std::uint64_t{0}));  // written over
-    CHECK(computed(a) == std::pair(std::size_t{130}, std::uint64_t{1}));
+    const auto [n_a, refused_a] = computed(a);
+    CHECK(n_a == 130);
+    CHECK(refused_a > 0);
     PrefixStore store(a);
     Context context(b, {.n_ctx = 256});
     CHECK(code_of([&] { (void)store.restore(context, SeqId{0}, tokens); }) == ErrorCode::bad_parameter);

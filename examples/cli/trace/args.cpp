@@ -125,6 +125,7 @@ void TraceArgs::add_file(CLI::App& verb) {
     verb.add_option("trace,-i,--input", file, "the trace, as `tinfer trace record` writes it")
         ->type_name("FILE")
         ->group("Trace");
+    add_allow_damage(verb, allow_damage);
 }
 
 void TraceArgs::add_model(CLI::App& verb) {
@@ -167,7 +168,69 @@ bool TraceArgs::is_full(std::size_t n_rows) const {
     return most > 0 && n_rows >= most;
 }
 
+void add_allow_damage(CLI::App& verb, bool& allow_damage) {
+    verb.add_flag("--allow-damage", allow_damage, "what is left of a damaged trace is enough; else exit code 3")
+        ->group("Trace");
+}
+
+std::vector<std::string> damage_of(const tinfer::TraceReader& trace) {
+    namespace format = tinfer::trace_format;
+    std::vector<std::string> found;
+    const auto at_byte = [&](std::uint64_t byte, const std::string& what) {
+        found.push_back("byte " + std::to_string(byte) + ": " + what);
+    };
+    for (const auto& damage : trace.damage())
+        at_byte(damage.offset, counted(damage.bytes, "byte") + ": " + harmless_text(damage.what));
+    std::uint64_t next = 0;
+    for (const auto& block : trace.blocks()) {
+        if (block.header.sequence != next)
+            at_byte(block.offset,
+                    "block " + std::to_string(block.header.sequence) + " where " + std::to_string(next) + " was due");
+        next = block.header.sequence + 1;
+    }
+    if (!trace.is_closed()) {
+        found.emplace_back("the end is missing: its writer did not come to it (see tinfer trace recover)");
+        return found;
+    }
+    const auto& header = trace.header();
+    if (header.file_bytes != trace.file_bytes())
+        found.push_back("the header says " + counted(header.file_bytes, "byte") + ", the file has " +
+                        std::to_string(trace.file_bytes()));
+    const auto& blocks = trace.blocks();
+    if (blocks.empty() || blocks.back().header.type != format::BlockType::index ||
+        blocks.back().offset != header.index_offset)
+        found.emplace_back("the index is not where the header says");
+    for (const auto& entry : trace.index()) {
+        const auto block = std::ranges::lower_bound(blocks, entry.offset, {}, &tinfer::TraceBlock::offset);
+        if (block == blocks.end() || block->offset != entry.offset || block->header.type != entry.type)
+            found.push_back("the index names a block at byte " + std::to_string(entry.offset) + " that is not there");
+    }
+    return found;
+}
+
+namespace {
+
+bool g_is_damaged = false;  // a trace that was read, and nobody allows it
+
+}  // namespace
+
+void report_damage(const std::string& file, const std::vector<std::string>& damage, bool allow_damage) {
+    if (damage.empty()) return;
+    std::string text = file + ": damaged: " + damage[0];
+    if (damage.size() > 1) text += "; " + counted(damage.size() - 1, "more place") + " (see tinfer trace validate)";
+    note_error(text);
+    g_is_damaged = g_is_damaged || !allow_damage;
+}
+
+int exit_code(int of_verb) noexcept { return g_is_damaged ? 3 : of_verb; }
+
 tinfer::TraceReader TraceArgs::open() const {
+    auto trace = open_silently();
+    report_damage(file, damage_of(trace), allow_damage);
+    return trace;
+}
+
+tinfer::TraceReader TraceArgs::open_silently() const {
     if (file.empty()) throw UsageError("a trace is needed: FILE.tntrace");
     try {
         return tinfer::TraceReader::open(file);

@@ -62,6 +62,12 @@ bool same_ranges(std::span<const tinfer::trace_format::Range> a, std::span<const
     });
 }
 
+std::uint64_t n_events(const tinfer::RecordedRun& run) {
+    std::uint64_t n = 0;
+    for (const auto& events : run.events) n += events.events.size();
+    return n;
+}
+
 void compare_runs(const tinfer::TraceReader& a, const tinfer::TraceReader& b, Found& found) {
     const auto runs_a = a.runs(), runs_b = b.runs();
     if (runs_a.size() != runs_b.size())
@@ -71,6 +77,13 @@ void compare_runs(const tinfer::TraceReader& a, const tinfer::TraceReader& b, Fo
         const auto &x = runs_a[r], &y = runs_b[r];
         const auto *p = a.plan(x.record.plan), *q = b.plan(y.record.plan);
         if (p != nullptr && q != nullptr) compare_plans(a, *p, b, *q, x.record.run, found);
+        const auto of_run = [&](const std::string& what) {
+            found.add("lost", "run " + std::to_string(x.record.run) + ": " + what, {{"run", x.record.run}});
+        };
+        if (x.found != y.found) of_run("its beginning is in one of the traces alone");
+        else if ((p == nullptr) != (q == nullptr)) of_run("its plan is in one of the traces alone");
+        if (const auto m = n_events(x), n = n_events(y); m != n)
+            of_run(std::to_string(m) + " events, the other " + std::to_string(n));
         const bool same_tokens = std::ranges::equal(
             x.tokens, y.tokens, [](const auto& s, const auto& t) { return s.id == t.id && s.position == t.position; });
         if (!same_tokens && ++n_tokens == 1)

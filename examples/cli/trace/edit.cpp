@@ -99,7 +99,7 @@ std::vector<std::string> lost_parts(const tinfer::TraceReader& trace, const tinf
 
 int recover_trace(const EditArgs& args) {
     check_target(args.output, args.file, args.overwrite);
-    const auto trace = args.open();
+    const auto trace = args.open_silently();
     const auto bytes = tinfer::recover(trace);
     write_trace(args.output, bytes);
     const auto whole = tinfer::TraceReader::from_bytes(bytes, args.output);

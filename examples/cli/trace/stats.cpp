@@ -240,7 +240,8 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
         for (const auto& events : run.events) n_events += events.events.size();
     const auto& header = trace.header();
     const bool is_filtered = (header.flags & tinfer::trace_format::filtered) != 0 || !args.selection().is_all();
-    const bool complete = s.difference == 0 && s.weights_read.size() == n_weights;
+    const auto damage = damage_of(trace);
+    const bool complete = s.difference == 0 && s.weights_read.size() == n_weights && damage.empty();
     const double decode_ms = s.n_decode > 0 ? double(s.decode_ns) / 1e6 / double(s.n_decode) : 0;
     const double kernels = s.decode_ns > 0 ? double(s.kernel_ns) / double(s.decode_ns) : 0;
     return {{"model", trace.session_value("model")},
@@ -252,7 +253,7 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
             {"threads", trace.session_value("threads")},
             {"level", trace.session_value("level." + std::to_string(header.level))},
             {"closed", trace.is_closed()},
-            {"damage", trace.damage().size()},
+            {"damage", damage.size()},
             {"runs", std::accumulate(s.phases.begin(), s.phases.end(), std::uint64_t{0},
                                      [](std::uint64_t n, const auto& p) { return n + p.second; })},
             {"phases", s.phases},

@@ -23,7 +23,7 @@ Action add_trace(CLI::App& app) {
     return [verbs] {
         try {
             for (const auto& [command, verb] : *verbs)
-                if (command->parsed()) return verb();
+                if (command->parsed()) return exit_code(verb());
         } catch (const ExitError& error) {
             note_error(error.what());
             return error.code;

@@ -11,7 +11,7 @@
 
 namespace cli {
 
-/// Ends the program with a specific exit code: 2 unreadable trace, 3 trace of another model.
+/// Ends the program with a specific exit code: 2 unreadable trace, 3 trace of another model or damaged.
 class ExitError : public std::runtime_error {
 public:
     ExitError(int exit_code, const std::string& message) : std::runtime_error(message), code(exit_code) {}
@@ -40,6 +40,7 @@ struct TraceArgs {
     std::uint64_t limit = 0;
     const CLI::Option* limit_option = nullptr;
     TableStyle style;
+    bool allow_damage = false;
 
     void add_file(CLI::App& verb);
     void add_selection(CLI::App& verb);
@@ -48,12 +49,25 @@ struct TraceArgs {
     void add_limit(CLI::App& verb, std::uint64_t standard);
     /// Whether a table has as many rows as the limit. The default limit applies to text; CSV and JSON have all rows.
     [[nodiscard]] bool is_full(std::size_t n_rows) const;
-    /// Throws ExitError(2) if it cannot be read.
+    /// Says on stderr what of it is damaged; the exit code is 3 then, see exit_code(). Throws ExitError(2) if it cannot
+    /// be read.
     [[nodiscard]] tinfer::TraceReader open() const;
+    /// For a verb whose answer is the damage.
+    [[nodiscard]] tinfer::TraceReader open_silently() const;
     [[nodiscard]] Selection selection() const;
     /// Throws ExitError(3) if a model is given and the trace is of another one.
     void check_model(const tinfer::TraceReader& trace) const;
 };
+
+/// What is damaged, a sentence for each place: bytes that cannot be read, blocks that are missing, an end that is not
+/// where the header says. Empty for whole traces.
+[[nodiscard]] std::vector<std::string> damage_of(const tinfer::TraceReader& trace);
+/// The option that takes the exit code of a damaged trace away.
+void add_allow_damage(CLI::App& verb, bool& allow_damage);
+/// The one rule for damage: says it once for each file, and makes the exit code 3 unless it is allowed.
+void report_damage(const std::string& file, const std::vector<std::string>& damage, bool allow_damage);
+/// What a verb ends with: its own code, or 3 where a trace was damaged.
+[[nodiscard]] int exit_code(int of_verb) noexcept;
 
 /// Parses ranges such as "0,5-7". Throws UsageError naming the option.
 [[nodiscard]] Selection::Ranges parse_ranges(const std::string& text, std::string_view option);

@@ -70,7 +70,7 @@ std::string_view word_of(Verdict::State state) {
 }
 
 int validate(const TraceArgs& args) {
-    const auto trace = args.open();
+    const auto trace = args.open_silently();
     std::optional<tinfer::ModelFile> file;
     if (!args.model.empty()) {
         file = tinfer::ModelFile::open(args.model);

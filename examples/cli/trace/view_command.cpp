@@ -12,6 +12,7 @@ namespace {
 struct ViewArgs {
     std::string in, out, detail;
     std::uint64_t max_events = ViewOptions{}.max_events;
+    bool allow_damage = false;
 };
 
 std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
@@ -47,6 +48,11 @@ int view(const ViewArgs& args) {
     OutputFile file(args.out);
     write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
     file.finish();
+    if (!empty) {
+        auto damage = packed.problems;
+        if (damage.empty()) damage = damage_of(tinfer::TraceReader::open(args.in));
+        report_damage(args.in, damage, args.allow_damage);
+    }
     return 0;
 }
 
@@ -68,6 +74,7 @@ Verb add_view(CLI::App& trace) {
                      "runs that keep theirs then, as in 3-10; default: the first and last ones")
         ->type_name("RUNS")
         ->group(group);
+    add_allow_damage(*command, args->allow_damage);
     command->footer(
         "\nExamples:\n  tinfer trace view t.tntrace -o t.html\n  tinfer trace view t.tntrace --detail 3-10 -o t.html");
     return [args] { return view(*args); };

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""A model file that is cut short while a command reads it: an error of one line, never a signal.
+
+usage: cut_file_test.py path/to/tinfer [unittest arguments]
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import unittest
+
+from cli_support import FOLDER, MODEL, NO_EOG, TINFER, environment
+
+SECONDS = 120
+
+
+class CutFiles(unittest.TestCase):
+    def mapped(self, child, path):
+        """Waits until the program has mapped the file."""
+        for _ in range(SECONDS * 100):
+            try:
+                if str(path) in pathlib.Path(f"/proc/{child.pid}/maps").read_text():
+                    return
+            except OSError:
+                pass
+            if child.poll() is not None:
+                self.fail(f"exit {child.returncode} before the file was mapped: {child.communicate()}")
+            time.sleep(0.01)
+        self.fail("the file is never mapped")
+
+    def cut(self, left, *command):
+        """What the command says on stderr when its file has only so many bytes left while it runs."""
+        path = FOLDER / "cut.gguf"
+        shutil.copyfile(MODEL, path)
+        words = [TINFER, *(str(path) if word is None else str(word) for word in command)]
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        try:
+            self.mapped(child, path)
+            time.sleep(0.2)
+            os.truncate(path, left)
+            _, stderr = child.communicate(timeout=SECONDS)
+        finally:
+            child.kill()
+        self.assertEqual(child.returncode, 1, (command, left, stderr))
+        return stderr.decode()
+
+    def test_commands_report_it(self):
+        size = os.path.getsize(MODEL)
+        for left in (0, 4096, size // 2, size - 8):   # header, weights, and inside the last page
+            for command in (["bench", None, "-p", "16", "-n", "16", "-r", "1000", "-t", "2"],
+                            ["run", None, "-p", "a", "-n", "200000", "-c", "262144", *NO_EOG],
+                            ["perplexity", None, "-f", FOLDER / "text"]):
+                (FOLDER / "text").write_text("once on a time in the inn " * 200_000)
+                stderr = self.cut(left, *command)
+                self.assertIn("cannot read at byte ", stderr)
+                self.assertIn("cut.gguf", stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
