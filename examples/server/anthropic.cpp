@@ -176,7 +176,7 @@ public:
         message["stop_reason"] = nullptr;
         message["stop_sequence"] = nullptr;
         message["usage"] = usage(first.n_prompt, first.n_cached, 0);
-        message["system_fingerprint"] = service_.fingerprint;
+        message["system_fingerprint"] = service_.fingerprint();
         if (!job_.warnings.empty()) message["warnings"] = job_.warnings;
         std::string out;
         add_event(out, "message_start", {{"message", message}});
@@ -239,7 +239,7 @@ public:
         document["stop_reason"] = stop_reason(choice);
         document["stop_sequence"] = stop_sequence(choice);
         document["usage"] = usage(choices);
-        document["system_fingerprint"] = service_.fingerprint;
+        document["system_fingerprint"] = service_.fingerprint();
         add_evidence(document, choice);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
         return to_line(document);

@@ -77,7 +77,8 @@ void add_sampler(Listing& list, const tinfer::SamplerOptions& options) {
 
 std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions& options) {
     Listing list;
-    list.add("engine", engine.fingerprint());
+    const std::string& of_engine = engine.fingerprint();
+    list.add("engine", of_engine);
     list.add("version", tinfer::version());  // of templates, grammars and parsers
     const auto plain = chat_template_of(engine.model(), options, false);
     const auto with_tools = chat_template_of(engine.model(), options, true);
@@ -85,7 +86,7 @@ std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions&
     list.add("template with tools", with_tools.source());
     list.add("clip_max_tokens", options.clip_max_tokens ? 1 : 0);
     add_sampler(list, options.sampler);
-    return list.digest();
+    return list.digest() + (of_engine.ends_with("-sample") ? "-sample" : "");
 }
 
 }  // namespace server

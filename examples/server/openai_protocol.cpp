@@ -129,7 +129,7 @@ private:
                 {"object", object},
                 {"created", created_},
                 {"model", service_.id},
-                {"system_fingerprint", service_.fingerprint}};
+                {"system_fingerprint", service_.fingerprint()}};
     }
 
     /// The first chunk of the first answer has the warnings, too.

@@ -16,7 +16,7 @@ json with_head(json fields, std::string_view object_name, std::vector<std::strin
              {"object", is(object_name)},
              {"created", count()},
              {"model", string()},
-             {"system_fingerprint", {{"type", "string"}, {"pattern", "^[0-9a-f]{32}$"}}}};
+             {"system_fingerprint", {{"type", "string"}, {"pattern", "^[0-9a-f]{32}(-sample)?$"}}}};
     for (const auto& [name, value] : fields.items()) all[name] = value;
     all["warnings"] = list_of(string());
     for (const char* name : {"id", "object", "created", "model", "system_fingerprint"}) required.emplace_back(name);

@@ -218,7 +218,7 @@ private:
                       {"previous_response_id", nullptr},
                       {"store", false},
                       {"usage", nullptr},
-                      {"system_fingerprint", service_.fingerprint}};
+                      {"system_fingerprint", service_.fingerprint()}};
         if (!job_.warnings.empty()) response["warnings"] = job_.warnings;
         response.update(more);
         const auto& sampler = job_.request.sampler;

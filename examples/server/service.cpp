@@ -101,8 +101,7 @@ bool WantedRequest::is_given_up() {
 
 Service::Service(tinfer::Engine& given, Hub& given_hub)
     : engine(given), model(given.model()), options(given_hub.options), hub(given_hub), metrics(given_hub.metrics),
-      memory(given_hub.memory), id(id_of(model, options)), fingerprint(system_fingerprint(engine, options)),
-      created(unix_time()),
+      memory(given_hub.memory), id(id_of(model, options)), created(unix_time()),
       reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
       log(options.log),
       grammars(kGrammarBytes,
@@ -146,7 +145,17 @@ json Service::model_card() const {
               {"n_embd", info.n_embd},
               {"architecture", info.architecture},
               {"adapters", adapters},
-              {"system_fingerprint", fingerprint}}}};
+              {"system_fingerprint", fingerprint()}}}};
+}
+
+std::string Service::fingerprint() const {
+    const std::string& of_engine = engine.fingerprint();  // changes once, when every byte of the file has been read
+    const std::lock_guard lock(describing_);
+    if (fingerprint_of_ != &of_engine) {
+        fingerprint_ = system_fingerprint(engine, options);
+        fingerprint_of_ = &of_engine;
+    }
+    return fingerprint_;
 }
 
 std::shared_ptr<const std::string> Service::description(const std::function<std::string()>& make) {

@@ -196,8 +196,7 @@ public:
     const Hub& hub;
     Metrics& metrics;
     AnswerMemory& memory;
-    const std::string id;           ///< of the model
-    const std::string fingerprint;  ///< system_fingerprint()
+    const std::string id;  ///< of the model
     const std::int64_t created;
     RunningTexts texts;
     ReadingRoom reading;
@@ -211,6 +210,7 @@ public:
     [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< vectors or scores instead of text
     [[nodiscard]] bool ranks() const noexcept;                                    ///< gives scores of documents
     [[nodiscard]] json model_card() const;
+    [[nodiscard]] std::string fingerprint() const;  ///< system_fingerprint() as of now; any thread
     /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
     /// An error as clients may see it: files have their names, without folders.
@@ -219,7 +219,9 @@ public:
     void check_model(const std::optional<std::string>& name) const;
 
 private:
-    std::mutex describing_;
+    mutable std::mutex describing_;
+    mutable std::string fingerprint_;
+    mutable const std::string* fingerprint_of_ = nullptr;  ///< the text of the engine that it was made of
     std::shared_ptr<const std::string> description_;
     bool gives_vectors_;
     tinfer::ChatTemplate plain_, with_tools_;

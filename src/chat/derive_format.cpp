@@ -21,7 +21,7 @@ bool is_only_space(std::string_view text) { return text.find_first_not_of(kForma
 nlohmann::json parsed(std::string_view text) { return nlohmann::json::parse(text, nullptr, false); }
 
 /// Where a call stands in a text: from its object, its id or its name up to behind its arguments.
-struct Place {
+struct CallPlace {
     std::size_t begin = 0, end = 0;
     std::size_t name_end = 0;
 };
@@ -81,7 +81,7 @@ private:
     }
 
     /// Finds out the shape by the first call.
-    std::optional<Place> find_shape(const WrittenCalls& written) {
+    std::optional<CallPlace> find_shape(const WrittenCalls& written) {
         const std::string_view text = written.text;
         const auto name = text.find(CallProbe::kFirst);
         if (name == text.npos) return std::nullopt;
@@ -89,7 +89,7 @@ private:
         if (const auto around = json_around(text, 0, name)) {
             const auto object = ProbeJson::parse(text.substr(around->first, around->second - around->first));
             if (!find_object(object, written.calls[0])) return std::nullopt;
-            return Place{around->first, around->second, name_end};
+            return CallPlace{around->first, around->second, name_end};
         }
         if (text.substr(name_end).starts_with('(')) row_.shape = CallShape::python;
         else if (text.substr(name_end).starts_with(cat('{', CallProbe::kKey, ':')) ||
@@ -134,14 +134,14 @@ private:
     }
 
     /// A call at or behind `from`, once the shape is known.
-    std::optional<Place> find_call(std::string_view text, std::size_t from, const ToolCall& call) const {
+    std::optional<CallPlace> find_call(std::string_view text, std::size_t from, const ToolCall& call) const {
         auto name = text.find(call.name, from);
         if (name == text.npos) return std::nullopt;
-        Place place{name, 0, name + call.name.size()};
+        CallPlace place{name, 0, name + call.name.size()};
         if (row_.shape == CallShape::object || row_.shape == CallShape::list) {
             const auto around = json_around(text, from, name);
             if (!around) return std::nullopt;
-            return Place{around->first, around->second, place.name_end};
+            return CallPlace{around->first, around->second, place.name_end};
         }
         if (row_.id_first) {
             const auto id = text.find(call.id, from);
@@ -352,7 +352,7 @@ private:
     }
 
     /// Around each call and around all of them, by two.
-    void frames(const WrittenCalls& written, const Place& a, const Place& b) {
+    void frames(const WrittenCalls& written, const CallPlace& a, const CallPlace& b) {
         const std::string_view text = written.text;
         const auto before = before_calls(written, a.begin);
         auto between = text.substr(a.end, b.begin - a.end);
