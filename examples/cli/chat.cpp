@@ -430,8 +430,7 @@ int chat(const ChatArgs& args) {
     const std::string messages = args.messages_file.empty() ? "" : read_messages(args.messages_file, "--messages");
     check_output(args.transcript_file, "--transcript", args.model.files);
     args.prompt_cache.check(args.model.files);
-    std::optional<std::string> text;
-    if (args.text.given()) text = args.text.read();
+    const auto text = args.text.given() ? std::optional(args.text.read()) : std::nullopt;
     const auto model = args.model.load();
     if (args.prompt_cache.given()) args.model.know_all_of(model.file());
     Talk talk(args, model, tools, messages);

@@ -97,7 +97,7 @@ void add_message(Fields& outer, const json& message, const std::string& path, js
     out.push_back(std::move(result));
 }
 
-json read_tools(Fields& fields) {
+json read_client_tools(Fields& fields) {
     const json* list = fields.list("tools");
     if (list == nullptr || list->empty()) return {};
     json tools = json::array();
@@ -131,7 +131,7 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
 }
 
 /// What the interface has for thoughts and the form of an answer. True if there is a form.
-bool read_output(Fields& fields, Conversation& talk, Job& job) {
+bool read_output(Fields& fields, const Service& service, Conversation& talk, Job& job) {
     if (const json* given = fields.object("thinking")) {
         Fields thinking(fields, *given, "thinking");
         thinking.take({"budget_tokens", "display"});
@@ -141,7 +141,7 @@ bool read_output(Fields& fields, Conversation& talk, Job& job) {
     if (given == nullptr) return false;
     Fields output(fields, *given, "output_config");
     if (const auto effort = output.text("effort")) talk.variables["reasoning_effort"] = *effort;
-    return read_format(output, "format", job, true);
+    return read_format(output, "format", service, job, true);
 }
 
 /// Fields of services behind the interface that this server has not.
@@ -317,9 +317,9 @@ Job read_anthropic(const json& body, const Service& service, bool only_count) {
     if (messages == nullptr || messages->empty()) fields.refuse("messages", "is missing");
     for (std::size_t i = 0; i < messages->size(); ++i)
         add_message(fields, (*messages)[i], at("messages", i), talk.messages);
-    talk.tools = read_tools(fields);
+    talk.tools = read_client_tools(fields);
     read_tool_choice(fields, talk);
-    const bool has_format = read_output(fields, talk, job);
+    const bool has_format = read_output(fields, service, talk, job);
     apply(service, talk, has_format, job,
           only_count ? std::numeric_limits<std::size_t>::max() : most_prompt_tokens(fields, service));
     const auto max_tokens = fields.integer("max_tokens", 1, 1 << 30);

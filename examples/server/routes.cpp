@@ -130,7 +130,7 @@ bool is_loopback_address(std::string_view address) {
 }
 
 bool is_loopback_host(std::string_view host) {
-    if (host.starts_with('[')) return host.substr(0, host.find(']') + 1) == "[::1]";
+    if (host.starts_with("[::1]")) return host.size() == 5 || host[5] == ':';
     host = host.substr(0, host.find(':'));
     return equal_names(host, "localhost") ||
            (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);

@@ -58,18 +58,6 @@ public:
     }
 
 private:
-    /// Adds the name of the tool to errors of its schema.
-    template <class Work>
-    static void naming(const std::string& name, Work&& work) {
-        try {
-            work();
-        } catch (const Error& error) {
-            const bool is_schema = error.code() == ErrorCode::bad_schema || error.code() == ErrorCode::limit_exceeded;
-            if (!is_schema || std::string_view(error.what()).starts_with("tool '")) throw;
-            fail(error.code(), cat("tool '", escaped(name), "': ", error.what()));
-        }
-    }
-
     void read_tools(std::string_view tools) {
         (void)JsonDocument::parse(tools, "tools");  // strict, and limits the depth
         const auto list = nlohmann::ordered_json::parse(tools, nullptr, false);

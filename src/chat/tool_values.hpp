@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "chat/tool_format.hpp"
 #include "grammar/emit.hpp"
 #include "grammar/free_text.hpp"
@@ -67,5 +68,17 @@ private:
 
 /// Optional white space between marks, then `next`.
 [[nodiscard]] std::uint32_t add_blanks(grammar::Program& program, std::uint32_t next);
+
+/// Does `work`, and adds the name of the tool to errors of its schema.
+template <class Work>
+void naming(const std::string& name, Work&& work) {
+    try {
+        work();
+    } catch (const Error& error) {
+        const bool is_schema = error.code() == ErrorCode::bad_schema || error.code() == ErrorCode::limit_exceeded;
+        if (!is_schema || std::string_view(error.what()).starts_with("tool '")) throw;
+        fail(error.code(), cat("tool '", escaped(name), "': ", error.what()));
+    }
+}
 
 }  // namespace tinfer::chat

@@ -35,18 +35,22 @@ void repair(std::vector<std::byte>& bytes) {
 void as_block(std::span<const std::byte> bytes) {
     using namespace tinfer::runtime::state;
     BlockKey key;
-    if (bytes.size() >= 24 + 32 + 4 * kPageTokens) {
+    FullFingerprint full{};
+    constexpr std::size_t kTokens = 24 + 32, kFull = kTokens + 4 * kPageTokens;
+    if (bytes.size() >= kFull + full.size()) {
         std::memcpy(key.parent.data(), bytes.data() + 24, key.parent.size());
-        std::memcpy(key.tokens.data(), bytes.data() + 24 + 32, 4 * kPageTokens);
+        std::memcpy(key.tokens.data(), bytes.data() + kTokens, 4 * kPageTokens);
+        std::memcpy(full.data(), bytes.data() + kFull, full.size());
     }
+    const auto model = full == FullFingerprint{} ? std::nullopt : std::optional(full);
     std::vector<std::byte> whole(bytes.begin(), bytes.end());
     if (whole.size() >= 4) {
         const std::uint32_t crc = tinfer::crc32c(std::span(whole).first(whole.size() - 4));
         std::memcpy(whole.data() + whole.size() - 4, &crc, 4);
     }
     for (const auto& block : {std::vector<std::byte>(bytes.begin(), bytes.end()), whole}) try {
-            const auto data = read_block(block, BlockKind::rows, key, "input");
-            expect(write_block(BlockKind::rows, key, data) == block);
+            const auto data = read_block(block, BlockKind::rows, key, model, "input");
+            expect(write_block(BlockKind::rows, key, model, data) == block);
         } catch (const tinfer::Error& error) {
             expect(std::string_view(error.what()).starts_with("input: "));
         }

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
     runtime::state::BlockKey key;
     key.tokens[3] = Token{7};
     const std::array<std::byte, 40> data{std::byte{5}};
-    const auto block = runtime::state::write_block(runtime::state::BlockKind::rows, key, data);
+    const auto block = runtime::state::write_block(runtime::state::BlockKind::rows, key, std::nullopt, data);
     std::ofstream(folder / "page.block", std::ios::binary)
         .write(reinterpret_cast<const char*>(block.data()), static_cast<std::streamsize>(block.size()));
     return 0;
