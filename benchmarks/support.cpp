@@ -99,7 +99,7 @@ Record& Record::add(std::string_view name, double value, int digits) {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_text(std::string_view text) {
     std::string out = "\"";
     for (const char c : text) {
         if (c == '"' || c == '\\') out += '\\';
@@ -120,7 +120,7 @@ void Printer::print(const Record& record) {
     std::vector<std::string> heading;
     for (const auto& [name, value, is_text] : record.fields()) {
         if (as_json_) {
-            line += (line.empty() ? "{" : ",") + quoted(name) + ":" + (is_text ? quoted(value) : value);
+            line += (line.empty() ? "{" : ",") + json_text(name) + ":" + (is_text ? json_text(value) : value);
             continue;
         }
         const std::size_t width = std::max<std::size_t>(name.size(), is_text ? 10 : 8);
