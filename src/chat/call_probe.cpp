@@ -73,8 +73,8 @@ CallProbe::CallProbe(const ChatTemplate& chat_template) : template_(chat_templat
         for (const Variant& variant : kVariants) {
             const auto prompt = render_calls({first_call()}, variant);
             if (!prompt) continue;
-            const auto ask = prompt->rfind(kAsk);
-            const std::string_view text = std::string_view(*prompt).substr(ask == prompt->npos ? 0 : ask);
+            const auto asked = prompt->rfind(kAsk);
+            const std::string_view text = std::string_view(*prompt).substr(asked == prompt->npos ? 0 : asked);
             if (contains(text, "\\\"qzk") || (is_strict && contains(text, "'qzk'"))) continue;
             variant_ = variant;
             writes_ = true;

@@ -29,7 +29,7 @@ struct Field {
 
 constexpr std::int64_t kMaxPrecision = 1000;
 
-std::int64_t read_number(std::string_view text, std::size_t& at) {
+std::int64_t read_count(std::string_view text, std::size_t& at) {
     std::int64_t value = 0;
     while (at < text.size() && text[at] >= '0' && text[at] <= '9') {
         value = value * 10 + (text[at++] - '0');
@@ -145,9 +145,9 @@ Field read_field(Heap& heap, std::string_view spec) {
     if (at < spec.size() && (spec[at] == '+' || spec[at] == '-' || spec[at] == ' ')) field.sign = spec[at++];
     if (at < spec.size() && spec[at] == '#') field.alternative = true, ++at;
     if (at < spec.size() && spec[at] == '0') field.zero = true, ++at;
-    field.width = read_number(spec, at);
+    field.width = read_count(spec, at);
     if (at < spec.size() && (spec[at] == ',' || spec[at] == '_')) field.grouping = spec[at++];
-    if (at < spec.size() && spec[at] == '.') field.precision = read_number(spec, ++at);
+    if (at < spec.size() && spec[at] == '.') field.precision = read_count(spec, ++at);
     if (at < spec.size()) field.type = spec[at++];
     if (at < spec.size() || std::string_view("\0sdxXobeEfFgG%", 14).find(field.type) == std::string_view::npos)
         bad_format(cat("'", escaped(spec), "' is no format"));
@@ -295,7 +295,7 @@ private:
 
     /// A width or precision; "*" takes it from the values.
     std::int64_t number() {
-        if (!text_.substr(at_).starts_with('*')) return read_number(text_, at_);
+        if (!text_.substr(at_).starts_with('*')) return read_count(text_, at_);
         ++at_;
         const auto value = next().integer();
         if (!value || *value > static_cast<std::int64_t>(kMaxText) || *value < -static_cast<std::int64_t>(kMaxText))

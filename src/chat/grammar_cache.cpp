@@ -20,7 +20,7 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::string_view kWhere = "grammar: an allocation failed";
+constexpr std::string_view kCaching = "grammar: an allocation failed";
 constexpr std::chrono::milliseconds kAsk{20};  ///< between two questions to the caller who waits
 
 using Compiled = std::shared_ptr<const Grammar::Impl>;
@@ -124,7 +124,7 @@ Compiled GrammarCache::Impl::make(const std::string& key, const CancelFn& cancel
 
 Grammar GrammarCache::Impl::get(const std::string& key, const CancelFn& cancel, const Compile& compile,
                                 std::shared_ptr<const void> owner) {
-    return reporting_memory(kWhere, [&] {
+    return reporting_memory(kCaching, [&] {
         std::unique_lock lock(mutex);
         for (;;) {
             const auto [at, is_new] = entries.try_emplace(key);
@@ -150,12 +150,12 @@ Grammar GrammarCache::Impl::get(const std::string& key, const CancelFn& cancel, 
 }
 
 GrammarCache::GrammarCache(std::size_t max_bytes, SchemaOptions options)
-    : impl_(reporting_memory(kWhere, [&] { return std::make_unique<Impl>(max_bytes, std::move(options)); })) {}
+    : impl_(reporting_memory(kCaching, [&] { return std::make_unique<Impl>(max_bytes, std::move(options)); })) {}
 GrammarCache::~GrammarCache() = default;
 
 Grammar GrammarCache::grammar(std::string_view gbnf, const Vocab& vocab, const CancelFn& cancel) {
     // Token items mean a vocabulary's tokens; a vocabulary is known by the trie that is kept with it.
-    const auto trie = reporting_memory(kWhere, [&] { return grammar::trie_of(vocab); });
+    const auto trie = reporting_memory(kCaching, [&] { return grammar::trie_of(vocab); });
     std::string key = "gbnf ";
     add_field(key, std::to_string(reinterpret_cast<std::uintptr_t>(trie.get())));
     add_field(key, gbnf);

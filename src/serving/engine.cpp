@@ -215,6 +215,7 @@ serving::AdapterSet Engine::Impl::adapter_set(const EngineRequest& request) cons
 void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) const {
     asked.score_prompt = asked.score_prompt || asked.kind == EngineRequest::Kind::score;
     request.sampler.emplace(model.vocab(), std::move(asked.sampler));
+    request.has_grammar = asked.grammar.has_value();
     if (asked.grammar) request.sampler->constrain(asked.grammar->constraint(model.vocab(), std::move(asked.triggers)));
     else if (asked.constraint) request.sampler->constrain(asked.constraint->clone());
     SpeculationOptions& guessing = asked.generation.speculation;

@@ -13,14 +13,21 @@
 namespace tinfer::serving {
 
 namespace {
+
 constexpr std::uint64_t kFirstSteps = 20'000;  // a few milliseconds, on the engine's thread
+
+/// nullptr for a request without a grammar.
+grammar::SlicedConstraint* constraint_of(Request& request) noexcept {
+    return request.has_grammar ? static_cast<grammar::SlicedConstraint*>(request.sampler->constraint()) : nullptr;
 }
+
+}  // namespace
 
 // The constraint of a request whose tokens may wait. Observers of the request itself are told of a sample in the round
 // of its logits, so with them none waits.
 grammar::SlicedConstraint* Scheduler::sliced(Request& request) const noexcept {
     if (request.trace != nullptr) return nullptr;
-    return dynamic_cast<grammar::SlicedConstraint*>(request.sampler->constraint());
+    return constraint_of(request);
 }
 
 std::optional<Token> Scheduler::draw_or_hold(Request& request, grammar::SlicedConstraint& constraint, int row) {
@@ -94,9 +101,7 @@ void Scheduler::count_grammars() {
     std::vector<const Grammar::Impl*> grammars;
     for (const auto* list : {&running_, &waiting_})
         for (const auto& request : *list)
-            if (request->sampler)
-                if (const auto* constraint = dynamic_cast<grammar::SlicedConstraint*>(request->sampler->constraint()))
-                    grammars.push_back(constraint->grammar().get());
+            if (const auto* constraint = constraint_of(*request)) grammars.push_back(constraint->grammar().get());
     std::ranges::sort(grammars);
     grammars.erase(std::unique(grammars.begin(), grammars.end()), grammars.end());
     std::uint64_t bytes = 0;
