@@ -173,7 +173,7 @@ TEST_CASE("[M10] windows: layers with one hold what windows and a call need, not
     // f16 rows of K and V, two heads of 16: 128 bytes per slot and layer
     const auto bound = [](std::uint64_t n_ctx, std::uint64_t n_seqs, std::uint64_t n_batch, std::uint64_t n_ubatch) {
         const std::uint64_t w = 128, slots = std::min(n_ctx, n_seqs * w + std::min(n_batch, n_seqs * w + n_ubatch));
-        return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (slots + 63) / 64 + 2 * n_seqs);
+        return 128 * 64 * (n_ctx / 64 + n_seqs - 1 + (slots + 63) / 64 + 3 * n_seqs);  // three ends of pages each
     };
     for (const int n_ctx : {2048, 8192}) {
         CHECK(cache({.n_ctx = n_ctx, .n_ubatch = 32}) <=
