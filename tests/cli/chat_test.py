@@ -299,8 +299,8 @@ TOOLS.write_text(json.dumps([
     {"type": "function", "function": {"name": "now"}}]))
 CALLING = str(FOLDER / "calling.jinja")
 pathlib.Path(CALLING).write_text(
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}<tool_call>{{ m.tool_calls | tojson }}{% "
-    "endif %}\n{% endfor %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}"
+    "{{ '<tool_call>\\n' }}{{ call.function | tojson }}{{ '\\n</tool_call>' }}{% endfor %}\n{% endfor %}"
     "{{ tools | length }}{% if add_generation_prompt %}<assistant>{% endif %}")
 WITH_TOOLS = ["chat", MODEL, "--template", CALLING, "--tools", TOOLS, "--temp", "2", "-n", "400", "-c", "4096"]
 
