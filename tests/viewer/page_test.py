@@ -195,10 +195,10 @@ class Page(unittest.TestCase):
         self.assertEqual(info["problems"], [f"skipped a block with a wrong checksum at {second}"])
         self.assertEqual([run for run, _ in packed_events(inside[info["skeleton"]:])], [0, 2, 3])
         data[second] ^= 1
-        info, _ = embedded(view(bytes(data))[0])
+        info, _ = embedded(view(bytes(data), code=3)[0])
         self.assertEqual(info["problems"],
                          [f"skipped damaged bytes {second} to {next(at for _, at in sizes if at > second)}"])
-        info, _ = embedded(view(bytes(data[:second + 200]))[0])
+        info, _ = embedded(view(bytes(data[:second + 200]), code=3)[0])
         self.assertEqual(len(info["problems"]), 1)
 
     def test_refused(self):
