@@ -175,7 +175,8 @@ struct Walk : PlayedMemory {
             const std::set<int> there = held(seq);
             for (const Item& item : model[at(seq)]) {
                 const SeqId owner{only >= 0 ? 0 : seq};
-                const auto known = std::ranges::find(items, item.id, [](const auto& i) { return i.first.id; });
+                // sequences that share a state may have moved it to positions of their own
+                const auto known = std::ranges::find(items, item, [](const auto& i) { return i.first; });
                 if (known == items.end()) items.push_back({item, {owner}});
                 else known->second.push_back(owner);
                 const bool visible = !kind.has_pool() || item.pos >= memory.window_begin(SeqId{seq});
