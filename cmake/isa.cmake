@@ -29,14 +29,15 @@ function(tinfer_isa_source file)
 endfunction()
 
 # The tables to build: TINFER_ISAS; `reference` is always included. Names of other processor families are ignored, so
-# that one list can serve several machines.
+# that one list can serve several machines. `native` is the best table of the machine that builds, in a third of the
+# time; the program does not get faster by it.
 set(tinfer_x86_tables avx2 avxvnni avx512 avx512vnni amx)
 set(tinfer_arm_tables neon neon_dot)
 list(JOIN tinfer_x86_tables " " tinfer_table_names)
 list(JOIN tinfer_arm_tables " " tinfer_arm_names)
 string(PREPEND tinfer_table_names "reference ")
 string(APPEND tinfer_table_names " ${tinfer_arm_names}")
-set(TINFER_ISAS all CACHE STRING "Kernel tables to build: all, or a list out of ${tinfer_table_names}")
+set(TINFER_ISAS all CACHE STRING "Kernel tables to build: all, native, or a list out of ${tinfer_table_names}")
 
 set(tinfer_tables)
 if(TINFER_X86)
@@ -44,8 +45,26 @@ if(TINFER_X86)
 elseif(TINFER_ARM)
     set(tinfer_tables ${tinfer_arm_tables})
 endif()
+set(tinfer_wanted_tables ${TINFER_ISAS})
+if(TINFER_ISAS STREQUAL "native")
+    if(CMAKE_CROSSCOMPILING)
+        message(FATAL_ERROR "TINFER_ISAS: 'native' is for the machine that builds; name the tables for another")
+    endif()
+    list(TRANSFORM tinfer_tables TOUPPER OUTPUT_VARIABLE tinfer_native_definitions)
+    list(TRANSFORM tinfer_native_definitions PREPEND -DTINFER_TABLE_)
+    try_run(tinfer_native_result tinfer_native_compiled ${PROJECT_BINARY_DIR}/native_isa
+        ${PROJECT_SOURCE_DIR}/cmake/native_isa.cpp
+        CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src"
+        COMPILE_DEFINITIONS ${tinfer_native_definitions}
+        CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON
+        COMPILE_OUTPUT_VARIABLE tinfer_native_log
+        RUN_OUTPUT_VARIABLE tinfer_wanted_tables)
+    if(NOT tinfer_native_compiled OR NOT tinfer_native_result EQUAL 0)
+        message(FATAL_ERROR "TINFER_ISAS: cannot tell what this machine runs; name the tables\n${tinfer_native_log}")
+    endif()
+endif()
 if(NOT TINFER_ISAS STREQUAL "all")
-    string(REGEX REPLACE "[, ]+" ";" tinfer_wanted_tables "${TINFER_ISAS}")
+    string(REGEX REPLACE "[, ]+" ";" tinfer_wanted_tables "${tinfer_wanted_tables}")
     foreach(table IN LISTS tinfer_wanted_tables)
         if(NOT table IN_LIST tinfer_x86_tables AND NOT table IN_LIST tinfer_arm_tables AND NOT table STREQUAL
             "reference")
