@@ -30,7 +30,7 @@
 
 namespace tinfer::kernels {
 
-/// X(type, Format, A), or X(type, Format), of every block format: dequantization and all tables are made from this list.
+/// X(type, Format, A) or X(type, Format) of every block format: dequantization and all tables come from this list.
 // clang-format off
 #define TINFER_FORMATS_OF(X, A)                                                                                       \
     X(q4_0, Q4_0, A) X(q4_1, Q4_1, A) X(q5_0, Q5_0, A) X(q5_1, Q5_1, A) X(q8_0, Q8_0, A) X(q2_k, Q2_K, A)             \
