@@ -21,6 +21,7 @@ PUBLIC = INCLUDE_ROOT / "tinfer/tinfer.hpp"
 ISA_FOLDER, ISA_FLAGS = SRC / "kernels/isa", ROOT / "cmake/isa.cmake"
 REGISTERS = ROOT / "scripts/single_header/registers.hpp"   # instead of xsimd
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<(tinfer/\w+\.hpp)>)')
+TABLE = ".def"   # a file that is included again and again, each time for another list
 SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>")
 # What holds instructions of a table: templates over its tag, or over its registers (base/math_lanes.hpp).
 OVER_A_TABLE = re.compile(r"^\s*template <.*\bclass (Arch|V)\b", re.M)
@@ -163,7 +164,8 @@ class Writer:
         """The file's text, with includes of our own files replaced by their text where they are met first."""
         if path in self.done:
             return
-        self.done.add(path)
+        if path.suffix != TABLE:
+            self.done.add(path)
         self.out.append(f"\n// ---- {path.relative_to(ROOT)}\n")
         depth = 0
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -171,7 +173,7 @@ class Writer:
             depth += directive.startswith("#if") - directive.startswith("#endif")
             if match := INCLUDE.match(line):
                 target = included(match)
-                if target not in self.done and depth > 0:
+                if target not in self.done and target.suffix != TABLE and depth > 0:
                     sys.exit(f"{path.relative_to(ROOT)}:{number}: our own includes must not depend on a condition")
                 self.add(target)
             elif directive == "#include<xsimd/xsimd.hpp>":

@@ -60,8 +60,8 @@ struct OpParams {
                                     ///< ngram_rows: id that ends a text
     std::int32_t max_distance = 0;  ///< relative_bias: positions from which on all share a bucket
     std::int32_t both_sides = 0;    ///< relative_bias: keys after the query have buckets of their own
-    RopeParams rope;
-    AttentionParams attention;
+    RopeParams rope{};
+    AttentionParams attention{};
 };
 static_assert(sizeof(OpParams) % 4 == 0);
 

@@ -6,6 +6,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/ops.hpp"
 #include "graph/rules.hpp"
 #include "graph/text.hpp"
 
@@ -151,7 +152,16 @@ Tensor Graph::add_node(const Node& node, std::initializer_list<Tensor> inputs, V
     return {id};
 }
 
+void Graph::check_operands(Op op, std::initializer_list<Tensor> inputs) const {
+    std::size_t i = 0;
+    for (const Tensor x : inputs) {
+        if (x || !info(op).may_be_absent(i)) operand(op, static_cast<int>(i + 1), x);
+        ++i;
+    }
+}
+
 Tensor Graph::emit(Op op, std::initializer_list<Tensor> inputs, DType type, const Shape& ne, const OpParams& params) {
+    check_operands(op, inputs);
     Value result;
     result.type = type;
     result.ne = ne;
@@ -162,7 +172,8 @@ Tensor Graph::emit(Op op, std::initializer_list<Tensor> inputs, DType type, cons
 }
 
 Tensor Graph::emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params) {
-    Value result = values_[cache.id];
+    check_operands(op, inputs);
+    Value result = operand(op, 0, cache);
     result.is_view = true;
     result.output = false;
     result.role = to_string(op);

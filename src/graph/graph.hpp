@@ -94,7 +94,18 @@ public:
     /// Marks a result as kept after the run.
     void output(Tensor x);
 
-    // ---- operations (slots: kernels/ops.hpp; meaning: tinfer::Op)
+    // ---- operations (meaning and operands: tinfer/ops.def)
+    // silu(x), add(a, b) and their like
+#define TINFER_BUILDER_unary(name)                                                                                     \
+    Tensor name(Tensor x) { return elementwise(Op::name, x); }
+#define TINFER_BUILDER_binary(name)                                                                                    \
+    Tensor name(Tensor a, Tensor b) { return emit(Op::name, {a, b}, DType::f32, operand(Op::name, 1, a).ne); }
+#define TINFER_BUILDER_elementwise(name)
+#define TINFER_BUILDER_norm(name)
+#define TINFER_BUILDER_own(name)
+#define TINFER_BUILDER_none(name)
+#define TINFER_OP(name, rule, types, touches, macs, scratch, work, tables, operands) TINFER_BUILDER_##rule(name)
+#include "tinfer/ops.def"
     Tensor get_rows(Tensor matrix, Tensor ids);
     Tensor rms_norm(Tensor x, Tensor weight, float eps);  ///< over ne[0] of every row (heads included)
     Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, float eps);
@@ -102,18 +113,8 @@ public:
     Tensor mul_mat(Tensor w, Tensor x);  ///< quantizes x as w's type needs; products of the same x share the result
     Tensor mul_mat_id(Tensor w, Tensor x, Tensor ids);  ///< x {K,T} (same for every expert) or {K,k,T}
     Tensor mul_mat_heads(Tensor w, Tensor x);           ///< w {K,N,H}, x {K,H,T}
-    Tensor add(Tensor a, Tensor b);
-    Tensor mul(Tensor a, Tensor b);
     Tensor scale(Tensor x, float factor);
-    Tensor div(Tensor a, Tensor b);
-    Tensor silu(Tensor x);
-    Tensor gelu(Tensor x);
-    Tensor relu(Tensor x);
-    Tensor tanh(Tensor x);
     Tensor clamp(Tensor x, float low, float high);
-    Tensor sigmoid(Tensor x);
-    Tensor exp(Tensor x);
-    Tensor softplus(Tensor x);
     Tensor xielu(Tensor x, float above, float below, float beta, float eps);
     Tensor signed_sqrt(Tensor x, float low = 0);  ///< sign(x)·sqrt(max(|x|, low))
     /// Square matrices of positive and negative numbers as nearly doubly stochastic ones, transposed
@@ -199,16 +200,15 @@ private:
 
     Tensor leaf(const TensorInfo& tensor);
     std::uint32_t add_value(const Value& value);
-    /// Appends a node and its result, checked by the table of verify.cpp. Absent optional operands are given as
-    /// Tensor{}.
+    /// Appends a node and its result, checked by the rule of the op. Absent optional operands are given as Tensor{}.
     Tensor emit(Op op, std::initializer_list<Tensor> inputs, DType type, const Shape& ne, const OpParams& params = {});
-    Tensor emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params = {});
     Tensor emit_in_cache(Op op, std::initializer_list<Tensor> inputs, Tensor cache, const OpParams& params);
     Tensor add_node(const Node& node, std::initializer_list<Tensor> inputs, Value result);
     /// A view of x with its own shape and strides, `offset` bytes further on.
     Tensor alias(Tensor x, const Shape& ne, const Shape& nb, std::int64_t offset);
     Tensor quantized(Tensor x, DType type);
     Tensor elementwise(Op op, Tensor x, const OpParams& params = {});
+    void check_operands(Op op, std::initializer_list<Tensor> inputs) const;
     /// The value behind a mandatory operand.
     const Value& operand(Op op, int slot, Tensor x) const;
     [[noreturn]] void refuse(Op op, std::initializer_list<Tensor> inputs, ErrorCode code, std::string_view rule) const;

@@ -1,84 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Names of the public enumerations of graphs and traces. One entry per enumerator, in order.
+// Names of the public enumerations of graphs and traces. One entry per enumerator, in order. Names of ops are those of
+// tinfer/ops.def.
 #include <array>
 
+#include "base/ops.hpp"
 #include "graph/inputs.hpp"
-#include "tinfer/operations.hpp"
 #include "tinfer/tensor.hpp"
 #include "tinfer/trace.hpp"
 
 namespace tinfer {
 
 namespace {
-
-constexpr std::array<std::string_view, static_cast<std::size_t>(Op::count_)> kOpNames{
-    "none",
-    "input",
-    "alias",
-    "get_rows",
-    "rms_norm",
-    "layer_norm",
-    "quantize",
-    "mul_mat",
-    "mul_mat_id",
-    "mul_mat_heads",
-    "l2_norm",
-    "add",
-    "mul",
-    "div",
-    "scale",
-    "silu",
-    "gelu",
-    "relu",
-    "tanh",
-    "sigmoid",
-    "clamp",
-    "exp",
-    "softplus",
-    "xielu",
-    "signed_sqrt",
-    "sinkhorn",
-    "softmax",
-    "sum_rows",
-    "copy",
-    "concat",
-    "rope_table",
-    "rope",
-    "hadamard",
-    "relative_bias",
-    "kv_write",
-    "select_keys",
-    "sparse_attention",
-    "compressed_attention",
-    "latest_mark",
-    "attention",
-    "causal_conv",
-    "compress_keys",
-    "ngram_rows",
-    "token_shift",
-    "selective_scan",
-    "wkv6",
-    "wkv7",
-    "delta_rule",
-    "decay_rule",
-    "top_k",
-    "moe_weights",
-    "moe_sum",
-    "keep_groups",
-    "divide_ids",
-    "add_id",
-    "log_temperature",
-    "segment_sum",
-    "key_shift",
-    "kv_copy_page",
-    "kv_move",
-    "rms_norm_quantize",
-    "silu_mul",
-    "silu_mul_quantize",
-    "mul_mat_add",
-    "rope_kv_write",
-};
-static_assert(kOpNames.back() == "rope_kv_write");
 
 constexpr std::array<std::string_view, 10> kTensorClassNames{
     "weight", "cache_k", "cache_v", "recurrent", "adapter", "input", "output", "constant", "value", "scratch",
@@ -116,7 +48,7 @@ constexpr std::array<std::string_view, graph::kInputs> kInputRoles{
 
 }  // namespace
 
-std::string_view to_string(Op op) noexcept { return enum_name(kOpNames, op); }
+std::string_view to_string(Op op) noexcept { return op < Op::count_ ? info(op).name : "unknown"; }
 std::string_view to_string(TensorClass c) noexcept { return enum_name(kTensorClassNames, c); }
 std::string_view to_string(Part part) noexcept { return enum_name(kPartNames, part); }
 std::string_view to_string(Phase phase) noexcept { return enum_name(kPhaseNames, phase); }

@@ -50,52 +50,16 @@ inline DType partner(const Value& w) noexcept {
 #define TINFER_RULE(condition, text)                                                                                   \
     if (!(condition)) return text
 
-const char* get_rows_rule(const Site& s) noexcept;
-const char* norm_rule(const Site& s) noexcept;
-const char* quantize_rule(const Site& s) noexcept;
-const char* mul_mat_rule(const Site& s) noexcept;
-const char* mul_mat_id_rule(const Site& s) noexcept;
-const char* mul_mat_heads_rule(const Site& s) noexcept;
-const char* broadcast_rule(const Site& s) noexcept;
-const char* elementwise_rule(const Site& s) noexcept;
-const char* l2_norm_rule(const Site& s) noexcept;
-const char* clamp_rule(const Site& s) noexcept;
-const char* concat_rule(const Site& s) noexcept;
-const char* softmax_rule(const Site& s) noexcept;
-const char* sum_rows_rule(const Site& s) noexcept;
-const char* copy_rule(const Site& s) noexcept;
-const char* rope_table_rule(const Site& s) noexcept;
-const char* rope_rule(const Site& s) noexcept;
-const char* hadamard_rule(const Site& s) noexcept;
-const char* relative_bias_rule(const Site& s) noexcept;
-const char* kv_write_rule(const Site& s) noexcept;
-const char* select_keys_rule(const Site& s) noexcept;
-const char* sparse_attention_rule(const Site& s) noexcept;
-const char* compressed_attention_rule(const Site& s) noexcept;
-const char* latest_mark_rule(const Site& s) noexcept;
-const char* compress_keys_rule(const Site& s) noexcept;
-const char* ngram_rows_rule(const Site& s) noexcept;
-const char* sinkhorn_rule(const Site& s) noexcept;
-const char* signed_sqrt_rule(const Site& s) noexcept;
-const char* attention_rule(const Site& s) noexcept;
-const char* causal_conv_rule(const Site& s) noexcept;
-const char* token_shift_rule(const Site& s) noexcept;
-const char* selective_scan_rule(const Site& s) noexcept;
-const char* wkv6_rule(const Site& s) noexcept;
-const char* wkv7_rule(const Site& s) noexcept;
-const char* delta_rule_rule(const Site& s) noexcept;
-const char* decay_rule_rule(const Site& s) noexcept;
-const char* top_k_rule(const Site& s) noexcept;
-const char* moe_weights_rule(const Site& s) noexcept;
-const char* moe_sum_rule(const Site& s) noexcept;
-const char* keep_groups_rule(const Site& s) noexcept;
-const char* divide_ids_rule(const Site& s) noexcept;
-const char* add_id_rule(const Site& s) noexcept;
-const char* log_temperature_rule(const Site& s) noexcept;
-const char* segment_sum_rule(const Site& s) noexcept;
-const char* key_shift_rule(const Site& s) noexcept;
-const char* kv_copy_page_rule(const Site& s) noexcept;
-const char* kv_move_rule(const Site& s) noexcept;
-const char* alias_rule(const Site& s) noexcept;
+using RuleFn = const char*(const Site&) noexcept;
+
+// The rule of an op, by the column `rule` of tinfer/ops.def.
+#define TINFER_RULE_own(name) name##_rule
+#define TINFER_RULE_norm(name) norm_rule
+#define TINFER_RULE_elementwise(name) elementwise_rule
+#define TINFER_RULE_unary(name) elementwise_rule
+#define TINFER_RULE_binary(name) broadcast_rule
+#define TINFER_RULE_none(name) no_rule
+#define TINFER_OP(name, rule, types, touches, macs, scratch, work, tables, operands) RuleFn TINFER_RULE_##rule(name);
+#include "tinfer/ops.def"
 
 }  // namespace tinfer::graph

@@ -319,6 +319,8 @@ const char* kv_move_rule(const Site& s) noexcept {
     return nullptr;
 }
 
+const char* no_rule(const Site&) noexcept { return "this op is no operation of a graph"; }
+
 const char* alias_rule(const Site& s) noexcept {
     const Value &x = s[1], &view = s[0];
     TINFER_RULE(view.type == x.type && view.tensor_class == x.tensor_class, "a view has type and class of its source");

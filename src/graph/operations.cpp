@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The operations of the builder: each infers the shape of its result and appends a node. What is legal is the table in
-// verify.cpp; here are only the checks that inference itself needs, and the activations that products ask for.
+// The operations of the builder: each infers the shape of its result and appends a node. What is legal is the rule of
+// the op (op_rules.hpp); here are only the checks that inference itself needs, and the activations that products ask
+// for. Builders of one or two operands without parameters are made from tinfer/ops.def.
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "graph/graph.hpp"
@@ -9,37 +10,25 @@ namespace tinfer::graph {
 
 Tensor Graph::get_rows(Tensor matrix, Tensor ids) {
     const Value& m = operand(Op::get_rows, 1, matrix);
-    const Value& i = operand(Op::get_rows, 2, ids);
+    const Shape ne{m.ne[0], operand(Op::get_rows, 2, ids).ne[0], 1, 1};
     const DTypeInfo* type = find_dtype(m.type);
-    if (m.type == DType::i32) return emit(Op::get_rows, {matrix, ids}, DType::i32, {m.ne[0], i.ne[0], 1, 1});
+    if (m.type == DType::i32) return emit(Op::get_rows, {matrix, ids}, DType::i32, ne);
     if (type == nullptr || type->activation == DType::none)
         fail(ErrorCode::unsupported_tensor_type, cat("get_rows: tensor '", escaped(m.role), "' has type ",
                                                      to_string(m.type), ", which cannot be unpacked"));
-    return emit(Op::get_rows, {matrix, ids}, DType::f32, {m.ne[0], i.ne[0], 1, 1});
+    return emit(Op::get_rows, {matrix, ids}, DType::f32, ne);
 }
 
 Tensor Graph::rms_norm(Tensor x, Tensor weight, float eps) {
-    OpParams params;
-    params.eps = eps;
-    const Shape ne = operand(Op::rms_norm, 1, x).ne;
-    if (weight) operand(Op::rms_norm, 2, weight);
-    return emit(Op::rms_norm, {x, weight}, DType::f32, ne, params);
+    return emit(Op::rms_norm, {x, weight}, DType::f32, operand(Op::rms_norm, 1, x).ne, {.eps = eps});
 }
 
 Tensor Graph::layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) {
-    OpParams params;
-    params.eps = eps;
-    const Shape ne = operand(Op::layer_norm, 1, x).ne;
-    if (weight) operand(Op::layer_norm, 2, weight);
-    if (bias) operand(Op::layer_norm, 3, bias);
-    return emit(Op::layer_norm, {x, weight, bias}, DType::f32, ne, params);
+    return emit(Op::layer_norm, {x, weight, bias}, DType::f32, operand(Op::layer_norm, 1, x).ne, {.eps = eps});
 }
 
 Tensor Graph::l2_norm(Tensor x, float eps, bool eps_is_floor) {
-    OpParams params;
-    params.eps = eps;
-    params.eps_is_floor = eps_is_floor ? 1 : 0;
-    return elementwise(Op::l2_norm, x, params);
+    return elementwise(Op::l2_norm, x, {.eps = eps, .eps_is_floor = eps_is_floor ? 1 : 0});
 }
 
 // ---- products -------------------------------------------------------------------------------------------------------
@@ -121,67 +110,17 @@ Tensor Graph::mul_mat_heads(Tensor w, Tensor x) {
 // ---- element-wise ---------------------------------------------------------------------------------------------------
 
 Tensor Graph::elementwise(Op op, Tensor x, const OpParams& params) {
-    const Shape ne = operand(op, 1, x).ne;
-    return emit(op, {x}, DType::f32, ne, params);
+    return emit(op, {x}, DType::f32, operand(op, 1, x).ne, params);
 }
 
-Tensor Graph::add(Tensor a, Tensor b) {
-    const Shape ne = operand(Op::add, 1, a).ne;
-    operand(Op::add, 2, b);
-    return emit(Op::add, {a, b}, DType::f32, ne);
-}
-
-Tensor Graph::mul(Tensor a, Tensor b) {
-    const Shape ne = operand(Op::mul, 1, a).ne;
-    operand(Op::mul, 2, b);
-    return emit(Op::mul, {a, b}, DType::f32, ne);
-}
-
-Tensor Graph::div(Tensor a, Tensor b) {
-    const Shape ne = operand(Op::div, 1, a).ne;
-    operand(Op::div, 2, b);
-    return emit(Op::div, {a, b}, DType::f32, ne);
-}
-
-Tensor Graph::scale(Tensor x, float factor) {
-    OpParams params;
-    params.scale = factor;
-    return elementwise(Op::scale, x, params);
-}
-
-Tensor Graph::silu(Tensor x) { return elementwise(Op::silu, x); }
-Tensor Graph::gelu(Tensor x) { return elementwise(Op::gelu, x); }
-Tensor Graph::relu(Tensor x) { return elementwise(Op::relu, x); }
-Tensor Graph::tanh(Tensor x) { return elementwise(Op::tanh, x); }
-
-Tensor Graph::clamp(Tensor x, float low, float high) {
-    OpParams params;
-    params.low = low;
-    params.high = high;
-    return elementwise(Op::clamp, x, params);
-}
-
-Tensor Graph::sigmoid(Tensor x) { return elementwise(Op::sigmoid, x); }
-Tensor Graph::exp(Tensor x) { return elementwise(Op::exp, x); }
-Tensor Graph::softplus(Tensor x) { return elementwise(Op::softplus, x); }
+Tensor Graph::scale(Tensor x, float factor) { return elementwise(Op::scale, x, {.scale = factor}); }
+Tensor Graph::clamp(Tensor x, float low, float high) { return elementwise(Op::clamp, x, {.low = low, .high = high}); }
 Tensor Graph::xielu(Tensor x, float above, float below, float beta, float eps) {
-    OpParams params;
-    params.scale = above;
-    params.low = below;
-    params.high = beta;
-    params.eps = eps;
-    return elementwise(Op::xielu, x, params);
+    return elementwise(Op::xielu, x, {.eps = eps, .scale = above, .low = below, .high = beta});
 }
-Tensor Graph::signed_sqrt(Tensor x, float low) {
-    OpParams params;
-    params.low = low;
-    return elementwise(Op::signed_sqrt, x, params);
-}
+Tensor Graph::signed_sqrt(Tensor x, float low) { return elementwise(Op::signed_sqrt, x, {.low = low}); }
 Tensor Graph::sinkhorn(Tensor x, int n_round, float eps) {
-    OpParams params;
-    params.k = n_round;
-    params.eps = eps;
-    return elementwise(Op::sinkhorn, x, params);
+    return elementwise(Op::sinkhorn, x, {.eps = eps, .k = n_round});
 }
 Tensor Graph::softmax(Tensor x) { return elementwise(Op::softmax, x); }
 Tensor Graph::sum_rows(Tensor x) {
@@ -200,287 +139,189 @@ Tensor Graph::concat(Tensor a, Tensor b) {
 // ---- positions, cache, attention ------------------------------------------------------------------------------------
 
 Tensor Graph::rope_table(Tensor positions, const RopeParams& rope, Tensor factors) {
-    OpParams params;
-    params.rope = rope;
     const std::int64_t n_tokens = operand(Op::rope_table, 1, positions).ne[0];
-    if (factors) operand(Op::rope_table, 2, factors);
-    return emit(Op::rope_table, {positions, factors}, DType::f32, {rope.n_rot, n_tokens, 1, 1}, params);
+    return emit(Op::rope_table, {positions, factors}, DType::f32, {rope.n_rot, n_tokens, 1, 1}, {.rope = rope});
 }
 
 Tensor Graph::rope(Tensor x, Tensor table, const RopeParams& rope) {
-    OpParams params;
-    params.rope = rope;
-    const Shape ne = operand(Op::rope, 1, x).ne;
-    operand(Op::rope, 2, table);
-    return emit(Op::rope, {x, table}, DType::f32, ne, params);
+    return emit(Op::rope, {x, table}, DType::f32, operand(Op::rope, 1, x).ne, {.rope = rope});
 }
 
-Tensor Graph::hadamard(Tensor x, int block) {
-    OpParams params;
-    params.block = block;
-    return elementwise(Op::hadamard, x, params);
-}
+Tensor Graph::hadamard(Tensor x, int block) { return elementwise(Op::hadamard, x, {.block = block}); }
 
 Tensor Graph::relative_bias(Tensor table, int max_distance, bool both_sides) {
-    OpParams params;
-    params.max_distance = max_distance;
-    params.both_sides = both_sides ? 1 : 0;
     const std::int64_t n_head = operand(Op::relative_bias, 1, table).ne[0];
-    return emit(Op::relative_bias, {table}, DType::f32, {2 * std::int64_t{max_distance} + 1, n_head, 1, 1}, params);
+    return emit(Op::relative_bias, {table}, DType::f32, {2 * std::int64_t{max_distance} + 1, n_head, 1, 1},
+                {.max_distance = max_distance, .both_sides = both_sides ? 1 : 0});
 }
 
 Tensor Graph::kv_write(Tensor cache, Tensor rows, Tensor slots, const AttentionParams& attention, bool is_v) {
-    OpParams params;
-    params.attention = attention;
-    params.is_v = is_v ? 1 : 0;
-    operand(Op::kv_write, 0, cache);
-    operand(Op::kv_write, 2, slots);
     const Value& given = operand(Op::kv_write, 1, rows);
     const std::int64_t d = is_v ? attention.head_dim_v : attention.head_dim_k;
     if (given.ne[2] == 1 && given.ne[0] != d) rows = heads(rows, attention.n_head_kv);
     else if (given.ne[2] == 1 && attention.n_head_kv == 1 && given.ne[1] > 1) rows = heads(rows, 1);
-    return emit_in_cache(Op::kv_write, {rows, slots}, cache, params);
+    return emit_in_cache(Op::kv_write, {rows, slots}, cache, {.is_v = is_v ? 1 : 0, .attention = attention});
 }
 
 Tensor Graph::key_shift(Tensor cache, Tensor table, Tensor slots, const RopeParams& rope,
                         const AttentionParams& attention, int first, int block) {
-    OpParams params;
-    params.block = block;
-    params.rope = rope;
-    params.attention = attention;
-    params.first = first;
-    int slot = 1;
-    for (const Tensor x : {cache, table, slots}) operand(Op::key_shift, slot++, x);
-    return emit_in_cache(Op::key_shift, {cache, table, slots}, cache, params);
+    return emit_in_cache(Op::key_shift, {cache, table, slots}, cache,
+                         {.block = block, .first = first, .rope = rope, .attention = attention});
 }
 
 Tensor Graph::kv_copy_page(Tensor cache, Tensor pairs) {
-    operand(Op::kv_copy_page, 1, cache);
-    operand(Op::kv_copy_page, 2, pairs);
     return emit_in_cache(Op::kv_copy_page, {cache, pairs}, cache, {});
 }
 
 Tensor Graph::kv_move(Tensor cache, Tensor moves, const AttentionParams& attention, bool is_v) {
-    OpParams params;
-    params.attention = attention;
-    params.is_v = is_v ? 1 : 0;
-    operand(Op::kv_move, 1, cache);
-    operand(Op::kv_move, 2, moves);
-    return emit_in_cache(Op::kv_move, {cache, moves}, cache, params);
+    return emit_in_cache(Op::kv_move, {cache, moves}, cache, {.is_v = is_v ? 1 : 0, .attention = attention});
 }
+
+namespace {
+
+// Of attention to T queries.
+std::array<std::int64_t, 4> heads_of(const AttentionParams& attention, std::int64_t n_tokens) noexcept {
+    return {std::int64_t{attention.head_dim_v} * attention.n_head, n_tokens, 1, 1};
+}
+
+}  // namespace
 
 Tensor Graph::attention(Tensor q, Tensor keys, Tensor values, const KvInputs& kv, const AttentionParams& attention,
                         Tensor sinks) {
-    OpParams params;
-    params.attention = attention;
     const std::int64_t n_tokens = operand(Op::attention, 1, q).ne[2];
-    int slot = 2;
-    for (const Tensor x : {keys, values, kv.table, kv.seqs, kv.spans}) operand(Op::attention, slot++, x);
-    if (sinks) operand(Op::attention, slot, sinks);
-    if (kv.positions) operand(Op::attention, slot + 1, kv.positions);
-    if (kv.bias) operand(Op::attention, slot + 2, kv.bias);
-    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
     return emit(Op::attention, {q, keys, values, kv.table, kv.seqs, kv.spans, sinks, kv.positions, kv.bias}, DType::f32,
-                {width, n_tokens, 1, 1}, params);
+                heads_of(attention, n_tokens), {.attention = attention});
 }
 
 Tensor Graph::select_keys(Tensor iq, Tensor keys, Tensor weights, const KvInputs& kv, const AttentionParams& attention,
                           const Selection& selection) {
-    OpParams params;
-    params.attention = attention;
-    params.k = selection.k;
-    params.block = selection.block;
-    params.local = selection.local;
-    params.whole_blocks = selection.whole_blocks ? 1 : 0;
-    params.last_only = selection.last_only ? 1 : 0;
+    const OpParams params{.k = selection.k,
+                          .block = selection.block,
+                          .local = selection.local,
+                          .whole_blocks = selection.whole_blocks ? 1 : 0,
+                          .last_only = selection.last_only ? 1 : 0,
+                          .attention = attention};
     const std::int64_t n_head = iq ? operand(Op::select_keys, 1, iq).ne[1] : 1;
-    if (keys) operand(Op::select_keys, 2, keys);
-    if (weights) operand(Op::select_keys, 3, weights);
     const std::int64_t n_tokens = operand(Op::select_keys, 6, kv.spans).ne[1];
-    int slot = 4;
-    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::select_keys, slot++, x);
     const bool by_position = !selection.whole_blocks && (selection.block > 1 || selection.local > 0);
-    const Tensor positions = by_position ? kv.positions : Tensor();
-    if (positions) operand(Op::select_keys, slot, positions);
     const std::int64_t n_listed =
         selection.last_only ? selection.k
                             : (selection.k + (selection.whole_blocks ? 1 : 0)) * std::int64_t{selection.block};
-    return emit(Op::select_keys, {iq, keys, weights, kv.table, kv.seqs, kv.spans, positions}, DType::i32,
+    return emit(Op::select_keys,
+                {iq, keys, weights, kv.table, kv.seqs, kv.spans, by_position ? kv.positions : Tensor()}, DType::i32,
                 {n_listed, weights || selection.whole_blocks ? 1 : n_head, n_tokens, 1}, params);
 }
 
 Tensor Graph::sparse_attention(Tensor q, Tensor keys, Tensor values, Tensor chosen, const AttentionParams& attention,
                                Tensor sinks) {
-    OpParams params;
-    params.attention = attention;
     const std::int64_t n_tokens = operand(Op::sparse_attention, 1, q).ne[2];
-    int slot = 2;
-    for (const Tensor x : {keys, values, chosen}) operand(Op::sparse_attention, slot++, x);
-    if (sinks) operand(Op::sparse_attention, slot, sinks);
-    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
-    return emit(Op::sparse_attention, {q, keys, values, chosen, sinks}, DType::f32, {width, n_tokens, 1, 1}, params);
+    return emit(Op::sparse_attention, {q, keys, values, chosen, sinks}, DType::f32, heads_of(attention, n_tokens),
+                {.attention = attention});
 }
 
 Tensor Graph::compressed_attention(Tensor q, Tensor keys, Tensor entries, Tensor chosen, const KvInputs& kv,
                                    const AttentionParams& attention, Tensor sinks) {
-    OpParams params;
-    params.attention = attention;
     const std::int64_t n_tokens = operand(Op::compressed_attention, 1, q).ne[2];
-    operand(Op::compressed_attention, 2, keys);
-    if (entries) operand(Op::compressed_attention, 3, entries);
-    int slot = 4;
-    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::compressed_attention, slot++, x);
-    if (chosen) operand(Op::compressed_attention, slot, chosen);
-    if (sinks) operand(Op::compressed_attention, slot + 1, sinks);
-    const std::int64_t width = std::int64_t{attention.head_dim_v} * attention.n_head;
     return emit(Op::compressed_attention, {q, keys, entries, kv.table, kv.seqs, kv.spans, chosen, sinks}, DType::f32,
-                {width, n_tokens, 1, 1}, params);
+                heads_of(attention, n_tokens), {.attention = attention});
 }
 
 Tensor Graph::latest_mark(Tensor marks, const KvInputs& kv) {
-    operand(Op::latest_mark, 2, marks);
-    int slot = 4;
-    for (const Tensor x : {kv.table, kv.seqs, kv.spans}) operand(Op::latest_mark, slot++, x);
+    const std::int64_t n_tokens = operand(Op::latest_mark, 6, kv.spans).ne[1];
     return emit(Op::latest_mark, {Tensor{}, marks, Tensor{}, kv.table, kv.seqs, kv.spans}, DType::i32,
-                {1, values_[kv.spans.id].ne[1], 1, 1});
+                {1, n_tokens, 1, 1});
 }
 
 // ---- recurrence -----------------------------------------------------------------------------------------------------
 
-// A result like `like`, which is an operand of the node.
-Tensor Graph::emit_recurrent(Op op, std::initializer_list<Tensor> inputs, Tensor like, const OpParams& params) {
-    int slot = 1;
-    for (const Tensor x : inputs) {
-        if (x) operand(op, slot, x);
-        ++slot;
-    }
-    return emit(op, inputs, DType::f32, operand(op, 1, like).ne, params);
-}
-
 Tensor Graph::causal_conv(Tensor x, Tensor weight, Tensor bias, const RecurrentState& state, int dilation) {
-    OpParams params;
-    params.dilation = dilation;
-    return emit_recurrent(Op::causal_conv, {x, weight, bias, state.states, state.rows}, x, params);
+    return emit(Op::causal_conv, {x, weight, bias, state.states, state.rows}, DType::f32,
+                operand(Op::causal_conv, 1, x).ne, {.dilation = dilation});
 }
 
 Tensor Graph::compress_keys(Tensor t, Tensor g, Tensor a, Tensor positions, int block, bool overlap,
                             const RecurrentState& state) {
-    OpParams params;
-    params.block = block;
-    params.overlap = overlap ? 1 : 0;
     const Shape ne = operand(Op::compress_keys, 1, t).ne;
-    int slot = 2;
-    for (const Tensor x : {g, a, positions, state.states, state.rows}) {
-        if (x) operand(Op::compress_keys, slot, x);
-        ++slot;
-    }
     return emit(Op::compress_keys, {t, g, a, positions, state.states, state.rows}, DType::f32,
-                {overlap ? ne[0] / 2 : ne[0], ne[1], 1, 1}, params);
+                {overlap ? ne[0] / 2 : ne[0], ne[1], 1, 1}, {.block = block, .overlap = overlap ? 1 : 0});
 }
 
 Tensor Graph::ngram_rows(Tensor ids, Tensor constants, int n, int end_id, const RecurrentState& state) {
-    OpParams params;
-    params.k = n;
-    params.first = end_id;
     const std::int64_t n_tokens = operand(Op::ngram_rows, 1, ids).ne[0];
     const std::int64_t n_row = (operand(Op::ngram_rows, 2, constants).ne[1] - n) / 2;
-    operand(Op::ngram_rows, 3, state.states);
-    operand(Op::ngram_rows, 4, state.rows);
     return emit(Op::ngram_rows, {ids, constants, state.states, state.rows}, DType::i32, {n_row, n_tokens, 1, 1},
-                params);
+                {.k = n, .first = end_id});
 }
 
 Tensor Graph::token_shift(Tensor x, const RecurrentState& state) {
-    return emit_recurrent(Op::token_shift, {x, state.states, state.rows}, x);
+    return emit(Op::token_shift, {x, state.states, state.rows}, DType::f32, operand(Op::token_shift, 1, x).ne);
 }
 
 Tensor Graph::selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state) {
-    return emit_recurrent(Op::selective_scan, {x, dt, a, b, c, d, state.states, state.rows}, x);
+    return emit(Op::selective_scan, {x, dt, a, b, c, d, state.states, state.rows}, DType::f32,
+                operand(Op::selective_scan, 1, x).ne);
 }
 
 Tensor Graph::wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state) {
-    return emit_recurrent(Op::wkv6, {r, k, v, w, first, state.states, state.rows}, r);
+    return emit(Op::wkv6, {r, k, v, w, first, state.states, state.rows}, DType::f32, operand(Op::wkv6, 1, r).ne);
 }
 
 Tensor Graph::wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state) {
-    return emit_recurrent(Op::wkv7, {r, w, k, v, kappa, a, state.states, state.rows}, r);
+    return emit(Op::wkv7, {r, w, k, v, kappa, a, state.states, state.rows}, DType::f32, operand(Op::wkv7, 1, r).ne);
 }
 
 Tensor Graph::delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float factor,
                          const RecurrentState& state, bool modulo_heads) {
-    OpParams params;
-    params.scale = factor;
-    params.modulo_heads = modulo_heads ? 1 : 0;
-    return emit_recurrent(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, v, params);
+    return emit(Op::delta_rule, {q, k, v, gamma, beta, state.states, state.rows}, DType::f32,
+                operand(Op::delta_rule, 3, v).ne, {.scale = factor, .modulo_heads = modulo_heads ? 1 : 0});
 }
 
 Tensor Graph::decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state) {
-    OpParams params;
-    params.scale = factor;
-    return emit_recurrent(Op::decay_rule, {q, k, v, state.states, state.rows}, v, params);
+    return emit(Op::decay_rule, {q, k, v, state.states, state.rows}, DType::f32, operand(Op::decay_rule, 3, v).ne,
+                {.scale = factor});
 }
 
 // ---- mixture of experts ---------------------------------------------------------------------------------------------
 
 Tensor Graph::top_k(Tensor x, int k) {
-    OpParams params;
-    params.k = k;
-    const std::int64_t n_tokens = operand(Op::top_k, 1, x).ne[1];
-    return emit(Op::top_k, {x}, DType::i32, {k, n_tokens, 1, 1}, params);
+    return emit(Op::top_k, {x}, DType::i32, {k, operand(Op::top_k, 1, x).ne[1], 1, 1}, {.k = k});
 }
 
 Tensor Graph::moe_weights(Tensor probs, Tensor ids, bool normalize, float factor) {
-    OpParams params;
-    params.normalize = normalize ? 1 : 0;
-    params.scale = factor;
     operand(Op::moe_weights, 1, probs);
-    const Shape ne = operand(Op::moe_weights, 2, ids).ne;
-    return emit(Op::moe_weights, {probs, ids}, DType::f32, ne, params);
+    return emit(Op::moe_weights, {probs, ids}, DType::f32, operand(Op::moe_weights, 2, ids).ne,
+                {.scale = factor, .normalize = normalize ? 1 : 0});
 }
 
 Tensor Graph::moe_sum(Tensor y, Tensor weights) {
     const Value& rows = operand(Op::moe_sum, 1, y);
-    operand(Op::moe_sum, 2, weights);
     return emit(Op::moe_sum, {y, weights}, DType::f32, {rows.ne[0], rows.ne[2], 1, 1});
 }
 
 Tensor Graph::keep_groups(Tensor scores, int n_group, int n_kept) {
-    OpParams params;
-    params.n_group = n_group;
-    params.k = n_kept;
-    return elementwise(Op::keep_groups, scores, params);
+    return elementwise(Op::keep_groups, scores, {.k = n_kept, .n_group = n_group});
 }
 
 Tensor Graph::divide_ids(Tensor ids, int n) {
-    OpParams params;
-    params.k = n;
-    const Shape ne = operand(Op::divide_ids, 1, ids).ne;
-    return emit(Op::divide_ids, {ids}, DType::i32, ne, params);
+    return emit(Op::divide_ids, {ids}, DType::i32, operand(Op::divide_ids, 1, ids).ne, {.k = n});
 }
 
 Tensor Graph::add_id(Tensor x, Tensor bias, Tensor ids) {
-    const Shape ne = operand(Op::add_id, 1, x).ne;
-    operand(Op::add_id, 2, bias);
-    operand(Op::add_id, 3, ids);
-    return emit(Op::add_id, {x, bias, ids}, DType::f32, ne);
+    return emit(Op::add_id, {x, bias, ids}, DType::f32, operand(Op::add_id, 1, x).ne);
 }
 
 // ---- positions as numbers, pooling ----------------------------------------------------------------------------------
 
 Tensor Graph::log_temperature(Tensor positions, float factor, int n, int first) {
-    OpParams params;
-    params.first = first;
-    params.scale = factor;
-    params.k = n;
     const std::int64_t n_tokens = operand(Op::log_temperature, 1, positions).ne[0];
-    return emit(Op::log_temperature, {positions}, DType::f32, {1, n_tokens, 1, 1}, params);
+    return emit(Op::log_temperature, {positions}, DType::f32, {1, n_tokens, 1, 1},
+                {.scale = factor, .k = n, .first = first});
 }
 
 Tensor Graph::segment_sum(Tensor x, Tensor segments, Tensor sums) {
     operand(Op::segment_sum, 1, x);
     operand(Op::segment_sum, 2, segments);
-    const Shape ne = operand(Op::segment_sum, 3, sums).ne;
-    return emit(Op::segment_sum, {x, segments, sums}, DType::f32, ne);
+    return emit(Op::segment_sum, {x, segments, sums}, DType::f32, operand(Op::segment_sum, 3, sums).ne);
 }
 
 }  // namespace tinfer::graph

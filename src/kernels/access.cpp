@@ -43,12 +43,12 @@ void declare_inputs(const StepShape& shape, int first, AccessSink& sink) noexcep
 
 }  // namespace
 
-void declare_operands(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_whole(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     declare_inputs(shape, 1, sink);
 }
 
-void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_norm(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     declare_operand(shape, 1, kRead, sink);
     declare_operand(shape, 2, kRead, sink);
@@ -56,27 +56,25 @@ void declare_rms_norm_quantize(const StepShape& shape, AccessSink& sink) noexcep
     declare_inputs(shape, 4, sink);
 }
 
-void declare_get_rows(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_rows(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     sink.dynamic(1, kRead);
     declare_inputs(shape, 2, sink);
 }
 
-void declare_mul_mat_id(const StepShape& shape, AccessSink& sink) noexcept { declare_get_rows(shape, sink); }
-
-void declare_add_id(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_biases(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     declare_operand(shape, 1, kRead, sink);
     sink.dynamic(2, kRead);
     declare_inputs(shape, 3, sink);
 }
 
-void declare_kv_write(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_kv_rows(const StepShape& shape, AccessSink& sink) noexcept {
     sink.dynamic(0, kWrite);
     declare_inputs(shape, 1, sink);
 }
 
-void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_caches(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     declare_operand(shape, 1, kRead, sink);
     for (const std::uint16_t cache : {std::uint16_t{2}, std::uint16_t{3}})
@@ -84,7 +82,7 @@ void declare_attention(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 4, sink);
 }
 
-void declare_select_keys(const StepShape& shape, AccessSink& sink) noexcept {
+void declare_ranked(const StepShape& shape, AccessSink& sink) noexcept {
     declare_operand(shape, 0, kWrite, sink);
     for (const std::uint16_t slot : {std::uint16_t{1}, std::uint16_t{2}, std::uint16_t{3}})
         if (shape[slot].present()) sink.dynamic(slot, kRead);
@@ -97,13 +95,19 @@ void declare_in_cache(const StepShape& shape, AccessSink& sink) noexcept {
     declare_inputs(shape, 2, sink);
 }
 
-template <int StateSlot>
-void declare_recurrent(const StepShape& shape, AccessSink& sink) noexcept {
+int state_slot(const StepShape& shape) noexcept {
+    int last = kScratchSlot - 1;
+    while (!shape[last].present()) --last;
+    return last - 1;
+}
+
+void declare_state(const StepShape& shape, AccessSink& sink) noexcept {
+    const int state = state_slot(shape);
     declare_operand(shape, 0, kWrite, sink);
-    for (int slot = 1; slot < StateSlot; ++slot) declare_operand(shape, slot, kRead, sink);
-    sink.dynamic(StateSlot, kRead);
-    sink.dynamic(StateSlot, kWrite);
-    declare_inputs(shape, StateSlot + 1, sink);
+    for (int slot = 1; slot < state; ++slot) declare_operand(shape, slot, kRead, sink);
+    sink.dynamic(static_cast<std::uint16_t>(state), kRead);
+    sink.dynamic(static_cast<std::uint16_t>(state), kWrite);
+    declare_inputs(shape, state + 1, sink);
 }
 
 namespace {
@@ -127,11 +131,11 @@ RowUse use_of_row(const Operand& rows, std::int64_t row) noexcept {
 
 /// Rows in ascending order. A row that an earlier token of the run has left is this step's own work: not read from
 /// outside.
-template <int StateSlot>
-void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept {
-    const Operand& rows = call[StateSlot + 1];
+void resolve_state(const KernelCall& call, AccessSink& sink) noexcept {
+    const int state = state_slot(call);
+    const Operand& rows = call[state + 1];
     for (const AccessMode mode : {kRead, kWrite}) {
-        RowRuns runs(sink, StateSlot, mode, call[StateSlot]);
+        RowRuns runs(sink, state, mode, call[state]);
         for (std::int64_t last = -1;;) {
             std::int64_t row = -1;
             for (std::int64_t t = 0; t < rows.ne[1]; ++t) {
@@ -147,20 +151,7 @@ void resolve_recurrent(const KernelCall& call, AccessSink& sink) noexcept {
     }
 }
 
-template void declare_recurrent<2>(const StepShape&, AccessSink&) noexcept;
-template void declare_recurrent<3>(const StepShape&, AccessSink&) noexcept;
-template void declare_recurrent<4>(const StepShape&, AccessSink&) noexcept;
-template void declare_recurrent<5>(const StepShape&, AccessSink&) noexcept;
-template void declare_recurrent<6>(const StepShape&, AccessSink&) noexcept;
-template void declare_recurrent<7>(const StepShape&, AccessSink&) noexcept;
-template void resolve_recurrent<2>(const KernelCall&, AccessSink&) noexcept;
-template void resolve_recurrent<3>(const KernelCall&, AccessSink&) noexcept;
-template void resolve_recurrent<4>(const KernelCall&, AccessSink&) noexcept;
-template void resolve_recurrent<5>(const KernelCall&, AccessSink&) noexcept;
-template void resolve_recurrent<6>(const KernelCall&, AccessSink&) noexcept;
-template void resolve_recurrent<7>(const KernelCall&, AccessSink&) noexcept;
-
-void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_rows(const KernelCall& call, AccessSink& sink) noexcept {
     const auto length = unsigned_bytes(row_bytes(call[1].type, call[1].ne[0]));
     DistinctIds ids(call[2]);
     for (auto row = ids.next(); row.count != 0; row = ids.next())
@@ -171,7 +162,7 @@ void resolve_get_rows(const KernelCall& call, AccessSink& sink) noexcept {
                     .weight = row.count});
 }
 
-void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_experts(const KernelCall& call, AccessSink& sink) noexcept {
     const Operand& w = call[1];
     const auto length = unsigned_bytes((w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]));  // rows may have padding
     DistinctIds experts(call[3]);
@@ -183,7 +174,7 @@ void resolve_mul_mat_id(const KernelCall& call, AccessSink& sink) noexcept {
                     .weight = expert.count});
 }
 
-void resolve_add_id(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_biases(const KernelCall& call, AccessSink& sink) noexcept {
     const Operand& bias = call[2];
     const auto length = unsigned_bytes(row_bytes(bias.type, bias.ne[0]));
     DistinctIds experts(call[3]);

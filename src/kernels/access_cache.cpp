@@ -14,7 +14,7 @@ constexpr auto kWrites = AccessMode::write;
 
 }  // namespace
 
-void resolve_kv_write(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_kv_rows(const KernelCall& call, AccessSink& sink) noexcept {
     RowRuns runs(sink, 0, kWrites, call[0]);
     DistinctIds kv_slots(call[2]);
     for (auto kv_slot = kv_slots.next(); kv_slot.count != 0; kv_slot = kv_slots.next())
@@ -75,12 +75,12 @@ void resolve_kv_slots(const KernelCall& call, AccessSink& sink, int slot, std::i
 
 }  // namespace
 
-void resolve_attention(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_visible(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_kv_slots(call, sink, 2, 1);
     resolve_kv_slots(call, sink, 3, 1);
 }
 
-void resolve_attention_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_visible_by_groups(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_kv_slots(call, sink, 2, kGroup);
     resolve_kv_slots(call, sink, 3, 1);
 }
@@ -116,7 +116,7 @@ void resolve_scoring_queries(const KernelCall& call, AccessSink& sink, int slot,
 
 }  // namespace
 
-void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_ranked(const KernelCall& call, AccessSink& sink) noexcept {
     if (!call[2].present()) return;
     resolve_scoring_queries(call, sink, 1, 2);
     resolve_kv_slots(call, sink, 2, 1, call.params.whole_blocks != 0 ? call.params.block : 1,
@@ -124,7 +124,7 @@ void resolve_select_keys(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_scoring_queries(call, sink, 3, 1);
 }
 
-void resolve_latest_mark(const KernelCall& call, AccessSink& sink) noexcept { resolve_kv_slots(call, sink, 2, 1); }
+void resolve_marks(const KernelCall& call, AccessSink& sink) noexcept { resolve_kv_slots(call, sink, 2, 1); }
 
 namespace {
 
@@ -139,31 +139,31 @@ void resolve_listed(const KernelCall& call, AccessSink& sink, int slot, int list
 
 }  // namespace
 
-void resolve_sparse_attention(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_chosen(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_listed(call, sink, 2, 4);
     resolve_listed(call, sink, 3, 4);
 }
 
-void resolve_compressed_attention(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_entries(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_kv_slots(call, sink, 2, 1);
     if (call[3].present()) resolve_listed(call, sink, 3, 7);
 }
 
-void resolve_key_shift(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_shifts(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_pieces(call, sink, call[3].ne[0], [&](std::int64_t i, int) {
         const std::int64_t kv_slot = call[3].row<const std::int32_t>(0)[i];
         return Piece{kv_slot, kv_slot < 0 ? 0 : 1};
     });
 }
 
-void resolve_kv_copy_page(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_pages(const KernelCall& call, AccessSink& sink) noexcept {
     resolve_pieces(call, sink, call[2].ne[1], [&](std::int64_t i, int slot) {
         const auto* pair = call[2].row<const std::int32_t>(i);
         return Piece{pair[slot == 0 ? 1 : 0] * kPageSlots, pair[0] < 0 ? 0 : kPageSlots};
     });
 }
 
-void resolve_kv_move(const KernelCall& call, AccessSink& sink) noexcept {
+void resolve_moves(const KernelCall& call, AccessSink& sink) noexcept {
     std::int64_t n_moves = 0;
     while (n_moves < call[2].ne[1] && call[2].row<const std::int32_t>(n_moves)[2] != 0) ++n_moves;
     resolve_pieces(call, sink, n_moves, [&](std::int64_t i, int slot) {

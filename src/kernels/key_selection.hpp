@@ -17,7 +17,7 @@ namespace tinfer::kernels {
 
 class KeySelection {
 public:
-    /// `group`: which list, where heads have their own. Works in the thread's scratch (scratch_select_keys).
+    /// `group`: which list, where heads have their own. Works in the thread's scratch (scratch_keys).
     KeySelection(const KernelCall& call, WorkSlice slice, std::int64_t token, std::int64_t group) noexcept;
 
     // Always inlined: files compiled for different instruction sets must share no function.

@@ -5,30 +5,11 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "base/ops.hpp"
 
 namespace tinfer::runtime {
 
 namespace {
-
-// The operand that selects the kernel (kernels/ops.hpp, "selected by"); -1 where any type fits.
-int selecting_slot(Op op) noexcept {
-    switch (op) {
-        case Op::get_rows:
-        case Op::mul_mat:
-        case Op::mul_mat_id:
-        case Op::mul_mat_heads:
-        case Op::mul_mat_add: return 1;
-        case Op::quantize:
-        case Op::rms_norm_quantize:
-        case Op::silu_mul_quantize:
-        case Op::kv_write:
-        case Op::rope_kv_write:
-        case Op::key_shift:
-        case Op::kv_copy_page:
-        case Op::kv_move: return 0;
-        default: return -1;
-    }
-}
 
 const graph::Value& root_of(const graph::Graph& graph, std::uint32_t value) {
     const graph::Value& v = graph.values()[value];
@@ -144,11 +125,6 @@ struct Touched {
     }
 };
 
-// Steps that keep to their thread's own part of scratch, which lies at the same place in all of them.
-bool is_product(Op op) noexcept {
-    return op == Op::mul_mat || op == Op::mul_mat_add || op == Op::mul_mat_id || op == Op::mul_mat_heads;
-}
-
 // Memory of step i that other threads may see.
 std::size_t touched_by(const BoundPlan& bound, std::size_t i,
                        std::array<Touched, kernels::kMaxOperands>& out) noexcept {
@@ -160,6 +136,7 @@ std::size_t touched_by(const BoundPlan& bound, std::size_t i,
         const kernels::Operand& x = bound.calls[i][operand.slot];
         out[n++] = {x.data, x.data + x.bytes, operand.mode != AccessMode::read};
     }
+    // Products keep to their thread's own part of scratch, which lies at the same place in all of them.
     const kernels::Operand& scratch = bound.calls[i][kernels::kScratchSlot];
     const kernels::KernelCall& call = bound.calls[i];
     if (scratch.present() && is_product(step.op))

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/dtype.hpp"
+#include "base/ops.hpp"
 
 namespace tinfer::runtime {
 
@@ -37,25 +38,6 @@ std::uint64_t dynamic_bytes(const kernels::Operand& x, const kernels::KernelDesc
     return (declared.dynamic & kWithinCache) == kWithinCache ? x.bytes : std::min(x.bytes, declared.fixed);
 }
 
-/// The time of a step, as a multiple of what its bytes and multiply-accumulates alone would take.
-std::uint64_t work_factor(Op op) noexcept {
-    switch (op) {
-        case Op::select_keys:
-        case Op::rope_table:
-        case Op::sinkhorn: return 16;
-        case Op::top_k: return 8;
-        case Op::attention:
-        case Op::sparse_attention:
-        case Op::compressed_attention:
-        case Op::selective_scan:
-        case Op::softmax:
-        case Op::exp:
-        case Op::softplus:
-        case Op::sigmoid: return 3;
-        default: return 1;
-    }
-}
-
 }  // namespace
 
 DeclaredBytes declared_bytes(const kernels::KernelDescriptor& kernel, const kernels::StepShape& shape) noexcept {
@@ -73,7 +55,7 @@ std::chrono::nanoseconds step_time(const kernels::KernelDescriptor& kernel, cons
         if ((declared.dynamic >> slot & 1) != 0) bytes += dynamic_bytes(call[slot], kernel, macs, declared);
     constexpr std::uint64_t kMost = std::uint64_t{1} << 56;
     const std::uint64_t time = std::max(macs / 20, has_macs ? bytes / 5 : bytes / 5 * 2);
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(time, kMost) * work_factor(kernel.op)));
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(time, kMost) * info(kernel.op).work));
 }
 
 }  // namespace tinfer::runtime

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 
+#include "base/ops.hpp"
 #include "runtime/trace_session.hpp"
 
 namespace tinfer::runtime {
@@ -60,11 +61,12 @@ void TraceSession::prepare_buffers() {
 // Copies the expert ids that a routed product or bias is about to use, and ids of rows that the graph computes: the
 // expectation needs them, and they may be recycled before the run ends.
 void TraceSession::remember_routing(std::size_t step, const kernels::KernelCall& call) {
-    const Op op = plan_->view().steps[step].op;
-    const std::uint16_t slot = op == Op::get_rows ? 2 : 3;
+    const Touches touches = info(plan_->view().steps[step].op).touches;
+    const bool rows = touches == Touches::rows;
+    if (!rows && touches != Touches::experts && touches != Touches::biases) return;
+    const std::uint16_t slot = rows ? 2 : 3;
     const TensorInfo* of_ids = plan_->tensor(step, slot);
-    if (op == Op::get_rows ? of_ids->tensor_class != TensorClass::value : op != Op::mul_mat_id && op != Op::add_id)
-        return;
+    if (rows && of_ids->tensor_class != TensorClass::value) return;
     if (n_routing_ == routing_.size()) routing_.emplace_back();
     auto& [tensor, ids] = routing_[n_routing_++];
     const kernels::Operand& operand = call[slot];

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ops.hpp"
+
 namespace tinfer::trace {
 
 void ByteSet::add(std::uint64_t begin, std::uint64_t end) {
@@ -194,11 +196,9 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
         if (i < node.inputs.size() && node.inputs[i] != nullptr)
             out.push_back(part(*node.inputs[i], i < node.shapes.size() ? node.shapes[i] : ViewShape{}));
     };
-    switch (node.op) {
-        case Op::none:
-        case Op::input:
-        case Op::alias: return;
-        case Op::get_rows:
+    if (info(node.op).types == KernelTypes::none) return;  // nothing is computed
+    switch (info(node.op).touches) {
+        case Touches::rows:
             out.push_back(all(*node.output, AccessMode::write));
             // A vector may be looked up as rows of one element: a row is as long as one of the result.
             out.push_back(rows(*node.inputs[0], AccessMode::read, integers(data, *node.inputs[1]),
@@ -206,13 +206,13 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
                                    static_cast<std::uint64_t>(node.inputs[0]->ne[0])));
             read_whole(1);
             return;
-        case Op::kv_write:  // inputs: rows, slots; the output is the cache
+        case Touches::kv_rows:  // inputs: rows, slots; the output is the cache
             out.push_back(rows(*node.output, AccessMode::write, integers(data, *node.inputs[1])));
             read_whole(0);
             read_whole(1);
             return;
-        case Op::select_keys: expect_selection(node, data, out); return;
-        case Op::latest_mark: {  // inputs: -, marks, -, table, seqs, spans
+        case Touches::ranked: expect_selection(node, data, out); return;
+        case Touches::marks: {  // inputs: -, marks, -, table, seqs, spans
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,
                                visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
@@ -220,7 +220,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             for (const std::size_t i : {std::size_t{3}, std::size_t{4}, std::size_t{5}}) read_whole(i);
             return;
         }
-        case Op::compressed_attention: {  // inputs: q, K, entries, table, seqs, spans, chosen entries, sinks
+        case Touches::entries: {  // inputs: q, K, entries, table, seqs, spans, chosen entries, sinks
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read,
                                visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
@@ -234,7 +234,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
                 if (i != 1 && i != 2) read_whole(i);
             return;
         }
-        case Op::sparse_attention: {  // inputs: q, K, V, chosen slots, sinks
+        case Touches::chosen: {  // inputs: q, K, V, chosen slots, sinks
             std::vector<std::int32_t> slots = integers(data, *node.inputs[3]);
             std::erase_if(slots, [](std::int32_t slot) { return slot < 0; });
             out.push_back(all(*node.output, AccessMode::write));
@@ -243,7 +243,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             for (const std::size_t i : {std::size_t{0}, std::size_t{3}, std::size_t{4}}) read_whole(i);
             return;
         }
-        case Op::attention: {  // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
+        case Touches::visible: {  // inputs: q, K, V, table, seqs, spans, sinks, positions, bias
             const auto slots = visible_slots(integers(data, *node.inputs[3]), integers(data, *node.inputs[4]),
                                              integers(data, *node.inputs[5]));
             out.push_back(all(*node.output, AccessMode::write));
@@ -254,15 +254,7 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
                 read_whole(i);
             return;
         }
-        case Op::causal_conv:
-        case Op::compress_keys:
-        case Op::ngram_rows:
-        case Op::token_shift:
-        case Op::selective_scan:
-        case Op::wkv6:
-        case Op::wkv7:
-        case Op::delta_rule:
-        case Op::decay_rule: {
+        case Touches::state: {
             const std::size_t state = node.inputs.size() - 2;  // then state_rows
             out.push_back(all(*node.output, AccessMode::write));
             expect_state(*node.inputs[state], integers(data, *node.inputs[state + 1]), out);
@@ -270,19 +262,19 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
                 if (i != state) read_whole(i);
             return;
         }
-        case Op::mul_mat_id:  // inputs: W, x, ids
+        case Touches::experts:  // inputs: W, x, ids
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(experts(*node.inputs[0], integers(data, *node.inputs[2])));
             read_whole(1);
             read_whole(2);
             return;
-        case Op::add_id:  // inputs: x, biases, ids
+        case Touches::biases:  // inputs: x, biases, ids
             out.push_back(all(*node.output, AccessMode::write));
             out.push_back(rows(*node.inputs[1], AccessMode::read, integers(data, *node.inputs[2])));
             read_whole(0);
             read_whole(2);
             return;
-        case Op::key_shift: {  // inputs: the cache, table, slots
+        case Touches::shifts: {  // inputs: the cache, table, slots
             std::vector<std::int32_t> slots = integers(data, *node.inputs[2]);
             std::erase_if(slots, [](std::int32_t slot) { return slot < 0; });
             out.push_back(rows(*node.output, AccessMode::write, slots));
@@ -291,9 +283,10 @@ void expect(const NodeView& node, const DataOf& data, std::vector<ExpectedAccess
             read_whole(2);
             return;
         }
-        case Op::kv_copy_page: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
-        case Op::kv_move: expect_moves(node, integers(data, *node.inputs[1]), out); return;
-        default:
+        case Touches::pages: expect_page_copies(node, integers(data, *node.inputs[1]), out); return;
+        case Touches::moves: expect_moves(node, integers(data, *node.inputs[1]), out); return;
+        case Touches::whole:
+        case Touches::norm:
             out.push_back(all(*node.output, AccessMode::write));
             for (std::size_t i = 0; i < node.inputs.size(); ++i) read_whole(i);
             return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The reference products against a double-precision evaluation and the golden dot products; lookup, activations,
 // experts.
-#include "kernels/reference/mul_mat.hpp"
+#include "kernels/reference/ops.hpp"
 
 #include <array>
 #include <bit>

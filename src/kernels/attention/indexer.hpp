@@ -16,7 +16,7 @@ std::int64_t indexer_floats(const StepShape& call) noexcept {
 template <class Arch>
 std::uint64_t select_keys_scratch(const StepShape& call) noexcept {
     const std::uint64_t more = static_cast<std::uint64_t>((indexer_floats<Arch>(call) + 15) / 16 * 64);
-    return scratch_select_keys(call) + more * static_cast<std::uint64_t>(call.n_threads);
+    return scratch_keys(call) + more * static_cast<std::uint64_t>(call.n_threads);
 }
 
 /// One query of the indexer against lists of KV slots.

@@ -18,11 +18,16 @@ std::uint64_t mul_mat_scratch(const StepShape& shape) noexcept {
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
 template <class Arch, class Weights>
+inline constexpr ScratchFn& mul_mat_add_scratch = mul_mat_scratch<Arch, Weights>;
+template <class Arch, class Weights>
 std::uint64_t mul_mat_id_scratch(const StepShape& shape) noexcept {
     const std::uint64_t each = ExpertColumns<Arch>::scratch_bytes(shape, Weights::gathers) +
                                in_lines<Arch>(Weights::scratch_bytes(shape[0].ne[1] * shape[0].ne[2], shape[2].ne[0]));
     return each * static_cast<std::uint64_t>(shape.n_threads);
 }
+
+template <class Arch, class Weights>
+inline constexpr ScratchFn& mul_mat_heads_scratch = mul_mat_id_scratch<Arch, Weights>;
 
 /// Multiplies the matrices in use, each with its columns, chunk by chunk.
 template <class Arch, class Weights, class Columns>
@@ -55,5 +60,8 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
     multiply_chunks<Arch, Weights>(call, slice, columns,
                                    scratch + ExpertColumns<Arch>::scratch_bytes(call, Weights::gathers));
 }
+
+template <class Arch, class Weights>
+inline constexpr RunFn& mul_mat_heads = mul_mat_id<Arch, Weights>;
 
 }  // namespace tinfer::kernels

@@ -30,13 +30,16 @@
 
 namespace tinfer::kernels {
 
-/// X(type, Format) of every block format. The list from which dequantization and the kernels of every table are made.
+/// X(type, Format, A) or X(type, Format) of every block format: dequantization and all tables come from this list.
 // clang-format off
-#define TINFER_BLOCK_FORMATS(X)                                                                                       \
-    X(q4_0, Q4_0) X(q4_1, Q4_1) X(q5_0, Q5_0) X(q5_1, Q5_1) X(q8_0, Q8_0) X(q2_k, Q2_K) X(q3_k, Q3_K) X(q4_k, Q4_K)   \
-    X(q5_k, Q5_K) X(q6_k, Q6_K) X(iq2_xxs, IQ2_XXS) X(iq2_xs, IQ2_XS) X(iq2_s, IQ2_S) X(iq3_xxs, IQ3_XXS)             \
-    X(iq3_s, IQ3_S) X(iq1_s, IQ1_S) X(iq1_m, IQ1_M) X(iq4_nl, IQ4_NL) X(iq4_xs, IQ4_XS) X(tq1_0, TQ1_0)               \
-    X(tq2_0, TQ2_0) X(mxfp4, MXFP4) X(nvfp4, NVFP4) X(q1_0, Q1_0) X(q2_0, Q2_0)
+#define TINFER_FORMATS_OF(X, A)                                                                                       \
+    X(q4_0, Q4_0, A) X(q4_1, Q4_1, A) X(q5_0, Q5_0, A) X(q5_1, Q5_1, A) X(q8_0, Q8_0, A) X(q2_k, Q2_K, A)             \
+    X(q3_k, Q3_K, A) X(q4_k, Q4_K, A) X(q5_k, Q5_K, A) X(q6_k, Q6_K, A) X(iq2_xxs, IQ2_XXS, A)                        \
+    X(iq2_xs, IQ2_XS, A) X(iq2_s, IQ2_S, A) X(iq3_xxs, IQ3_XXS, A) X(iq3_s, IQ3_S, A) X(iq1_s, IQ1_S, A)              \
+    X(iq1_m, IQ1_M, A) X(iq4_nl, IQ4_NL, A) X(iq4_xs, IQ4_XS, A) X(tq1_0, TQ1_0, A) X(tq2_0, TQ2_0, A)                \
+    X(mxfp4, MXFP4, A) X(nvfp4, NVFP4, A) X(q1_0, Q1_0, A) X(q2_0, Q2_0, A)
+#define TINFER_WITHOUT(type, Format, X) X(type, Format)
+#define TINFER_BLOCK_FORMATS(X) TINFER_FORMATS_OF(TINFER_WITHOUT, X)
 // clang-format on
 
 /// Calls fn(Format{}) for the block format of `type`; false where it has none (floats, integers, activations).

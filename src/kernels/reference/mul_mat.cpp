@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernels/reference/mul_mat.hpp"
+#include "kernels/reference/ops.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -163,6 +163,8 @@ void mul_mat_id(const KernelCall& call, WorkSlice slice) noexcept {
         if (tile.n > 0) multiply_micro_tile(w, expert, rows, tile);
     }
 }
+
+void mul_mat_heads(const KernelCall& call, WorkSlice slice) noexcept { mul_mat_id(call, slice); }
 
 void quantize(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];

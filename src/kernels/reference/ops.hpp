@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The reference kernels apart from the products (reference/mul_mat.hpp): plain loops that define, operation by
-// operation, the bits every other table must return (numerics rule 1). The order of operations is written at each
-// function. Operand slots: kernels/ops.hpp.
+// The reference kernels: plain loops that define, operation by operation, the bits every other table must return
+// (numerics rule 1). The order of operations is written at each function, in norm.cpp, elementwise.cpp, mul_mat.cpp and
+// their neighbours. Operands: tinfer/ops.def and kernels/ops.hpp.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,9 @@
 
 namespace tinfer::kernels::ref {
 
-RunFn rms_norm, layer_norm, l2_norm, rms_norm_quantize, softmax, sum_rows, sinkhorn;  // norm.cpp
-RunFn add, mul, div, scale, copy, concat;                                             // elementwise.cpp
-RunFn silu, gelu, relu, tanh, sigmoid, clamp, exp, softplus, xielu, signed_sqrt;
-RunFn silu_mul, silu_mul_quantize;
-RunFn rope_table, rope, log_temperature;                          // rope.cpp
-RunFn hadamard;                                                   // hadamard.cpp
-RunFn relative_bias;                                              // relative_bias.cpp
-RunFn kv_write, rope_kv_write, key_shift, kv_copy_page, kv_move;  // cache.cpp
-RunFn segment_sum;                                                // pooling.cpp
-RunFn attention;                                                  // attention.cpp
-RunFn select_keys, sparse_attention, latest_mark;                 // sparse_attention.cpp
-RunFn compress_keys, compressed_attention, ngram_rows;            // compressed.cpp
-RunFn causal_conv, token_shift, selective_scan;                   // recurrent.cpp
-RunFn wkv6, wkv7, delta_rule, decay_rule;
-RunFn top_k, moe_weights, moe_sum, keep_groups, divide_ids, add_id;  // moe.cpp
+// One for every op that is computed.
+#define TINFER_OP(name, rule, types, touches, macs, scratch, work, tables, operands) RunFn name;
+#include "tinfer/ops.def"
 
 /// Pair i of a head, x and the result being of head_dim floats: the one place that rotates (rope, rope_kv_write).
 /// table = {magnitude·cos, magnitude·sin} of each pair.

@@ -6,6 +6,7 @@
 #include "base/bytes.hpp"
 #include "base/dtype.hpp"
 #include "base/half.hpp"
+#include "base/ops.hpp"
 
 namespace tinfer::trace {
 
@@ -46,11 +47,8 @@ bool ValueRows::read(std::int64_t i, std::span<float> into) const {
 }
 
 std::optional<ProductInput> product_input(const KernelEvent& event, const StepValues& values) {
-    const auto is_product = [](const NodeView* node) {
-        return node->op == Op::mul_mat || node->op == Op::mul_mat_id || node->op == Op::mul_mat_heads;
-    };
     const auto nodes = event.step->nodes;
-    const auto found = std::ranges::find_if(nodes, is_product);
+    const auto found = std::ranges::find_if(nodes, [](const NodeView* node) { return is_product(node->op); });
     if (found == nodes.end()) return std::nullopt;
     const NodeView& node = **found;
     const TensorInfo* weight = node.inputs.empty() ? nullptr : node.inputs[0];
