@@ -61,7 +61,7 @@ ChatPrompt make_prompt(const tinfer::Model& model, nb::handle messages, nb::hand
     auto options = chat_options(model, chat_template, tools, variables, thinking);
     const auto messages_json = json_of(messages);
     const auto schema_json = json_of(schema);
-    const auto choice = tool_choice.is_none() ? std::string("auto") : nb::cast<std::string>(tool_choice);
+    const auto choice = tool_choice.is_none() ? std::string("auto") : value_of<std::string>(tool_choice, "tool_choice");
     nb::gil_scoped_release released;
     if (choice == "none") options.tools.clear();
     tinfer::Chat chat(model, options);
@@ -133,7 +133,7 @@ void add(tinfer::Chat& self, nb::handle role, nb::handle content) {
     if (nb::isinstance<nb::dict>(role)) self.add_json(json_of(role));
     else if (content.is_none()) throw nb::type_error("a message is a dict, or a role and a content");
     else if (nb::isinstance<nb::str>(content))
-        self.add({nb::cast<std::string>(role), std::string(text_bytes(content))});
+        self.add({value_of<std::string>(role, "role"), std::string(text_bytes(content))});
     else throw nb::type_error("content is a text; a message with parts is a dict");
 }
 
@@ -179,8 +179,9 @@ void bind_chat_class(nb::module_& module) {
             "add_tool_result",
             [](Chat& self, const nb::dict& call, std::string_view result) {
                 const InUse use(&self);
-                self.add_tool_result({nb::cast<std::string>(call["id"]), nb::cast<std::string>(call["name"]),
-                                      nb::cast<std::string>(call["arguments"])},
+                self.add_tool_result({value_of<std::string>(call["id"], "id"),
+                                      value_of<std::string>(call["name"], "name"),
+                                      value_of<std::string>(call["arguments"], "arguments")},
                                      result);
             },
             "call"_a, "result"_a,

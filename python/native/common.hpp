@@ -30,7 +30,7 @@
 namespace tinfer_python {
 
 namespace nb = nanobind;
-using namespace nanobind::literals;
+using nanobind::literals::operator""_a;
 
 // ---- Values ---------------------------------------------------------------------------------------------------------
 
@@ -50,6 +50,17 @@ nb::bytes bytes_of(const std::vector<T>& records) {
 std::string_view text_bytes(nb::handle value);
 /// A path from str, bytes or os.PathLike.
 std::filesystem::path path_of(nb::handle value);
+
+/// A value from outside; raises TypeError naming what it is for where it has another type.
+template <class T>
+T value_of(nb::handle value, const char* what) {
+    T result{};
+    if (!nb::try_cast(value, result)) {
+        const std::string message = std::string(what) + " cannot be " + nb::cast<std::string>(nb::repr(value));
+        throw nb::type_error(message.c_str());
+    }
+    return result;
+}
 
 /// The enumerator whose to_string() is `name`. Raises ValueError listing the names: those of the values 0, 1, … up to
 /// `last`.
@@ -81,6 +92,10 @@ class Interrupt {
 public:
     /// CancelFn of the context: looks for signals at most every 20 ms, on the thread that decodes.
     bool poll() noexcept;
+    /// A call begins: a function of the user's is asked at once, signals when it is their time.
+    void begin() noexcept {
+        if (cancel.is_valid() && !cancel.is_none()) next_ = {};
+    }
     /// Keeps the Python error that was just caught. The lock is held.
     void keep(std::exception_ptr error) noexcept { error_ = std::move(error); }
     [[nodiscard]] bool has_error() const noexcept { return error_ != nullptr; }
@@ -98,6 +113,7 @@ private:
 /// Runs `work` without the interpreter's lock. Python exceptions that interrupted it win over the library's.
 template <class Work>
 auto without_lock(Interrupt& interrupt, Work&& work) {
+    interrupt.begin();
     try {
         if constexpr (std::is_void_v<decltype(work())>) {
             {
@@ -119,8 +135,8 @@ auto without_lock(Interrupt& interrupt, Work&& work) {
     }
 }
 
-/// Of an object that has no lock of its own and serves one thread at a time: throws busy where another thread, or a call
-/// further up this one, is inside. Lives while the call does.
+/// Of an object that has no lock of its own and serves one thread at a time: throws busy where another thread, or a
+/// call further up this one, is inside. Lives while the call does.
 class InUse {
 public:
     explicit InUse(const void* object);
@@ -139,6 +155,7 @@ tinfer::LogSink log_sink(nb::object callable);
 // ---- The parts of the module ----------------------------------------------------------------------------------------
 
 void bind_model(nb::module_& module);
+void bind_batch(nb::module_& module);
 void bind_context(nb::module_& module);
 void bind_sampling(nb::module_& module);
 void bind_generation(nb::module_& module);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Batch and Context: decode, outputs as views, sequences, states, observers, adapters.
+// Context: decode, outputs as views, sequences, states, observers, adapters.
 #include "context.hpp"
 
 #include <nanobind/stl/pair.h>
@@ -84,56 +84,6 @@ View view_of(const PyContext& self, const char* what, std::span<const float> val
 View result(const PyContext& self, const std::string& name) {
     const auto values = std::as_const(self.get()).result(name);
     return view_of(self, "values", values);
-}
-
-// ---- Batch ----------------------------------------------------------------------------------------------------------
-
-std::vector<SeqId> seqs_of(nb::handle value) {
-    std::vector<SeqId> seqs;
-    if (nb::isinstance<nb::int_>(value)) return {SeqId{nb::cast<std::int32_t>(value)}};
-    for (const nb::handle item : nb::iter(value)) seqs.push_back(SeqId{nb::cast<std::int32_t>(item)});
-    return seqs;
-}
-
-std::optional<Pos> pos_of(std::optional<std::int32_t> pos) { return pos ? std::optional(Pos{*pos}) : std::nullopt; }
-
-void bind_batch(nb::module_& module) {
-    using tinfer::Batch;
-    nb::class_<Batch>(module, "Batch",
-                      "What one decode computes: tokens, or rows of embeddings, with positions, sequences and output "
-                      "flags. Without flags the last token is the one output.")
-        .def(nb::init<>())
-        .def(
-            "add",
-            [](Batch& self, std::int32_t token, std::optional<std::int32_t> pos, nb::handle seq, bool output) {
-                self.add(Token{token}, pos_of(pos), seqs_of(seq), output);
-            },
-            "token"_a, nb::kw_only(), "pos"_a = nb::none(), "seq"_a = 0, "output"_a = false,
-            nb::sig("def add(self, token: int, *, pos: int | None = None, seq: int | typing.Iterable[int] = 0, output: "
-                    "bool = False) -> None"),
-            "Without a position: after the last one of the sequence. Several sequences share one row of the cache.")
-        .def(
-            "add_sequence",
-            [](Batch& self, nb::handle tokens, std::int32_t seq, bool output_last) {
-                self.add_sequence(tokens_of(tokens), SeqId{seq}, output_last);
-            },
-            "tokens"_a, "seq"_a = 0, nb::kw_only(), "output_last"_a = true,
-            nb::sig(
-                "def add_sequence(self, tokens: typing.Iterable[int], seq: int = 0, *, output_last: bool = True) -> "
-                "None"),
-            "Tokens that continue the sequence.")
-        .def(
-            "add_embedding",
-            [](Batch& self, const nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& row,
-               std::optional<std::int32_t> pos, nb::handle seq, bool output) {
-                self.add_embedding(std::span(row.data(), row.size()), pos_of(pos), seqs_of(seq), output);
-            },
-            "row"_a, nb::kw_only(), "pos"_a = nb::none(), "seq"_a = 0, "output"_a = false,
-            nb::sig("def add_embedding(self, row: numpy.ndarray, *, pos: int | None = None, seq: int | "
-                    "typing.Iterable[int] = 0, output: bool = False) -> None"),
-            "A row of n_embd float32 in place of a token; copied.")
-        .def("clear", &Batch::clear)
-        .def("__len__", &Batch::size);
 }
 
 // ---- Context --------------------------------------------------------------------------------------------------------
@@ -317,7 +267,7 @@ void bind_states(nb::class_<PyContext>& context) {
 std::shared_ptr<Attached> attach(const PyContext& self, nb::object observer) {
     if (!nb::isinstance<tinfer::Observer>(observer))
         throw nb::type_error("an observer is a tinfer.Observer, TraceFile or another of tinfer's own");
-    auto shared = nb::cast<std::shared_ptr<tinfer::Observer>>(observer);
+    auto shared = value_of<std::shared_ptr<tinfer::Observer>>(observer, "an observer");
     auto one = std::make_shared<Attached>();
     one->observer = std::move(observer);
     if (auto* interrupted = dynamic_cast<InterruptedObserver*>(shared.get()))
@@ -484,7 +434,10 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
     if (!state || state.use_count() > 1) return 0;  // a view holds it, too
     Py_VISIT(state->interrupt->cancel.ptr());
     for (const auto& one : state->attached)
-        if (one.use_count() == 1) Py_VISIT(one->observer.ptr());
+        if (one.use_count() == 1) {
+            Py_VISIT(one->observer.ptr());
+            if (one->attachment.attached()) Py_VISIT(one->observer.ptr());  // the library's reference
+        }
     return 0;
 }
 
@@ -518,7 +471,6 @@ constexpr const char* kContextSignature =
 }  // namespace
 
 void bind_context(nb::module_& module) {
-    bind_batch(module);
     nb::class_<PyContext> context(module, "Context", nb::type_slots(context_slots),
                                   "Runs a model: token ids in, logits and vectors out, with the cache in between. One "
                                   "thread at a time (a second one gets Error, busy). The keyword arguments are the "

@@ -288,7 +288,8 @@ void construct(PyEngine* self, const tinfer::Model& model, int max_queue, int ma
     if (draft) options.draft = tinfer::EngineDraft{*draft};
     std::vector<nb::object> kept;
     for (const nb::handle item : nb::iter(observers)) {
-        auto observer = nb::cast<std::shared_ptr<tinfer::Observer>>(item);
+        auto observer = value_of<std::shared_ptr<tinfer::Observer>>(item, "an observer");
+        if (!observer) throw nb::type_error("an observer cannot be None");
         kept.push_back(nb::borrow(item));
         if (auto* interrupted = dynamic_cast<InterruptedObserver*>(observer.get()))
             interrupted->set_interrupt(nullptr, item.ptr());

@@ -14,9 +14,9 @@ namespace {
 /// Texts that end an answer: one, several or none.
 std::vector<std::string> stops_of(nb::handle value) {
     if (value.is_none()) return {};
-    if (nb::isinstance<nb::str>(value)) return {nb::cast<std::string>(value)};
+    if (nb::isinstance<nb::str>(value)) return {value_of<std::string>(value, "stop")};
     std::vector<std::string> stops;
-    for (const nb::handle item : nb::iter(value)) stops.push_back(nb::cast<std::string>(item));
+    for (const nb::handle item : nb::iter(value)) stops.push_back(value_of<std::string>(item, "a text of stop"));
     return stops;
 }
 

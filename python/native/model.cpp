@@ -26,11 +26,11 @@ private:
 };
 
 tinfer::MetadataOverride override_of(nb::handle key, nb::handle value) {
-    tinfer::MetadataOverride result{nb::cast<std::string>(key), false};
+    tinfer::MetadataOverride result{value_of<std::string>(key, "a key of overrides"), false};
     if (nb::isinstance<nb::bool_>(value)) result.value = nb::cast<bool>(value);
-    else if (nb::isinstance<nb::int_>(value)) result.value = nb::cast<std::int64_t>(value);
+    else if (nb::isinstance<nb::int_>(value)) result.value = value_of<std::int64_t>(value, "an override");
     else if (nb::isinstance<nb::float_>(value)) result.value = nb::cast<double>(value);
-    else if (nb::isinstance<nb::str>(value)) result.value = nb::cast<std::string>(value);
+    else if (nb::isinstance<nb::str>(value)) result.value = value_of<std::string>(value, "an override");
     else throw nb::type_error("an override is bool, int, float or str");
     return result;
 }
@@ -42,7 +42,7 @@ tinfer::ProgressFn progress_of(nb::object progress, Interrupt& interrupt) {
         nb::gil_scoped_acquire acquired;
         try {
             const nb::object answer = progress(fraction);
-            return answer.is_none() || nb::cast<bool>(answer);
+            return answer.is_none() || value_of<bool>(answer, "what progress returns");
         } catch (...) {
             interrupt.keep(std::current_exception());
             return false;

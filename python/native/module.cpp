@@ -22,6 +22,7 @@ NB_MODULE(_native, module) {
     module.attr("version") = std::string(tinfer::version());
     tinfer_python::bind_model(module);
     tinfer_python::bind_trace(module);  // observers, before Context takes them
+    tinfer_python::bind_batch(module);
     tinfer_python::bind_context(module);
     tinfer_python::bind_sampling(module);
     tinfer_python::bind_generation(module);

@@ -53,7 +53,8 @@ std::vector<std::pair<Token, float>> bias_of(nb::handle value) {
     if (!nb::isinstance<nb::dict>(value)) throw nb::type_error("logit_bias is a dict of token ids and floats");
     std::vector<std::pair<Token, float>> bias;
     for (const auto& [token, amount] : nb::borrow<nb::dict>(value))
-        bias.emplace_back(Token{nb::cast<std::int32_t>(token)}, nb::cast<float>(amount));
+        bias.emplace_back(Token{value_of<std::int32_t>(token, "a token of logit_bias")},
+                          value_of<float>(amount, "a bias"));
     return bias;
 }
 

@@ -179,7 +179,7 @@ void bind_reader(nb::module_& module) {
         .def(
             "replay",
             [](const tinfer::TraceReader& self, nb::handle object) {
-                auto& observer = nb::cast<tinfer::Observer&>(object);
+                auto& observer = *value_of<tinfer::Observer*>(object, "an observer");
                 auto interrupt = std::make_shared<Interrupt>();
                 if (auto* interrupted = dynamic_cast<InterruptedObserver*>(&observer))
                     interrupted->set_interrupt(interrupt, object.ptr());

@@ -52,12 +52,12 @@ def _read(views: list[View], function: Callable[..., Any], *args: Any, **keyword
 
 
 def _getattr(self: View, name: str) -> Any:
-    if name.startswith("__") or name in ("data", "ctypes", "base"):
+    if name.startswith("__") or name in ("data", "ctypes", "base", "flat"):
         # What gives the bare memory away is not to be had; numpy takes the buffer protocol instead, which copies.
         raise AttributeError(f"a tinfer.View has no attribute {name!r}; .copy() gives an array that has")
-    value = _read([self], getattr, self._array, name)
+    value = getattr(self._array, name)   # reads nothing yet
     if not callable(value):
-        return value
+        return _wrapped(value, [self])
 
     def method(*args: Any, **keywords: Any) -> Any:
         views = [self, *_views(args), *_views(tuple(keywords.values()))]
@@ -98,7 +98,7 @@ def _setitem(self: View, key: Any, value: Any) -> None:
 
 def _repr(self: View) -> str:
     try:
-        return _read([self], "View({!r})".format, self._array)
+        return str(_read([self], "View({!r})".format, self._array))
     except Exception as error:
         return f"<tinfer.View: {error}>"
 
@@ -123,7 +123,8 @@ def _install() -> None:
     for name in dir(mixin):
         if name.startswith("__") and name not in dir(object) or name in ("__eq__", "__ne__", "__lt__", "__le__",
                                                                          "__gt__", "__ge__"):
-            if name not in ("__slots__", "__annotations__", "__weakref__", "__dict__"):
+            if name not in ("__slots__", "__annotations__", "__weakref__", "__dict__", "__module__", "__doc__",
+                            "__static_attributes__", "__firstlineno__"):
                 methods.setdefault(name, getattr(mixin, name))
     for name, method in methods.items():
         setattr(View, name, method)

@@ -96,13 +96,13 @@ class _Tables:
 
     def to_pandas(self) -> Any:
         """The events as a pandas.DataFrame, where pandas is installed."""
-        import pandas
+        import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         return pandas.DataFrame({name: column for name, column in self.columns().items()})
 
     def to_arrow(self) -> Any:
         """The events as a pyarrow.Table, where pyarrow is installed."""
-        import pyarrow
+        import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         return pyarrow.table({name: pyarrow.array(column.tolist() if column.dtype.kind == "U" else column)
                               for name, column in self.columns().items()})
