@@ -148,7 +148,8 @@ def check_form(root, path):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
     kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None,
-             "benchmarks": None, "python": check_binding}
+             "benchmarks": None, "bindings": check_binding,
+             "python": check_binding}
     findings, count = [], 0
     floors = list(KERNEL_ROOMS)
     findings += [f"KERNEL_ROOMS: {room} stands above {below}, which may not include it" for below in floors

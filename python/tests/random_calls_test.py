@@ -57,13 +57,12 @@ def main():
         np.zeros(64, np.float32), np.array(["a"]), np.array(3), np.zeros(3, np.complex64), np.zeros(3, object),
         lambda *a: 1, lambda *a: 1 / 0, object(), int, range(3), iter([1, 5]), 1j, float,
     ]
-    keywords = ["n_ctx", "n_seq_max", "n_batch", "n_threads", "isa", "type_k", "pooling", "keep", "cancel", "temp",
-                "seed",
-                "top_p", "top_k", "grammar", "max_tokens", "stop", "seq", "pos", "output", "tools", "schema", "system",
-                "messages", "kind", "sampler", "n_top", "timeout", "values", "level", "ops",
-                "tensors", "params", "begin", "end", "logit_bias", "memory_limit", "rope_freq_base", "embeddings",
-                "time_limit", "guess",
-                "overrides", "add_special", "tool_choice", "variables", "normalize", "chat_template", "zero_data"]
+    keywords = (
+        "n_ctx n_seq_max n_batch n_threads isa type_k pooling keep cancel temp seed adapters top_p "
+        "top_k grammar max_tokens stop seq pos output tools schema system messages kind sampler "
+        "n_top timeout values level ops tensors params begin end logit_bias memory_limit "
+        "rope_freq_base embeddings time_limit guess overrides add_special tool_choice variables "
+        "normalize chat_template zero_data").split()
     # a context of so many threads or requests is legal, and slow
     bounded = {"n_ctx", "n_seq_max", "n_batch", "n_threads", "max_queue", "n_kept", "max_tokens", "timeout"}
     small = [None, -1, 0, 1, 2, 64, "a", math.nan, 1.5, [], True]

@@ -72,6 +72,9 @@ def main():
     if what == "build":
         build(build_folder, *rest)
         return 0
+    if not (build_folder / "python-wheel").exists() or not (build_folder / "python-bare/complete").exists():
+        print("skipped: there is no wheel: what python.wheel needs could not be had")
+        return SKIPPED
     if what == "run":
         return run(build_folder / "python-bare/bin/python", rest[0], rest[1:])
     test, *packages = rest
