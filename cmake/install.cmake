@@ -5,6 +5,10 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tinfer)
 install(TARGETS tinfer EXPORT tinferTargets)
+if(TARGET tinfer_c)
+    install(TARGETS tinfer_c EXPORT tinferTargets)
+    install(FILES ${PROJECT_SOURCE_DIR}/include/tinfer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tinferTargets NAMESPACE tinfer:: DESTINATION ${package_dir})
 

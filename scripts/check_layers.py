@@ -119,6 +119,16 @@ def check_example(root, path):
             yield f'{path.relative_to(root)}:{number}: "{target}": examples use the public header only'
 
 
+# Bindings for other languages stand on the public header, and on what it does not have.
+BINDINGS_MAY = {"kernels/dequantize/dequantize.hpp"}
+
+
+def check_binding(root, path):
+    for number, quoted, target in includes(path):
+        if quoted and not (path.parent / target).is_file() and target not in BINDINGS_MAY:
+            yield f'{path.relative_to(root)}:{number}: "{target}": bindings use the public header only'
+
+
 def check_length(name, lines):
     if len(lines) > MAX_LINES and not name.stem.endswith("_table") and name.parts[0] != "include":
         yield f"{name}: {len(lines)} lines, limit {MAX_LINES}"
@@ -138,7 +148,8 @@ def check_form(root, path):
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
     kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None,
-             "benchmarks": None}
+             "benchmarks": None, "bindings": check_binding,
+             "python": check_binding}
     findings, count = [], 0
     floors = list(KERNEL_ROOMS)
     findings += [f"KERNEL_ROOMS: {room} stands above {below}, which may not include it" for below in floors

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: MIT
+// Context: decode, outputs as views, sequences, states, observers, adapters.
+#include "context.hpp"
+
+#include <nanobind/stl/pair.h>
+
+#include "model.hpp"
+
+namespace tinfer_python {
+
+using tinfer::Pos;
+using tinfer::SeqId;
+using tinfer::Token;
+
+ContextState::Use::Use(ContextState& used) : state(used) {
+    std::thread::id nobody{};
+    if (!state.user.compare_exchange_strong(nobody, std::this_thread::get_id()))
+        throw tinfer::Error(tinfer::ErrorCode::busy,
+                            nobody == std::this_thread::get_id()
+                                ? "the context is computing: a callback cannot change it"
+                                : "the context is computing in another thread: one thread at a time");
+    if (!state.context) {
+        state.user = std::thread::id{};
+        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the context is closed");
+    }
+}
+
+tinfer::Context& ContextState::get() {
+    const auto inside = user.load();
+    if (inside != std::thread::id{} && inside != std::this_thread::get_id())
+        throw tinfer::Error(tinfer::ErrorCode::busy, "the context is computing in another thread");
+    if (!context) throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the context is closed");
+    return *context;
+}
+
+void ContextState::close() {
+    if (!context) return;
+    Use use(*this);
+    ++epoch;
+    // Detaching calls the observers back; their Python objects go last.
+    const auto observers = std::move(attached);
+    attached.clear();
+    for (const auto& one : observers) one->attachment = tinfer::Attachment();
+    auto gone = std::move(context);
+    context.reset();
+}
+
+void check_status(tinfer::DecodeStatus status, const tinfer::Context& context, std::size_t n_tokens) {
+    if (status == tinfer::DecodeStatus::ok) return;
+    if (status == tinfer::DecodeStatus::cancelled)
+        throw tinfer::Error(tinfer::ErrorCode::cancelled, "the decode was cancelled; the context is as before");
+    throw tinfer::Error(tinfer::ErrorCode::no_room, std::to_string(n_tokens) + " tokens do not fit: n_ctx " +
+                                                        std::to_string(context.options().n_ctx) + ", used " +
+                                                        std::to_string(context.used()) + ", n_batch " +
+                                                        std::to_string(context.options().n_batch));
+}
+
+namespace {
+
+/// Outputs of one decode: valid until the next.
+class OutputLease : public Lease {
+public:
+    OutputLease(std::shared_ptr<ContextState> state, std::string what)
+        : state_(std::move(state)), what_(std::move(what)), epoch_(state_->epoch) {}
+    std::shared_ptr<void> enter() override {
+        if (epoch_ != state_->epoch || !state_->context)
+            throw tinfer::Error(tinfer::ErrorCode::no_output,
+                                what_ + " are those of an earlier decode, and gone: keep them with .copy()");
+        return {};
+    }
+
+private:
+    std::shared_ptr<ContextState> state_;
+    std::string what_;
+    std::uint64_t epoch_;
+};
+
+View view_of(const PyContext& self, const char* what, std::span<const float> values, std::size_t width = 0) {
+    std::vector<std::size_t> shape{values.size()};
+    if (width != 0) shape = {values.size() / width, width};
+    return make_view(std::make_shared<OutputLease>(self.state, what), values.data(), shape, nb::dtype<float>());
+}
+
+View result(const PyContext& self, const std::string& name) {
+    const auto values = std::as_const(self.get()).result(name);
+    return view_of(self, "values", values);
+}
+
+// ---- Context --------------------------------------------------------------------------------------------------------
+
+void construct(PyContext* self, const tinfer::Model& model, nb::object cancel, const nb::kwargs& keywords) {
+    if (!cancel.is_none() && PyCallable_Check(cancel.ptr()) == 0) throw nb::type_error("cancel is a callable");
+    auto options = context_options(keywords);
+    auto state = std::make_shared<ContextState>();
+    state->interrupt->cancel = std::move(cancel);
+    options.cancel = [interrupt = state->interrupt.get()] { return interrupt->poll(); };
+    {
+        nb::gil_scoped_release released;
+        state->context.emplace(model, std::move(options));
+    }
+    new (self) PyContext{std::move(state)};
+}
+
+void decode(const PyContext& self, nb::handle what) {
+    std::size_t n_tokens = 0;
+    tinfer::DecodeStatus status{};
+    if (nb::isinstance<tinfer::Batch>(what)) {
+        const auto batch = nb::cast<tinfer::Batch>(what);  // a copy: other threads may change theirs
+        n_tokens = batch.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch); });
+    } else {
+        const auto tokens = tokens_of(what);
+        n_tokens = tokens.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.decode(tokens); });
+    }
+    check_status(status, self.get(), n_tokens);
+}
+
+void encode(const PyContext& self, nb::handle what) {
+    std::size_t n_tokens = 0;
+    tinfer::DecodeStatus status{};
+    if (nb::isinstance<tinfer::Batch>(what)) {
+        const auto batch = nb::cast<tinfer::Batch>(what);
+        n_tokens = batch.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.encode(batch); });
+    } else {
+        const auto tokens = tokens_of(what);
+        n_tokens = tokens.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.encode(tokens); });
+    }
+    check_status(status, self.get(), n_tokens);
+}
+
+tinfer::PosRange range_of(std::int32_t begin, std::optional<std::int32_t> end) {
+    return {Pos{begin}, end ? Pos{*end} : tinfer::kPosEnd};
+}
+
+void check_removed(tinfer::RemoveStatus status) {
+    if (status == tinfer::RemoveStatus::ok) return;
+    throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
+                        status == tinfer::RemoveStatus::partial_state
+                            ? "the range cuts a recurrent state; nothing was removed"
+                            : "a window would reach back to released slots (swa_full keeps them); nothing was removed");
+}
+
+std::optional<std::int32_t> int_of(std::optional<Pos> pos) {
+    return pos ? std::optional(static_cast<std::int32_t>(*pos)) : std::nullopt;
+}
+
+void bind_sequences(nb::class_<PyContext>& context) {
+    context
+        .def(
+            "seq_rm",
+            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end) {
+                check_removed(
+                    self.state->change([&](tinfer::Context& c) { return c.seq_rm(SeqId{seq}, range_of(begin, end)); }));
+            },
+            "seq"_a, "begin"_a = 0, "end"_a = nb::none(),
+            "Removes the positions begin ≤ p < end of a sequence. Raises Error (bad_sequence, unsupported_operation); "
+            "nothing has changed then.")
+        .def(
+            "seq_cp",
+            [](const PyContext& self, std::int32_t from, std::int32_t to, std::int32_t begin,
+               std::optional<std::int32_t> end) {
+                self.state->change([&](tinfer::Context& c) { c.seq_cp(SeqId{from}, SeqId{to}, range_of(begin, end)); });
+            },
+            "source"_a, "target"_a, "begin"_a = 0, "end"_a = nb::none(),
+            "Tokens of one sequence belong to another, too: pages are shared, nothing is copied.")
+        .def(
+            "seq_keep",
+            [](const PyContext& self, std::int32_t seq) {
+                self.state->change([&](tinfer::Context& c) { c.seq_keep(SeqId{seq}); });
+            },
+            "seq"_a, "Removes all other sequences.")
+        .def(
+            "seq_add",
+            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end,
+               int delta) {
+                self.state->change([&](tinfer::Context& c) { c.seq_add(SeqId{seq}, range_of(begin, end), delta); });
+            },
+            "seq"_a, "begin"_a, "end"_a.none(), "delta"_a, "Moves tokens by `delta` positions.")
+        .def(
+            "seq_div",
+            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end,
+               int divisor) {
+                self.state->change([&](tinfer::Context& c) { c.seq_div(SeqId{seq}, range_of(begin, end), divisor); });
+            },
+            "seq"_a, "begin"_a, "end"_a.none(), "divisor"_a, "Divides positions, rounded down.")
+        .def(
+            "seq_shift",
+            [](const PyContext& self, std::int32_t seq, std::int32_t keep, int n) {
+                check_removed(
+                    self.state->change([&](tinfer::Context& c) { return c.seq_shift(SeqId{seq}, Pos{keep}, n); }));
+            },
+            "seq"_a, "keep"_a, "n"_a, "Forgets n positions from `keep` on; what follows takes their place.")
+        .def(
+            "seq_pos_min",
+            [](const PyContext& self, std::int32_t seq) { return int_of(self.get().seq_pos_min(SeqId{seq})); },
+            "seq"_a = 0, "None where the sequence is empty.")
+        .def(
+            "seq_pos_max",
+            [](const PyContext& self, std::int32_t seq) { return int_of(self.get().seq_pos_max(SeqId{seq})); },
+            "seq"_a = 0, "None where the sequence is empty.")
+        .def(
+            "count", [](const PyContext& self, std::int32_t seq) { return self.get().count(SeqId{seq}); }, "seq"_a = 0,
+            "Tokens of a sequence.")
+        .def(
+            "room", [](const PyContext& self, std::int32_t seq) { return self.get().room(SeqId{seq}); }, "seq"_a = 0,
+            "Tokens that decode() will take of this sequence now.")
+        .def(
+            "clear",
+            [](const PyContext& self, bool zero_data) {
+                self.state->compute([&](tinfer::Context& c) { c.clear(zero_data); });
+            },
+            nb::kw_only(), "zero_data"_a = false, "Empties all sequences and discards the outputs.");
+}
+
+tinfer::StateOptions state_options(std::optional<std::int32_t> seq, const std::vector<Token>& tokens) {
+    tinfer::StateOptions options;
+    if (seq) options.seq = SeqId{*seq};
+    options.tokens = tokens;
+    return options;
+}
+
+nb::list load_state(const PyContext& self, nb::handle state, std::optional<std::int32_t> seq) {
+    const auto target = seq ? std::optional(SeqId{*seq}) : std::nullopt;
+    tinfer::StateInfo info;
+    if (nb::isinstance<nb::bytes>(state)) {
+        const auto bytes = text_bytes(state);
+        info = self.state->compute(
+            [&](tinfer::Context& c) { return tinfer::load_state(c, std::as_bytes(std::span(bytes)), target); });
+    } else {
+        const auto path = path_of(state);
+        info = self.state->compute([&](tinfer::Context& c) { return tinfer::load_state_file(c, path, target); });
+    }
+    return list_of(info.tokens);
+}
+
+void bind_states(nb::class_<PyContext>& context) {
+    context
+        .def(
+            "save_state",
+            [](const PyContext& self, nb::handle path, std::optional<std::int32_t> seq,
+               nb::handle tokens) -> nb::object {
+                const auto ids = tokens.is_none() ? std::vector<Token>() : tokens_of(tokens);
+                const auto options = state_options(seq, ids);
+                if (!path.is_none()) {
+                    const auto file = path_of(path);
+                    self.state->compute([&](tinfer::Context& c) { tinfer::save_state_file(c, file, options); }, false);
+                    return nb::none();
+                }
+                return bytes_of(
+                    self.state->compute([&](tinfer::Context& c) { return tinfer::save_state(c, options); }, false));
+            },
+            "path"_a = nb::none(), nb::kw_only(), "seq"_a = nb::none(), "tokens"_a = nb::none(),
+            nb::sig(
+                "def save_state(self, path: str | os.PathLike[str] | None = None, *, seq: int | None = None, tokens: "
+                "typing.Iterable[int] | None = None) -> bytes | None"),
+            "What the context remembers, or one sequence of it, as bytes or into a file. `tokens` are stored with it.")
+        .def("load_state", &load_state, "state"_a, nb::kw_only(), "seq"_a = nb::none(),
+             nb::sig(
+                 "def load_state(self, state: bytes | str | os.PathLike[str], *, seq: int | None = None) -> list[int]"),
+             "Goes on from a state, with the same bits; gives the tokens that were stored with it. Raises Error: "
+             "not_state_file, damaged, model_mismatch, param_mismatch, no_room; nothing has changed then.");
+}
+
+std::shared_ptr<Attached> attach(const PyContext& self, nb::object observer) {
+    if (!nb::isinstance<tinfer::Observer>(observer))
+        throw nb::type_error("an observer is a tinfer.Observer, TraceFile or another of tinfer's own");
+    auto shared = value_of<std::shared_ptr<tinfer::Observer>>(observer, "an observer");
+    auto one = std::make_shared<Attached>();
+    one->observer = std::move(observer);
+    if (auto* interrupted = dynamic_cast<InterruptedObserver*>(shared.get()))
+        interrupted->set_interrupt(self.state->interrupt, one->observer.ptr());
+    one->attachment = self.state->compute([&](tinfer::Context& c) { return c.attach(std::move(shared)); }, false);
+    self.state->attached.push_back(one);
+    return one;
+}
+
+void detach(const PyContext& self, const Attached& one) {
+    self.state->change([&](tinfer::Context&) {
+        self.state->attached.remove_if([&](const auto& item) {
+            if (item.get() != &one) return false;
+            item->attachment = tinfer::Attachment();
+            return true;
+        });
+    });
+}
+
+/// What `with context.attach(observer):` is.
+struct PyAttachment {
+    std::shared_ptr<ContextState> state;
+    std::shared_ptr<Attached> one;
+    void detach() const {
+        if (state->context && one->attachment.attached()) tinfer_python::detach(PyContext{state}, *one);
+    }
+};
+
+void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
+    nb::class_<PyAttachment>(module, "Attachment", "Keeps an observer attached; a context manager that detaches it.")
+        .def("detach", &PyAttachment::detach)
+        .def_prop_ro("attached",
+                     [](const PyAttachment& self) { return self.state->context && self.one->attachment.attached(); })
+        .def(
+            "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Attachment"))
+        .def(
+            "__exit__", [](const PyAttachment& self, nb::args) { self.detach(); },
+            nb::sig("def __exit__(self, *args: object) -> None"));
+    context
+        .def(
+            "attach",
+            [](const PyContext& self, nb::object observer) {
+                return PyAttachment{self.state, attach(self, std::move(observer))};
+            },
+            "observer"_a, nb::sig("def attach(self, observer: _Observer) -> Attachment"),
+            "The observer sees every kernel call until it is detached: by the attachment (also `with "
+            "context.attach(observer):`), or with the context's end.")
+        .def(
+            "mark",
+            [](const PyContext& self, const std::string& text) {
+                self.state->compute([&](tinfer::Context& c) { c.mark(text); }, false);
+            },
+            "text"_a, "An annotation into the trace of every attached observer.")
+        .def(
+            "attach_adapter",
+            [](const PyContext& self, const tinfer::Adapter& adapter, float scale, std::optional<std::int32_t> seq) {
+                self.state->change([&](tinfer::Context& c) {
+                    if (seq) tinfer::attach(c, adapter, scale, SeqId{*seq});
+                    else tinfer::attach(c, adapter, scale);
+                });
+            },
+            "adapter"_a, "scale"_a = 1.0F, nb::kw_only(), "seq"_a = nb::none(),
+            "From the next decode on, for all sequences or one. Raises Error: model_mismatch, busy, …")
+        .def(
+            "detach_adapter",
+            [](const PyContext& self, const tinfer::Adapter& adapter, std::optional<std::int32_t> seq) {
+                self.state->change([&](tinfer::Context& c) {
+                    if (seq) tinfer::detach(c, adapter, SeqId{*seq});
+                    else tinfer::detach(c, adapter);
+                });
+            },
+            "adapter"_a, nb::kw_only(), "seq"_a = nb::none());
+}
+
+void bind_outputs(nb::class_<PyContext>& context) {
+    context
+        .def("decode", &decode, "tokens"_a, nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch) -> None"),
+             "Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are "
+             "the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. "
+             "Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
+        .def("encode", &encode, "tokens"_a, nb::sig("def encode(self, tokens: typing.Iterable[int] | Batch) -> None"),
+             "Runs what attends to a whole text at once: bidirectional models, and the encoder before a decoder.")
+        .def(
+            "logits",
+            [](const PyContext& self, int index) {
+                return view_of(self, "logits", std::as_const(self.get()).logits(index));
+            },
+            "index"_a = -1,
+            "A row of n_vocab float32, of the last decode; negative from the end. A view: it raises after the next "
+            "decode. Raises Error: no_output, index_out_of_range.")
+        .def(
+            "embedding",
+            [](const PyContext& self, int index) {
+                return view_of(self, "embeddings", std::as_const(self.get()).embedding(index));
+            },
+            "index"_a = -1, "A row of n_embd float32, after the final norm. A view.")
+        .def(
+            "pooled",
+            [](const PyContext& self, std::int32_t seq) {
+                return view_of(self, "vectors", std::as_const(self.get()).pooled(SeqId{seq}));
+            },
+            "seq"_a = 0, "The vector of a sequence: n_embd float32, or a reranker's scores. A view.")
+        .def("result", &result, "name"_a,
+             "A value by the name that `keep` asked for, flat: a row for each token. A view.")
+        .def(
+            "output_index", [](const PyContext& self, int token) { return self.get().output_index(token); },
+            "token_index"_a)
+        .def_prop_ro("n_outputs", [](const PyContext& self) { return self.get().n_outputs(); });
+}
+
+void bind_properties(nb::class_<PyContext>& context) {
+    context.def_prop_ro("model", [](const PyContext& self) { return std::as_const(self.get()).model(); })
+        .def_prop_ro("n_ctx", [](const PyContext& self) { return self.get().options().n_ctx; })
+        .def_prop_ro("n_batch", [](const PyContext& self) { return self.get().options().n_batch; })
+        .def_prop_ro("n_seq_max", [](const PyContext& self) { return self.get().options().n_seq_max; })
+        .def_prop_ro("n_threads", [](const PyContext& self) { return self.get().options().n_threads; })
+        .def_prop_ro(
+            "isa", [](const PyContext& self) { return std::string(self.get().isa()); },
+            "Name of the kernel table in use.")
+        .def_prop_ro(
+            "used", [](const PyContext& self) { return self.get().used(); }, "Tokens in the cache.")
+        .def_prop_ro("can_shift", [](const PyContext& self) { return self.get().can_shift(); })
+        .def(
+            "memory", [](const PyContext& self) { return dict_of(self.get().memory()); },
+            nb::sig("def memory(self) -> dict[str, int]"), "Bytes by class, counted: equal to plan().")
+        .def(
+            "timings",
+            [](const PyContext& self) {
+                const auto timings = self.get().timings();
+                nb::dict all;
+                all["load_s"] = timings.load_s;
+                all["prompt_s"] = timings.prompt_s;
+                all["generation_s"] = timings.generation_s;
+                all["prompt_n"] = timings.prompt_n;
+                all["generation_n"] = timings.generation_n;
+                return all;
+            },
+            nb::sig("def timings(self) -> dict[str, float]"), "Seconds and tokens since the context was made.")
+        .def(
+            "set_threads",
+            [](const PyContext& self, int n_threads, int n_threads_batch) {
+                self.state->change([&](tinfer::Context& c) {
+                    c.set_threads(n_threads, n_threads_batch == 0 ? n_threads : n_threads_batch);
+                });
+            },
+            "n_threads"_a, "n_threads_batch"_a = 0)
+        .def(
+            "close", [](const PyContext& self) { self.state->close(); }, "Frees cache and scratch; views end.")
+        .def_prop_ro("closed", [](const PyContext& self) { return !self.state->context; })
+        .def(
+            "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Context"))
+        .def(
+            "__exit__", [](const PyContext& self, nb::args) { self.state->close(); },
+            nb::sig("def __exit__(self, *args: object) -> None"));
+}
+
+/// Observers and callables may hold the context: the collector of cycles has to see them.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+#if PY_VERSION_HEX >= 0x03090000
+    Py_VISIT(Py_TYPE(self));
+#endif
+    if (!nb::inst_ready(self)) return 0;
+    const auto& state = nb::inst_ptr<PyContext>(nb::handle(self))->state;
+    if (!state || state.use_count() > 1) return 0;  // a view holds it, too
+    Py_VISIT(state->interrupt->cancel.ptr());
+    for (const auto& one : state->attached)
+        if (one.use_count() == 1) {
+            Py_VISIT(one->observer.ptr());
+            if (one->attachment.attached()) Py_VISIT(one->observer.ptr());  // the library's reference
+        }
+    return 0;
+}
+
+int clear(PyObject* self) {
+    if (!nb::inst_ready(self)) return 0;
+    const auto state = nb::inst_ptr<PyContext>(nb::handle(self))->state;
+    if (!state) return 0;
+    try {
+        state->close();
+    } catch (const std::exception&) {
+    }
+    state->interrupt->cancel.reset();
+    return 0;
+}
+
+PyType_Slot context_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
+
+constexpr const char* kContextSignature =
+    "def __init__(self, model: Model, *, cancel: typing.Callable[[], bool] | None = None, n_ctx: int = 512, n_seq_max: "
+    "int = 1, n_batch: int = 0, n_ubatch: int = 512, n_outputs: int = 0, n_threads: int = 0, n_threads_batch: int = 0, "
+    "isa: str = 'automatic', fuse: bool = True, type_k: str = 'f16', type_v: str = 'f16', kv_rotation: str = "
+    "'automatic', rope_freq_base: float | None = None, rope_freq_scale: float | None = None, rope_scaling: str = "
+    "'from_model', yarn_ext_factor: float | None = None, yarn_attn_factor: float | None = None, yarn_beta_fast: float "
+    "| "
+    "None = None, yarn_beta_slow: float | None = None, yarn_orig_ctx: int | None = None, embeddings: bool = False, "
+    "pooling: str = 'from_model', attention: str = 'from_model', swa_full: bool = False, logits_all: bool = False, "
+    "allow_position_gaps: bool = False, check_finite: bool = False, memory_limit: int = 0, keep: list[str] = [], log: "
+    "typing.Callable[[str, str], object] | None = None) -> None";
+
+}  // namespace
+
+void bind_context(nb::module_& module) {
+    nb::class_<PyContext> context(module, "Context", nb::type_slots(context_slots),
+                                  "Runs a model: token ids in, logits and vectors out, with the cache in between. One "
+                                  "thread at a time (a second one gets Error, busy). The keyword arguments are the "
+                                  "fields of ContextOptions; 0 leaves a number to the model or the machine.");
+    context.def("__init__", &construct, "model"_a, nb::kw_only(), "cancel"_a = nb::none(), "options"_a,
+                nb::sig(kContextSignature));
+    bind_outputs(context);
+    bind_sequences(context);
+    bind_states(context);
+    bind_watching(module, context);
+    bind_properties(context);
+    module.def(
+        "plan",
+        [](nb::handle model, const nb::kwargs& keywords) {
+            const auto options = context_options(keywords);
+            if (nb::isinstance<tinfer::Model>(model))
+                return dict_of(tinfer::plan(nb::cast<const tinfer::Model&>(model), options));
+            return dict_of(tinfer::plan(path_of(model), {}, options));
+        },
+        "model"_a, "options"_a,
+        nb::sig("def plan(model: Model | str | os.PathLike[str], **options: typing.Any) -> dict[str, int]"),
+        "Bytes that loading a file and a context of these options take, by class, without touching tensor data.");
+}
+
+}  // namespace tinfer_python

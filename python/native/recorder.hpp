@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// The observer behind tinfer.Observer: it writes what it is shown into records that numpy reads as structured arrays,
+// without the interpreter's lock, and calls Python once for each run at most.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "context.hpp"
+
+namespace tinfer_python {
+
+/// Records as python/tinfer/_records.py describes them; its dtypes and these structs are compared at import.
+struct EventRecord {
+    std::uint64_t index, run, begin, end, bytes_read, bytes_written, macs, first_access;
+    std::uint32_t n_accesses, plan, step, kernel;
+    std::uint16_t op;
+    std::int16_t layer;
+    std::uint8_t part, phase, status, fused;
+};
+struct AccessRecord {
+    std::uint64_t event, bytes, first_range;
+    std::uint32_t tensor, n_ranges;
+    std::uint16_t slot, passes;
+    std::uint8_t mode, kind, scratch, tensor_class;
+};
+struct RangeRecord {
+    std::uint64_t offset, length, stride;
+    std::uint32_t count, tag, weight, padding;
+};
+struct RunRecord {
+    std::uint64_t run, decode, begin, end, expected_weight_bytes, observed_weight_bytes;
+    std::uint32_t plan, micro_batch, n_tokens, n_threads, n_events, slots_used;
+    std::uint8_t phase, status, rolled_back, reserved[5];
+};
+struct TensorRecord {
+    std::uint32_t name, role, type, plan;
+    std::int64_t ne[4];
+    std::uint64_t bytes, row_bytes, file_offset;
+    std::int16_t layer;
+    std::uint8_t tensor_class, n_dims, reserved[4];
+};
+struct StepRecord {
+    std::uint64_t macs;
+    std::uint32_t plan, step, kernel, n_nodes;
+    std::uint16_t op;
+    std::int16_t layer;
+    std::uint8_t part, fused, reserved[2];
+};
+struct SampleRecord {
+    std::uint64_t run, time, duration;
+    std::int32_t output_index, token;
+    float p;
+    std::uint32_t candidates_left;
+};
+static_assert(sizeof(EventRecord) == 88 && sizeof(AccessRecord) == 40 && sizeof(RangeRecord) == 40);
+static_assert(sizeof(RunRecord) == 80 && sizeof(TensorRecord) == 80 && sizeof(StepRecord) == 32);
+static_assert(sizeof(SampleRecord) == 40);
+
+/// Texts by number.
+class Names {
+public:
+    std::uint32_t number(std::string_view text);
+    [[nodiscard]] const std::vector<std::string>& all() const noexcept { return all_; }
+
+private:
+    std::vector<std::string> all_;
+    std::map<std::string, std::uint32_t, std::less<>> numbers_;
+};
+
+class Recorder : public tinfer::Observer, public InterruptedObserver {
+public:
+    struct Records {
+        std::vector<EventRecord> events;
+        std::vector<AccessRecord> accesses;
+        std::vector<RangeRecord> ranges;
+        std::vector<RunRecord> runs;
+        std::vector<TensorRecord> tensors;
+        std::vector<StepRecord> steps;
+        std::vector<SampleRecord> samples;
+        std::vector<std::pair<std::uint64_t, std::string>> marks;
+    };
+
+    tinfer::TraceRequest options;
+    std::vector<std::string> values;  ///< globs of the values that on_value() gets; some: delivery is step by step
+    bool keep = true;                 ///< false: what a run gave is forgotten after Python has seen it
+
+    [[nodiscard]] tinfer::TraceRequest request() const override;
+    void set_interrupt(std::shared_ptr<Interrupt> interrupt, PyObject* self) override {
+        interrupt_ = std::move(interrupt);
+        self_ = self;
+    }
+    void on_plan(const tinfer::PlanView& plan) override;
+    void on_session(const tinfer::SessionInfo& session) override;
+    void on_run_begin(const tinfer::RunInfo& run) override;
+    void on_events(std::span<const tinfer::KernelEvent> events) override;
+    void on_step_end(const tinfer::KernelEvent& event, const tinfer::StepValues& values) override;
+    void on_run_end(const tinfer::RunResult& result) override;
+    void on_sample(const tinfer::SampleEvent& event) override;
+    void on_mark(std::uint64_t time, std::string_view text) override;
+
+    /// Reads what is recorded, from any thread.
+    template <class Read>
+    auto read(Read&& read) const {
+        const std::lock_guard lock(mutex_);
+        return read(records_, names_);
+    }
+    void forget();  ///< all but tensors, steps and names
+
+private:
+    std::uint32_t tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan);
+    void add(const tinfer::KernelEvent& event);
+    /// Calls a method of the Python object; what it raises fails the decode and is raised by it.
+    template <class Call>
+    void call(Call&& call);
+
+    mutable std::mutex mutex_;  // never held while Python is called
+    Records records_;
+    Names names_;
+    std::shared_ptr<Interrupt> interrupt_;
+    PyObject* self_ = nullptr;
+    std::unordered_map<std::uint64_t, std::uint32_t> tensor_numbers_;
+    std::size_t run_events_ = 0, run_accesses_ = 0, run_ranges_ = 0;  ///< where those of the run begin
+};
+
+}  // namespace tinfer_python

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""[P1] Observers in Python and traces in files, as structured arrays."""
+import gc
+import os
+import tempfile
+import unittest
+import weakref
+
+import numpy as np
+
+import tinfer
+from support import TINY
+from tinfer.trace import OPS
+
+TEXT = "once upon a time the rain in the north"
+
+
+class Observers(unittest.TestCase):
+    def setUp(self):
+        self.model = tinfer.Model.load(TINY)
+        self.ids = self.model.vocab.encode(TEXT)
+        self.context = tinfer.Context(self.model, n_ctx=256)
+
+    def test_events_are_a_structured_array(self):
+        observer = tinfer.Observer()
+        with self.context.attach(observer):
+            self.context.decode(self.ids)
+            self.context.mark("here")
+            tinfer.Sampler(self.model.vocab, temp=0).sample(self.context)
+        self.context.decode([5])     # nobody looks any more
+        events, accesses, tensors = observer.events, observer.accesses, observer.tensors
+        self.assertEqual(events["index"].tolist(), list(range(len(events))))
+        self.assertTrue((events["end"] >= events["begin"]).all())
+        self.assertEqual(len(accesses), events["n_accesses"].sum())
+        [run] = observer.runs
+        self.assertEqual((run["n_tokens"], run["n_events"]), (len(self.ids), len(events)))
+        # What the events say of the weights is what the library's own arithmetic expects.
+        reads = accesses[(accesses["mode"] == 1) & (tensors["tensor_class"][accesses["tensor"]] == "weight")]
+        self.assertEqual(reads["bytes"].sum(), run["expected_weight_bytes"])
+        self.assertEqual(run["observed_weight_bytes"], run["expected_weight_bytes"])
+        self.assertEqual([tensor.name for tensor in self.model.tensors],
+                         tensors["name"][:len(self.model.tensors)].tolist())
+        ops = {OPS[op] for op in events["op"]}
+        self.assertIn("mul_mat", " ".join(ops))
+        self.assertEqual([text for _, text in observer.marks], ["here"])
+        self.assertEqual(len(observer.samples), 1)
+        self.assertEqual(len(observer.plans), len(set(zip(observer.plans["plan"], observer.plans["step"]))))
+        self.assertEqual(set(observer.columns()["kernel"]) <= set(observer.names), True)
+        observer.clear()
+        self.assertEqual(len(observer.events), 0)
+
+    def test_a_bit_is_the_same_with_and_without(self):
+        self.context.decode(self.ids)
+        expected = self.context.logits().copy()
+        self.context.clear()
+        with self.context.attach(tinfer.Observer(level="threads")):
+            self.context.decode(self.ids)
+        self.assertTrue(np.array_equal(self.context.logits(), expected))
+
+    def test_a_subclass_is_called_once_a_run(self):
+        calls = []
+
+        class Bytes(tinfer.Observer):
+            def on_events(self, events, accesses):
+                calls.append((len(events), len(accesses), int(events["bytes_read"].sum())))
+        observer = Bytes()
+        attached = self.context.attach(observer)
+        self.context.decode(self.ids)
+        self.context.decode([5])
+        attached.detach()
+        self.context.decode([5])
+        self.assertEqual(len(calls), 2)
+        self.assertEqual(len(observer.events), 0)
+        self.assertTrue(all(n > 0 for call in calls for n in call))
+
+    def test_what_an_observer_raises_fails_the_decode(self):
+        class Broken(tinfer.Observer):
+            def on_events(self, events, accesses):
+                raise LookupError("mine")
+        self.context.decode(self.ids)
+        with self.context.attach(Broken()):
+            self.assertRaisesRegex(LookupError, "mine", self.context.decode, [5])
+        self.assertEqual(self.context.used, len(self.ids))
+        with self.context.attach(Broken(detach_on_error=True)):
+            self.assertRaises(LookupError, self.context.decode, [5])
+        self.context.decode([5])
+
+    def test_a_callback_cannot_change_the_context(self):
+        codes = []
+        context = self.context
+
+        class Meddles(tinfer.Observer):
+            def on_events(self, events, accesses):
+                self.room = context.room()        # questions are fine
+                for call in (lambda: context.decode([1]), context.clear, context.close, lambda: context.attach(self)):
+                    try:
+                        call()
+                    except tinfer.Error as error:
+                        codes.append(error.code)
+        with context.attach(Meddles()):
+            context.decode(self.ids)
+        self.assertEqual(codes, ["busy"] * 4)
+
+    def test_values_are_arrays(self):
+        observer = tinfer.Observer(values=["l_out-*"])
+        with self.context.attach(observer):
+            self.context.decode(self.ids)
+        self.assertEqual([value.name for value in observer.values], ["l_out-0", "l_out-1"])
+        self.assertEqual(observer.values[0].data.shape, (len(self.ids), 64))
+        kept = tinfer.Context(self.model, n_ctx=64, keep=["l_out-0"])
+        kept.decode(self.ids)
+        self.assertTrue(np.array_equal(np.asarray(kept.result("l_out-0")).reshape(-1, 64), observer.values[0].data))
+
+    def test_filters(self):
+        observer = tinfer.Observer(layers=[1], parts=["ffn"])
+        with self.context.attach(observer):
+            self.context.decode(self.ids)
+        self.assertEqual(set(observer.events["layer"]), {1})
+        self.assertRaises(ValueError, tinfer.Observer, ops=["cat"])
+        self.assertRaises(ValueError, tinfer.Observer, level="loud")
+        self.assertRaises(TypeError, tinfer.Observer, tensors="blk.*")
+        self.assertRaises(TypeError, self.context.attach, object())
+
+        class Forgets(tinfer.Observer):
+            def __init__(self):
+                pass
+        self.assertRaises(TypeError, self.context.attach, Forgets())
+
+    def test_cycles_of_context_and_observer_are_collected(self):
+        class Knows(tinfer.Observer):
+            pass
+        context, observer = tinfer.Context(self.model, n_ctx=64), Knows()
+        observer.context = context
+        context.attach(observer)
+        gone = weakref.ref(observer)
+        del context, observer
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_coverage_is_proven(self):
+        check = tinfer.CoverageCheck()
+        with self.context.attach(check):
+            self.context.decode(self.ids)
+        self.assertGreater(check.steps, 0)
+        self.assertEqual(check.differences, [])
+
+    def test_a_file_gives_the_arrays_of_the_live_observer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.tntrace")
+            observer = tinfer.Observer()
+            with tinfer.TraceFile(path, token_ids=True) as file, self.context.attach(file), \
+                    self.context.attach(observer):
+                self.context.decode(self.ids)
+                self.context.decode([5])
+            trace = tinfer.TraceReader(path)
+            with open(path, "rb") as data:
+                self.assertEqual(tinfer.TraceReader.from_bytes(data.read()).content_hash, trace.content_hash)
+        self.assertEqual((trace.damage, trace.is_closed, trace.session["architecture"]), (0, True, "llama"))
+        for name in ("index", "begin", "op", "layer", "bytes_read", "n_accesses"):
+            self.assertTrue(np.array_equal(trace.events[name], observer.events[name]), name)
+        self.assertTrue(np.array_equal(trace.accesses["bytes"], observer.accesses["bytes"]))
+        self.assertEqual(trace.tensors["name"][trace.accesses["tensor"]].tolist(),
+                         observer.tensors["name"][observer.accesses["tensor"]].tolist())
+        with self.assertRaises(tinfer.Error) as caught:
+            tinfer.TraceReader.from_bytes(b"no trace")
+        self.assertEqual(caught.exception.code, "damaged")
+
+
+if __name__ == "__main__":
+    unittest.main()
