@@ -10,7 +10,7 @@ namespace {
 
 // In terms of a step of one token. The credit at the start and its growth bound what wrong guesses cost a text of n
 // tokens: 1.5 + 0.012 n.
-constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMostCredit = 12.0;
+constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMaxCredit = 12.0;
 constexpr double kCostPerToken = 0.12;    // of a check, until it is measured
 constexpr std::size_t kFirstSize = 4;     // larger checks are tried once the next smaller one is measured
 constexpr double kLeastGain = 1.03;       // what a check has to promise
@@ -105,7 +105,7 @@ void DraftLength::note_plain(double seconds, double asking) noexcept {
     if (asking > 0) asking_.add(asking);
     plain_.add(seconds - asking);
     credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
-    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+    credit_ = std::min(credit_, kMaxCredit * plain_.seconds);
 }
 
 void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept {
@@ -118,7 +118,7 @@ void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, dou
     if (plain_.n == 0) return;  // what a step of one token takes is not known
     plain_.seconds = std::min(plain_.seconds, checks_[n_tokens - 1].seconds);  // it takes no more than a check does
     credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
-    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+    credit_ = std::min(credit_, kMaxCredit * plain_.seconds);
 }
 
 }  // namespace tinfer::generation

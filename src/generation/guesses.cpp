@@ -11,7 +11,7 @@ namespace tinfer::generation {
 
 namespace {
 
-constexpr int kMostGuesses = 63;
+constexpr int kMaxGuesses = 63;
 
 StepShape shape_of(const Model& model) {
     const ModelInfo& info = model.info();
@@ -30,8 +30,8 @@ StepShape shape_of(const Model& model) {
 }  // namespace
 
 Guesses::Guesses(SpeculationOptions options) : options_(std::move(options)) {
-    if (options_.n_max < 0 || options_.n_max > kMostGuesses)
-        fail(ErrorCode::bad_parameter, cat("speculation: n_max = ", options_.n_max, ": must be 0 to ", kMostGuesses));
+    if (options_.n_max < 0 || options_.n_max > kMaxGuesses)
+        fail(ErrorCode::bad_parameter, cat("speculation: n_max = ", options_.n_max, ": must be 0 to ", kMaxGuesses));
     drafts_.resize(static_cast<std::size_t>(options_.n_max));
     push(std::exchange(options_.before, {}));
 }

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kRowsTogether = 16;        ///< rows of the shorte
 inline constexpr std::int64_t kLongestRun = 512 * 1024;  ///< bytes of a chunk: about 30 µs of reading
 inline constexpr std::int64_t kShortestRun = 64 * 1024;  ///< bytes: the least that it shrinks to, but in small matrices
 /// Multiply-adds of a chunk of several panels, at most, with a deadline: half a millisecond.
-inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;
+inline constexpr std::int64_t kMaxMacsOfShort = 1 << 26;
 
 /// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run.
 /// Up to `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be

@@ -30,8 +30,8 @@ bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const
 // The number of parts into which a step is cut that its kernel does not cut itself.
 std::int64_t n_parts_of(std::chrono::nanoseconds step, int n_threads) noexcept {
     constexpr auto kPart = std::chrono::microseconds(100);
-    constexpr std::int64_t kMost = 1 << 16;
-    return std::max(std::min<std::int64_t>(step / kPart, kMost), std::int64_t{n_threads});
+    constexpr std::int64_t kMax = 1 << 16;
+    return std::max(std::min<std::int64_t>(step / kPart, kMax), std::int64_t{n_threads});
 }
 
 // Prefetches the KernelCall, which the weights have evicted from the caches since the last token.

@@ -138,7 +138,7 @@ private:
 
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
-    static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
+    static constexpr std::size_t kAhead = kMaxStepsBetweenBarriers, kQueues = 2 * kAhead;
     static constexpr Clock::duration kNeverCut = Clock::duration::max();
     template <class Fn>
     void observe(Fn&& fn) noexcept;

@@ -43,8 +43,8 @@ Pooling pooled_rows(const ContextOptions& o) noexcept {
 // Most tokens that are computed together. Beyond 256 the activations that a product re-reads no longer fit L2; experts
 // are exempt, because each gets few tokens and larger batches amortize its weights.
 std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
-    constexpr std::int32_t kMostOfDense = 256;
-    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMostOfDense);
+    constexpr std::int32_t kMaxOfDense = 256;
+    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMaxOfDense);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace tinfer {
 namespace {
 
 constexpr std::string_view kServing = "engine: an allocation failed";
-constexpr int kMostTop = 100;
+constexpr int kMaxTop = 100;
 
 void require_option(bool ok, std::string_view name, auto value, std::string_view rule) {
     if (!ok) fail(ErrorCode::bad_parameter, cat(name, " = ", value, ": ", rule));
@@ -169,7 +169,7 @@ void Engine::Impl::check(const EngineRequest& request) const {
         if (const auto id = static_cast<std::int64_t>(request.prompt[i]); id < 0 || id >= n_vocab)
             fail(ErrorCode::index_out_of_range,
                  cat("engine: token ", i, " of the prompt is ", id, ", the vocabulary has ", n_vocab));
-    require_option(request.n_top >= -1 && request.n_top <= kMostTop, "n_top", request.n_top, "must lie in -1 to 100");
+    require_option(request.n_top >= -1 && request.n_top <= kMaxTop, "n_top", request.n_top, "must lie in -1 to 100");
     if (request.time_limit)
         require_option(request.time_limit->count() > 0, "time_limit", request.time_limit->count(),
                        "must be above 0 ms");

@@ -15,7 +15,7 @@ namespace {
 
 /// So many consecutive rounds may be abandoned for requests that end. Each takes half as many prompt tokens as the one
 /// before, and the next is always completed: cancellations cannot starve other requests.
-constexpr std::size_t kMostAbandoned = 6;
+constexpr std::size_t kMaxAbandoned = 6;
 
 constexpr std::size_t kMaxMaskThreads = 4;
 
@@ -166,7 +166,7 @@ Scheduler::Outcome Scheduler::decode() {
             case StepStatus::cancelled: return Outcome::abandoned;
             case StepStatus::pending: break;
         }
-        if (n_abandoned_ < kMostAbandoned && someone_ends()) {
+        if (n_abandoned_ < kMaxAbandoned && someone_ends()) {
             context_.abandon();
             return Outcome::abandoned;
         }

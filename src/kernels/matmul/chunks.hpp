@@ -91,7 +91,7 @@ private:
     RowChunks<Arch> cut(const ChunkShape& shape) const noexcept {
         if (memory_bound_) return RowChunks<Arch>::to_read(w_, columns_.n_used, unit_, slice_.n_threads);
         const bool too_long =
-            slice_.short_chunks && shape.panels_together * unit_ * columns_.most() * w_.ne[0] > kMostMacsOfShort;
+            slice_.short_chunks && shape.panels_together * unit_ * columns_.most() * w_.ne[0] > kMaxMacsOfShort;
         return RowChunks<Arch>::to_multiply(w_, columns_.n_used, unit_, too_long ? 1 : shape.panels_together,
                                             slice_.n_threads);
     }

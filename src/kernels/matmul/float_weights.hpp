@@ -27,7 +27,7 @@ struct FloatWeights {
         return n_columns < kMany ? kPanelRows<Arch> : kPanel;
     }
     static constexpr std::int64_t panels_together(std::int64_t) noexcept { return 1; }
-    /// Columns that a chunk takes: even shares of them, at most as many as kMostOrdered bytes hold.
+    /// Columns that a chunk takes: even shares of them, at most as many as kMaxOrdered bytes hold.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t k) noexcept {
         if (n_columns < kMany) return n_columns;
         const std::int64_t most = most_columns(k), n_blocks = (n_columns + most - 1) / most,
@@ -60,7 +60,7 @@ private:
     static constexpr std::int64_t kMany = kLeastTokens<Arch, Type, Route::float_outer>;  ///< on some processors more
     static constexpr int kPanel = 48;            ///< rows that share a k-block of columns in L1
     static constexpr std::int64_t kSteps = 128;  ///< of a k-block: it and a register of rows fill two thirds of L1
-    static constexpr std::int64_t kMostOrdered =
+    static constexpr std::int64_t kMaxOrdered =
         8 << 20;  ///< bytes of columns in order: larger would leave the last-level cache
     static constexpr int kMicroTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kMicroTileSums,
                          kSums = kLevels * kLevelSums;
@@ -75,7 +75,7 @@ private:
     }  ///< likewise
 
     static constexpr std::int64_t most_columns(std::int64_t k) noexcept {
-        return std::max<std::int64_t>(kMostOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
+        return std::max<std::int64_t>(kMaxOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
     }
 
     static void multiply_directly(const PanelJob& job) noexcept {
