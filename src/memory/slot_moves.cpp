@@ -10,7 +10,7 @@ namespace tinfer::memory {
 SlotMoves::SlotMoves(std::int32_t n_slots)
     : source_(at(n_slots), -1), target_(at(n_slots), -1), targets_(at(n_slots)) {}
 
-std::uint64_t SlotMoves::bytes_held() const noexcept {
+std::uint64_t SlotMoves::allocated_bytes() const noexcept {
     return (source_.capacity() + target_.capacity() + targets_.capacity()) * sizeof(std::int32_t);
 }
 

@@ -284,7 +284,7 @@ MemoryPlan Layout::memory() const {
     plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
     plan.adapters = measures_.adapter_bytes;
-    plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
+    plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + allocated_bytes() + keep_bytes(options_.keep) +
                  memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +
                  Executor::bytes(max_threads()) + graph::Graph::bytes(max_nodes(), max_values()) +
                  graph::Planner::bytes(max_nodes(), max_values()) +
@@ -299,7 +299,7 @@ MemoryPlan Layout::memory() const {
 }
 
 // A layout that is made again from the same model and options allocates the same.
-std::uint64_t Layout::bytes_held() const noexcept {
+std::uint64_t Layout::allocated_bytes() const noexcept {
     std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) +
                           bytes_of(layer_memory_) + bytes_of(inputs_) + bytes_of(kept_);
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);

@@ -64,7 +64,7 @@ void Transaction::start_key_shift() {
     const auto slots = deps_.inputs.integers(Input::kv_slots, T), shifts = deps_.inputs.integers(Input::positions, T);
     std::ranges::fill(slots, -1);
     std::ranges::fill(shifts, 0);
-    const std::size_t n = memory_->take_shifts(slots, shifts);
+    const std::size_t n = memory_->drain_shifts(slots, shifts);
     if (deps_.layout.memory_limits().has_window_pool())
         std::ranges::transform(slots, deps_.inputs.integers(Input::kv_slots_window, T).begin(),
                                [&](std::int32_t slot) { return memory_->window_slot(slot); });
