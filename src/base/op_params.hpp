@@ -23,7 +23,7 @@ struct RopeParams {
     /// Numbers of pairs whose angle follows time, height, width and none of them; all 0: every pair follows the
     /// position. Text has one position for the first three; pairs of the fourth are not rotated.
     std::int32_t sections[4] = {0, 0, 0, 0};
-    std::int32_t interleaved = 0;  ///< 1: sections mixed pair by pair (Qwen3-VL); 0: one section after another
+    std::int32_t interleaved = 0;  ///< 1: sections take turns pair by pair (Qwen3-VL); 0: one section after another
     std::int32_t offset = 0;       ///< rope_table: added to every position
     std::int32_t backward = 0;     ///< rope_table: 1: rotates by the negative angle
 };

@@ -45,7 +45,7 @@ void Transaction::start_micro_batch() {
                              .n_outputs = static_cast<std::int64_t>(mb.n_outputs),
                              .adapters = adapters},
                             encodes() || !deps_.layout.causal() ? Phase::encode
-                            : is_check()                        ? Phase::verify
+                            : is_verification()                 ? Phase::verify
                             : prefill                           ? Phase::prefill
                                                                 : Phase::decode,
                             mb.n == 1 ? deps_.options.n_threads : deps_.options.n_threads_batch);

@@ -53,10 +53,10 @@ void Scheduler::settle(Share& share, bool is_committed) noexcept {
         if (is_committed) move_on(request, share.n_kept);
         else release(request);  // its row is computed again
         if (share.error) return fail_request(request, *share.error);
-        request.n_drafted += share.n_guesses;
+        request.n_drafted += share.n_drafted;
         request.n_accepted += share.n_kept - 1;
         inbox_.update([&](EngineStats& stats) {
-            stats.drafted_tokens += share.n_guesses;
+            stats.drafted_tokens += share.n_drafted;
             stats.accepted_tokens += share.n_kept - 1;
         });
         share.event.stop ? finish(request, std::move(share.event)) : deliver(request, share.event);
@@ -134,11 +134,11 @@ void Scheduler::take_token(Request& request, Token token, std::span<const float>
         event.stop_string = generation.stop_string();
         return;
     }
-    if (!request.guesses) return;
+    if (!request.drafts) return;
     try {
-        request.guesses->push({&token, 1});
+        request.drafts->push({&token, 1});
     } catch (...) {
-        take_guesses_away(request);
+        stop_drafting(request);
     }
 }
 

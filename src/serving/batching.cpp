@@ -9,7 +9,7 @@ namespace tinfer::serving {
 
 bool Scheduler::build() {
     batch_.clear();
-    guesses_.clear();
+    drafts_.clear();
     n_rows_ = 0;
     if (running_.empty()) return false;
     if (pools_) {
@@ -54,7 +54,7 @@ void Scheduler::add_next_tokens() {
         n_spare -= std::min(n_spare, n_going);
     }
     for (const auto& request : running_)
-        if (in_round(*request) && request->n_left() == 1) add_with_guesses(*request, n_spare, --n_going);
+        if (in_round(*request) && request->n_left() == 1) add_with_draft(*request, n_spare, --n_going);
 }
 
 // Makes room for one token of each generating request, and for at least one token. Preempts the youngest requests until

@@ -53,8 +53,8 @@ void Scheduler::round_threw(const Error& error) noexcept {
         if (!took_part(request)) continue;
         if (n > 1) {
             request->suspicion = i++ < n / 2 ? older : younger;
-        } else if (!guesses_.empty() && request->guesses) {
-            take_guesses_away(*request);  // retry without speculation
+        } else if (!drafts_.empty() && request->drafts) {
+            stop_drafting(*request);  // retry without speculation
         } else {
             fail_request(*request, error);
         }

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "generation/guesses.hpp"
+#include "generation/drafts.hpp"
 #include "serving/prefix_tree.hpp"
 #include "serving/request_trace.hpp"
 #include "tinfer/engine.hpp"
@@ -26,7 +26,7 @@ struct Request {
     EventSink sink;
     std::optional<Sampler> sampler;  ///< these three: only for text generation
     std::optional<Generation> generation;
-    std::optional<generation::Guesses> guesses;
+    std::optional<generation::Drafts> drafts;
     std::shared_ptr<Drafter> drafter;     ///< lent by the engine
     std::shared_ptr<RequestTrace> trace;  ///< null: no observers
     Attachment attachment;                ///< of the trace, since the request first ran

@@ -134,7 +134,7 @@ void Scheduler::compute_round() {
     if (outcome == Outcome::ok) {
         n_abandoned_ = 0;
         round_went_well();
-        note_guesses(seconds);
+        note_drafts(seconds);
         take_in();
     } else if (outcome == Outcome::abandoned) {
         ++n_abandoned_;
@@ -157,8 +157,8 @@ void Scheduler::make_room_for_states() {
 }
 
 Scheduler::Outcome Scheduler::decode() {
-    if (guesses_.empty()) context_.begin(batch_);
-    else detail::impl_of(context_).open(batch_, runtime::Purpose::check);
+    if (drafts_.empty()) context_.begin(batch_);
+    else detail::impl_of(context_).open(batch_, runtime::Purpose::verify);
     for (;;) {
         switch (step()) {
             case StepStatus::ok: return Outcome::ok;
@@ -174,9 +174,9 @@ Scheduler::Outcome Scheduler::decode() {
 }
 
 StepStatus Scheduler::step() {
-    if (guesses_.empty()) return context_.step(options_.slice);
+    if (drafts_.empty()) return context_.step(options_.slice);
     const auto status = detail::impl_of(context_).advance(Clock::now() + options_.slice);
-    return status == StepStatus::ok ? commit_checked() : status;
+    return status == StepStatus::ok ? commit_verified() : status;
 }
 
 // Between two slices: does a request of this round, or the engine, have to end?

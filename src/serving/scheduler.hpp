@@ -39,7 +39,7 @@ private:
         Request* request = nullptr;
         std::size_t n_tokens = 0;
         std::size_t first_row = 0;  ///< its first output row
-        std::size_t n_guesses = 0;  ///< drafted tokens after its token, each with a row
+        std::size_t n_drafted = 0;  ///< drafted tokens after its token, each with a row
         bool was_drawn = false;     ///< tokens were sampled before the commit
         std::size_t n_kept = 0;     ///< tokens to keep in its sequence
         EngineEvent event{};
@@ -86,13 +86,13 @@ private:
     [[nodiscard]] std::size_t piece(const Request& request, std::size_t most) const noexcept;
     [[nodiscard]] bool waits_for_older(Request& request);
 
-    // checks.cpp: speculative decoding
-    void add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind);
+    // verification.cpp: speculative decoding
+    void add_with_draft(Request& request, std::size_t& n_spare, std::size_t n_behind);
     void lend_drafter(Request& request);
-    void take_guesses_away(Request& request) noexcept;
-    void draw_checked() noexcept;
-    [[nodiscard]] StepStatus commit_checked();
-    void note_guesses(double seconds) noexcept;
+    void stop_drafting(Request& request) noexcept;
+    void verify_drafts() noexcept;
+    [[nodiscard]] StepStatus commit_verified();
+    void note_drafts(double seconds) noexcept;
 
     // answers.cpp: results
     void advance(Share& share);
@@ -139,7 +139,7 @@ private:
     List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;
     std::vector<Share> shares_;
-    std::vector<Token> guesses_;   // of all shares, in order
+    std::vector<Token> drafts_;    // of all shares, in order
     std::size_t n_rows_ = 0;       // output rows of the round
     std::size_t n_abandoned_ = 0;  // consecutive abandoned rounds
     std::uint32_t n_suspicions_ = 0;
