@@ -104,9 +104,9 @@ struct Generation::Impl {
         return static_cast<std::size_t>(std::max<std::int64_t>(limit, 1) - 1);
     }
 
-    /// Decodes the pending token and the drafted tokens after it in one batch, samples from one row after the other for
-    /// as long as the sampled token is the drafted one, and keeps the tokens so accepted. The sampler sees the rows that
-    /// it would see without drafts, and no other. Returns false where the batch finds no room in the cache: then nothing
+    /// Decodes the pending token and the draft after it in one batch, samples from one row after the other for as long
+    /// as the sampled token is the drafted one, and keeps the tokens so accepted. The sampler sees the rows that it
+    /// would see without a draft, and no other. Returns false where the batch finds no room in the cache: then nothing
     /// was done.
     bool verify(Context& context, Sampler& sampler, std::span<const Token> drafted) {
         Context::Impl& state = detail::impl_of(context);

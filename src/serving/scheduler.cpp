@@ -74,7 +74,7 @@ Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t
 }
 
 void Scheduler::run() noexcept {
-    while (look_around()) one_round();
+    while (read_inbox()) one_round();
     stopping_ = true;
     for (const auto& list : {&running_, &waiting_})
         for (const auto& request : *list) interrupt(*request, false);
@@ -84,7 +84,7 @@ void Scheduler::run() noexcept {
 
 // Takes requests and cancellations from the inbox and ends requests past their deadline. False if the engine has to
 // stop.
-bool Scheduler::look_around() {
+bool Scheduler::read_inbox() {
     auto news = inbox_.take(running_.empty() && waiting_.empty());
     waiting_.splice(waiting_.end(), news.requests);
     for (const RequestId id : news.cancels)
@@ -103,7 +103,7 @@ bool Scheduler::look_around() {
 }
 
 void Scheduler::one_round() {
-    shares_.clear();
+    parts_.clear();
     draw_held();
     pools_ ? admit_texts() : admit();
     choose_round();
@@ -114,7 +114,7 @@ void Scheduler::one_round() {
     }
     sweep();
     publish();
-    if (shares_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
+    if (parts_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
 }
 
 void Scheduler::compute_round() {
@@ -166,7 +166,7 @@ Scheduler::Outcome Scheduler::decode() {
             case StepStatus::cancelled: return Outcome::abandoned;
             case StepStatus::pending: break;
         }
-        if (n_abandoned_ < kMaxAbandoned && someone_ends()) {
+        if (n_abandoned_ < kMaxAbandoned && must_abandon()) {
             context_.abandon();
             return Outcome::abandoned;
         }
@@ -180,7 +180,7 @@ StepStatus Scheduler::step() {
 }
 
 // Between two slices: does a request of this round, or the engine, have to end?
-bool Scheduler::someone_ends() {
+bool Scheduler::must_abandon() {
     bool ends = false;
     if (inbox_.is_urgent()) {
         auto news = inbox_.take(false);
@@ -199,11 +199,11 @@ bool Scheduler::someone_ends() {
 }
 
 void Scheduler::take_in() {
-    for (Share& share : shares_) {
+    for (RoundPart& part : parts_) {
         try {
-            share.was_drawn ? settle(share, true) : advance(share);
+            part.was_drawn ? settle(part, true) : advance(part);
         } catch (...) {
-            fail_request(*share.request, as_error(std::current_exception()));
+            fail_request(*part.request, as_error(std::current_exception()));
         }
     }
 }

@@ -35,7 +35,7 @@ private:
     using List = Inbox::List;
     enum class Outcome : std::uint8_t { ok, abandoned, no_room };
     /// One request's part of a round.
-    struct Share {
+    struct RoundPart {
         Request* request = nullptr;
         std::size_t n_tokens = 0;
         std::size_t first_row = 0;  ///< its first output row
@@ -47,12 +47,12 @@ private:
     };
 
     // scheduler.cpp: the loop
-    [[nodiscard]] bool look_around();
+    [[nodiscard]] bool read_inbox();
     void one_round();
     void compute_round();
     [[nodiscard]] Outcome decode();
     [[nodiscard]] StepStatus step();
-    [[nodiscard]] bool someone_ends();
+    [[nodiscard]] bool must_abandon();
     void take_in();
     void make_room_for_states();
     void sweep() noexcept;
@@ -95,10 +95,10 @@ private:
     void note_drafts(double seconds) noexcept;
 
     // answers.cpp: results
-    void advance(Share& share);
+    void advance(RoundPart& part);
     void move_on(Request& request, std::size_t n_tokens);
-    void settle(Share& share, bool is_committed) noexcept;
-    void score(Request& request, const Share& share, EngineEvent& event);
+    void settle(RoundPart& part, bool is_committed) noexcept;
+    void score(Request& request, const RoundPart& part, EngineEvent& event);
     void draw(Request& request, std::size_t row, EngineEvent& event);
     [[nodiscard]] bool draw_one(Request& request, std::size_t row, EngineEvent& event);
     void take_token(Request& request, Token token, std::span<const float> logits, EngineEvent& event);
@@ -138,12 +138,12 @@ private:
 
     List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;
-    std::vector<Share> shares_;
-    std::vector<Token> drafts_;    // of all shares, in order
+    std::vector<RoundPart> parts_;
+    std::vector<Token> drafts_;    // of all parts, in order
     std::size_t n_rows_ = 0;       // output rows of the round
     std::size_t n_abandoned_ = 0;  // consecutive abandoned rounds
-    std::uint32_t n_suspicions_ = 0;
-    std::uint32_t round_suspicion_ = 0;     // the part to run; 0: all requests without observers, or
+    std::uint32_t n_suspect_groups_ = 0;
+    std::uint32_t round_suspects_ = 0;      // the part to run; 0: all requests without observers, or
     const Request* round_alone_ = nullptr;  // this one with observers
     RequestId last_alone_{};
     bool reads_prompts_ = false;  // in this round

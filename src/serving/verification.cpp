@@ -32,7 +32,7 @@ void Scheduler::add_with_draft(Request& request, std::size_t& n_spare, std::size
         batch_.add(token, *request.seq, true);
         ++n_rows_;
     }
-    shares_.back().n_drafted = drafted.size();
+    parts_.back().n_drafted = drafted.size();
     n_spare -= drafted.size();
 }
 
@@ -56,22 +56,22 @@ void Scheduler::stop_drafting(Request& request) noexcept {
 // Samples from the rows of each drafted sequence until a sampled token differs from the draft.
 void Scheduler::verify_drafts() noexcept {
     std::size_t first = 0;
-    for (Share& share : shares_) {
-        if (share.n_drafted == 0) continue;
-        const auto drafted = std::span(drafts_).subspan(first, share.n_drafted);
-        first += share.n_drafted;
-        share.was_drawn = true;
-        share.event = progress(*share.request);
+    for (RoundPart& part : parts_) {
+        if (part.n_drafted == 0) continue;
+        const auto drafted = std::span(drafts_).subspan(first, part.n_drafted);
+        first += part.n_drafted;
+        part.was_drawn = true;
+        part.event = progress(*part.request);
         try {
             bool is_drawn = false;
             do {
-                is_drawn = draw_one(*share.request, share.first_row + share.n_kept, share.event);
-                ++share.n_kept;
-            } while (is_drawn && !share.event.stop && share.n_kept <= drafted.size() &&
-                     share.request->tokens.back() == drafted[share.n_kept - 1]);
+                is_drawn = draw_one(*part.request, part.first_row + part.n_kept, part.event);
+                ++part.n_kept;
+            } while (is_drawn && !part.event.stop && part.n_kept <= drafted.size() &&
+                     part.request->tokens.back() == drafted[part.n_kept - 1]);
         } catch (...) {
-            share.error = as_error(std::current_exception());
-            share.n_kept = std::max<std::size_t>(share.n_kept, 1);
+            part.error = as_error(std::current_exception());
+            part.n_kept = std::max<std::size_t>(part.n_kept, 1);
         }
     }
 }
@@ -80,15 +80,15 @@ void Scheduler::verify_drafts() noexcept {
 // in the cache; the sampled tokens stay, and are computed again like a prompt.
 StepStatus Scheduler::commit_verified() {
     const auto give_up = [&]() noexcept {
-        for (Share& share : shares_)
-            if (share.was_drawn) settle(share, false);
+        for (RoundPart& part : parts_)
+            if (part.was_drawn) settle(part, false);
     };
     std::vector<runtime::Keep> keeps;
     try {
-        keeps.reserve(shares_.size());
+        keeps.reserve(parts_.size());
         verify_drafts();
-        for (const Share& share : shares_)
-            if (share.was_drawn) keeps.push_back({*share.request->seq, static_cast<std::int32_t>(share.n_kept)});
+        for (const RoundPart& part : parts_)
+            if (part.was_drawn) keeps.push_back({*part.request->seq, static_cast<std::int32_t>(part.n_kept)});
         const auto status = detail::impl_of(context_).commit(keeps);
         if (status == DecodeStatus::ok) return StepStatus::ok;
         give_up();
@@ -106,10 +106,9 @@ StepStatus Scheduler::commit_verified() {
 
 void Scheduler::note_drafts(double seconds) noexcept {
     if (reads_prompts_) return;
-    for (const Share& share : shares_)
-        if (share.request->drafts)
-            share.request->drafts->note(share.n_drafted, share.n_kept - std::min<std::size_t>(share.n_kept, 1),
-                                        seconds);
+    for (const RoundPart& part : parts_)
+        if (part.request->drafts)
+            part.request->drafts->note(part.n_drafted, part.n_kept - std::min<std::size_t>(part.n_kept, 1), seconds);
 }
 
 }  // namespace tinfer::serving
