@@ -19,12 +19,12 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::size_t kMostWork = 128;  // pieces of work that are guarded at the same time; more are not guarded
-constexpr int kLongestWait = 100000;    // yields of the waiting thread
+constexpr std::size_t kMaxWork = 128;  // pieces of work that are guarded at the same time; more are not guarded
+constexpr int kLongestWait = 100000;   // yields of the waiting thread
 
 // Everything that the handler reads: zero-initialized, and without a destructor.
 struct State {
-    std::array<GuardedWork::Place, kMostWork> work;
+    std::array<GuardedWork::Place, kMaxWork> work;
     std::atomic<int> handlers;  ///< that run now
     std::atomic<::pid_t> lock;  ///< process that changes what follows; 0: none
     int users;                  ///< FaultHandler objects

@@ -54,12 +54,12 @@ int most_threads_here() noexcept {
 }  // namespace
 
 void run_new_team(int n_threads, TeamFn fn, void* context) noexcept {
-    constexpr int kMost = 512;
+    constexpr int kMax = 512;
     n_threads = std::min(n_threads, most_threads_here());
     NewTeam team{fn, context};
-    std::array<pthread_t, kMost> threads;
+    std::array<pthread_t, kMax> threads;
     int n = 1;
-    while (n < std::min(n_threads, kMost) &&
+    while (n < std::min(n_threads, kMax) &&
            pthread_create(&threads[static_cast<std::size_t>(n)], nullptr, run_in_new_team, &team) == 0)
         ++n;
     team.size.store(n, std::memory_order_release);

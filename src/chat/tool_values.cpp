@@ -19,7 +19,7 @@ using grammar::NodeKind;
 using grammar::Program;
 using ToolJson = nlohmann::ordered_json;
 
-constexpr std::uint32_t kMostBlanks = 16;
+constexpr std::uint32_t kMaxBlanks = 16;
 constexpr int kDeepest = 50;  // nesting of values in notations other than JSON
 
 ToolJson function_of(const ToolJson& tool) {
@@ -91,17 +91,17 @@ std::map<std::string, std::string, std::less<>> argument_types(std::string_view 
 
 std::uint32_t add_blanks(Program& program, std::uint32_t next) {
     for (std::uint32_t i = 0; i < program.dfas.size(); ++i)
-        if (program.dfas[i].n_states() == kMostBlanks + 1 && program.dfas[i].step(0, '\n') == 1) {
+        if (program.dfas[i].n_states() == kMaxBlanks + 1 && program.dfas[i].step(0, '\n') == 1) {
             grammar::Node node{NodeKind::lexeme, next};
             node.arg = i;
             return program.add(node);
         }
     grammar::Dfa dfa;
     dfa.set_classes({'\t', '\v', '\r', '\r' + 1, ' ', ' ' + 1});
-    for (std::uint32_t s = 0; s <= kMostBlanks; ++s) {
+    for (std::uint32_t s = 0; s <= kMaxBlanks; ++s) {
         dfa.labels.push_back(1);
         for (const std::uint32_t c : dfa.starts)
-            dfa.next.push_back((c == '\t' || c == '\r' || c == ' ') && s < kMostBlanks ? s + 1 : grammar::Dfa::kDead);
+            dfa.next.push_back((c == '\t' || c == '\r' || c == ' ') && s < kMaxBlanks ? s + 1 : grammar::Dfa::kDead);
     }
     grammar::Node node{NodeKind::lexeme, next};
     node.arg = static_cast<std::uint32_t>(program.dfas.size());

@@ -8,13 +8,13 @@ namespace tinfer::generation {
 
 namespace {
 
-// In terms of a step of one token. The credit at the start and its growth bound what wrong guesses cost a text of n
+// In terms of a step of one token. The credit at the start and its growth bound what rejected tokens cost a text of n
 // tokens: 1.5 + 0.012 n.
-constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMostCredit = 12.0;
+constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMaxCredit = 12.0;
 constexpr double kCostPerToken = 0.12;    // of a check, until it is measured
 constexpr std::size_t kFirstSize = 4;     // larger checks are tried once the next smaller one is measured
 constexpr double kLeastGain = 1.03;       // what a check has to promise
-constexpr double kPriorWeight = 4.0;      // guesses that what is expected of a degree counts for
+constexpr double kPriorWeight = 4.0;      // drafted tokens that what is expected of a degree counts for
 constexpr double kSure = 0.9;             // of forced tokens: all that are known are checked at once
 constexpr std::size_t kFirstForced = 15;  // of them, before any was right
 // Times are noisy, and a step of one token that was measured too slow makes checks look free: after so many checks it
@@ -32,7 +32,7 @@ constexpr std::array<double, DraftLength::kDegrees> kExpected{0.4, 0.55, 0.7, 0.
 double touched(const StepShape& shape, std::size_t n_tokens) noexcept {
     const double used = std::clamp(shape.experts_used, 1e-6, 1.0);
     const double of_union = (1.0 - std::pow(1.0 - used, static_cast<double>(n_tokens))) / used;
-    return 1.0 - shape.expert_share + shape.expert_share * of_union;
+    return 1.0 - shape.expert_fraction + shape.expert_fraction * of_union;
 }
 
 void DraftLength::Mean::add(double value) noexcept {
@@ -56,18 +56,18 @@ double DraftLength::cost(std::size_t n_tokens) const noexcept {
 
 double DraftLength::chance(int degree) const noexcept {
     const auto d = static_cast<std::size_t>(degree);
-    return (kExpected[d] * kPriorWeight + degrees_[d].right) / (kPriorWeight + degrees_[d].tried);
+    return (kExpected[d] * kPriorWeight + degrees_[d].accepted) / (kPriorWeight + degrees_[d].tried);
 }
 
 std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
     std::size_t chosen = 0;
     double best_rate = kLeastGain / plain_.seconds, emitted = 1, power = 1;
-    std::size_t guesses = 0;
+    std::size_t n_drafted = 0;
     bool knows_smaller = true;
     for (const std::size_t size : kSizes) {
         if (size > n + 1 || (size > kFirstSize && !knows_smaller)) break;
         knows_smaller = checks_[size - 1].n > 0;
-        for (; guesses + 1 < size; ++guesses) emitted += power *= chance;
+        for (; n_drafted + 1 < size; ++n_drafted) emitted += power *= chance;
         const double seconds = cost(size);
         if (seconds - plain_.seconds > credit_) break;
         if (emitted / seconds > best_rate) {
@@ -88,12 +88,12 @@ std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
 std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
     if (n == 0) return 0;
     if (degree == kForced && chance(kForced) >= kSure)
-        return std::min({n, checks_.size() - 1, degrees_[kForced].right > 0 ? n : kFirstForced});
+        return std::min({n, checks_.size() - 1, degrees_[kForced].accepted > 0 ? n : kFirstForced});
     if (plain_.n == 0) return 0;
     const std::size_t chosen = best(chance(degree), n);
     if (chosen == 0) {
         Degree& d = degrees_[static_cast<std::size_t>(degree)];
-        d.right *= kSkipped;
+        d.accepted *= kSkipped;
         d.tried *= kSkipped;
     }
     return chosen;
@@ -105,20 +105,20 @@ void DraftLength::note_plain(double seconds, double asking) noexcept {
     if (asking > 0) asking_.add(asking);
     plain_.add(seconds - asking);
     credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
-    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+    credit_ = std::min(credit_, kMaxCredit * plain_.seconds);
 }
 
-void DraftLength::note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept {
+void DraftLength::note_verification(int degree, std::size_t n, std::size_t n_accepted, double seconds) noexcept {
     const std::size_t n_tokens = std::min(n + 1, checks_.size());
     ++n_checks_;
     checks_[n_tokens - 1].add(seconds);
     Degree& d = degrees_[static_cast<std::size_t>(degree)];
-    d.right = d.right * kOlder + static_cast<double>(n_right);
-    d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_right + 1));
+    d.accepted = d.accepted * kOlder + static_cast<double>(n_accepted);
+    d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_accepted + 1));
     if (plain_.n == 0) return;  // what a step of one token takes is not known
     plain_.seconds = std::min(plain_.seconds, checks_[n_tokens - 1].seconds);  // it takes no more than a check does
-    credit_ += (static_cast<double>(n_right + 1) + kCreditPerToken) * plain_.seconds - seconds;
-    credit_ = std::min(credit_, kMostCredit * plain_.seconds);
+    credit_ += (static_cast<double>(n_accepted + 1) + kCreditPerToken) * plain_.seconds - seconds;
+    credit_ = std::min(credit_, kMaxCredit * plain_.seconds);
 }
 
 }  // namespace tinfer::generation

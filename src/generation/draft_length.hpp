@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How long a draft may be: as long as it pays, by the measured cost of checks and the share of guesses that were right.
-// The time lost on wrong guesses is summed and bounded, so that no text becomes slow by them.
+// How long a draft may be: as long as it pays, by the measured cost of verifying and the fraction of drafted tokens
+// that were accepted. The time lost on rejected tokens is summed and bounded, so that no text becomes slow by them.
 #pragma once
 
 #include <array>
@@ -10,8 +10,8 @@ namespace tinfer::generation {
 
 /// What a step of n tokens touches, in terms of a step of one: with experts, n tokens need the union of theirs.
 struct StepShape {
-    double expert_share = 0;    ///< of the bytes that one token reads, those of its experts
-    double experts_used = 1.0;  ///< of the experts of a layer, the part that one token uses
+    double expert_fraction = 0;  ///< of the bytes that one token reads, those of its experts
+    double experts_used = 1.0;   ///< of the experts of a layer, the part that one token uses
 };
 [[nodiscard]] double touched(const StepShape& shape, std::size_t n_tokens) noexcept;
 
@@ -22,16 +22,16 @@ public:
 
     explicit DraftLength(const StepShape& shape = {}) : shape_(shape) {}
 
-    /// Guesses to ask a drafter for, at most `limit`; 0: none would be checked.
+    /// Tokens to ask a drafter for, at most `limit`; 0: none would be verified.
     [[nodiscard]] std::size_t wanted(std::size_t limit) const noexcept;
-    /// Of n guesses the number that is worth a check. One that is 0 lets the degree be tried again after some time.
-    /// Tokens that are forced are right unless the model spells the same bytes by others: while they are, all of them.
+    /// Of n drafted tokens the number that is worth verifying. One that is 0 lets the degree be tried again after some
+    /// time. Forced tokens are right unless the model spells the same bytes by others: while they are, all of them.
     [[nodiscard]] std::size_t worth(int degree, std::size_t n) noexcept;
 
     /// A step of one token took so long; `asking` of it went into a drafter that had nothing to say.
     void note_plain(double seconds, double asking) noexcept;
-    /// A check of n guesses, of which the first n_right were right, took so long, asking included.
-    void note_check(int degree, std::size_t n, std::size_t n_right, double seconds) noexcept;
+    /// Verifying n drafted tokens, of which the first n_accepted were accepted, took so long, asking included.
+    void note_verification(int degree, std::size_t n, std::size_t n_accepted, double seconds) noexcept;
 
     /// Seconds of a step of one token; 0 before the first one.
     [[nodiscard]] double plain() const noexcept { return plain_.seconds; }
@@ -44,7 +44,7 @@ private:
         void add(double value) noexcept;
     };
     struct Degree {
-        double right = 0, tried = 0;  // guesses, older ones counting less
+        double accepted = 0, tried = 0;  // drafted tokens, older ones counting less
     };
     [[nodiscard]] double cost(std::size_t n_tokens) const noexcept;
     [[nodiscard]] double chance(int degree) const noexcept;

@@ -11,7 +11,7 @@
 
 #include "base/access.hpp"
 #include "base/error.hpp"
-#include "generation/guesses.hpp"
+#include "generation/drafts.hpp"
 #include "generation/long_text.hpp"
 #include "generation/stop_strings.hpp"
 #include "runtime/context.hpp"
@@ -47,7 +47,7 @@ struct Generation::Impl {
     Impl(const Vocab& vocabulary, std::vector<Token> prompt, GenerationOptions given)
         : vocab(vocabulary), options(std::move(given)), pending(std::move(prompt)),
           stops(options.stop, options.content.get()), stop_tokens(control_tokens(vocab, options.stop)),
-          guesses(std::exchange(options.speculation, {})) {
+          drafts(std::exchange(options.speculation, {})) {
         if (options.n_predict < -1)
             fail(ErrorCode::bad_parameter, cat("n_predict = ", options.n_predict, ": must be -1 or more"));
         if (options.prompt_piece < 0)
@@ -56,8 +56,8 @@ struct Generation::Impl {
             fail(ErrorCode::bad_parameter, "generation: `shift` and `extend` do not go together");
         if (options.shift) shifter.emplace(*options.shift, pending.size());
         if (options.extend) groups.emplace(*options.extend);
-        guesses.push(pending);
-        pending.reserve(static_cast<std::size_t>(guesses.n_max()) + 2);
+        drafts.push(pending);
+        pending.reserve(static_cast<std::size_t>(drafts.n_max()) + 2);
     }
 
     /// Sends the next piece of `pending` through the context; false when that ended the generation.
@@ -92,8 +92,8 @@ struct Generation::Impl {
         return status;
     }
 
-    /// How many guesses may follow the token that was drawn last: no more than plain steps would decode.
-    std::size_t guess_limit(Context& context) {
+    /// How many drafted tokens may follow the token that was drawn last: no more than plain steps would decode.
+    std::size_t draft_limit(Context& context) {
         if (is_prompt || n_decoded != 0 || pending.size() != 1) return 0;
         std::int64_t limit = std::min(context.options().n_outputs, context.options().n_batch);
         limit = std::min<std::int64_t>(limit, context.room(options.seq));
@@ -104,17 +104,17 @@ struct Generation::Impl {
         return static_cast<std::size_t>(std::max<std::int64_t>(limit, 1) - 1);
     }
 
-    /// Decodes the pending token and the guesses after it in one batch, samples from one row after the other for as
-    /// long as the sampled token is the guess, and keeps the tokens so verified. The sampler sees the rows that it
-    /// would see without guesses, and no other. Returns false where the batch finds no room in the cache: then nothing
+    /// Decodes the pending token and the draft after it in one batch, samples from one row after the other for as long
+    /// as the sampled token is the drafted one, and keeps the tokens so accepted. The sampler sees the rows that it
+    /// would see without a draft, and no other. Returns false where the batch finds no room in the cache: then nothing
     /// was done.
-    bool check(Context& context, Sampler& sampler, std::span<const Token> guessed) {
+    bool verify(Context& context, Sampler& sampler, std::span<const Token> drafted) {
         Context::Impl& state = detail::impl_of(context);
         const auto add = [&](Token token) { batch.add(token, std::nullopt, std::span(&options.seq, 1), true); };
         batch.clear();
         add(pending.front());
-        for (const Token token : guessed) add(token);
-        state.open(batch, runtime::Purpose::check);
+        for (const Token token : drafted) add(token);
+        state.open(batch, runtime::Purpose::verify);
         const auto status = state.advance(runtime::Executor::kNoDeadline);
         if (status == StepStatus::no_room) return false;
         if (status != StepStatus::ok) {
@@ -127,7 +127,7 @@ struct Generation::Impl {
             for (;; ++n_kept) {
                 const Token token = sampler.sample(context, static_cast<int>(n_kept) - 1);
                 take(token);
-                if (stop || n_kept > guessed.size() || token != guessed[n_kept - 1]) break;
+                if (stop || n_kept > drafted.size() || token != drafted[n_kept - 1]) break;
             }
         } catch (...) {  // the tokens sampled before the error stay
             error = std::current_exception();
@@ -161,10 +161,10 @@ struct Generation::Impl {
         timings.accepted_n += n - 1;
     }
 
-    /// One step of generation: the pending token and one draw, or several where guesses are right.
+    /// One step of generation: the pending token and one draw, or several where drafted tokens are accepted.
     void step(Context& context, Sampler& sampler) {
-        const auto guessed = guesses.make(context, sampler, guess_limit(context));
-        if (!guessed.empty() && check(context, sampler, guessed)) return;
+        const auto drafted = drafts.draft(context, sampler, draft_limit(context));
+        if (!drafted.empty() && verify(context, sampler, drafted)) return;
         if (n_decoded < pending.size() && !decode_piece(context)) return;
         if (n_decoded < pending.size()) return;
         for (; n_accepted < pending.size(); ++n_accepted) sampler.accept(pending[n_accepted]);
@@ -187,7 +187,7 @@ struct Generation::Impl {
             return finish(StopReason::string);
         }
         tokens.push_back(token);
-        guesses.push({&token, 1});
+        drafts.push({&token, 1});
         text += stops.push(characters.push(piece));
         if (stops.found()) finish(StopReason::string);
         else if (options.n_predict >= 0 && static_cast<std::int64_t>(tokens.size()) >= options.n_predict)
@@ -199,12 +199,13 @@ struct Generation::Impl {
         (was_prompt ? timings.prompt_s : timings.generation_s) += seconds;
         const auto n_decoded_now = timings.generation_n - before.generation_n;
         if (was_prompt || n_decoded_now == 0) return;
-        guesses.note(timings.drafted_n - before.drafted_n, timings.accepted_n - before.accepted_n, seconds);
-        // plain_s is what the tokens would have cost without guesses: the time of plain steps, and for each token of a
-        // check the mean time of a plain step. Checks before the first plain step are priced once there was one.
+        drafts.note(timings.drafted_n - before.drafted_n, timings.accepted_n - before.accepted_n, seconds);
+        // plain_s is what the tokens would have cost without drafts: the time of plain steps, and for each token of a
+        // verification the mean time of a plain step. Verifications before the first plain step are priced once there
+        // was one.
         if (timings.drafted_n == before.drafted_n) timings.plain_s += seconds;
         else n_unpriced += n_decoded_now;
-        if (guesses.plain() > 0) timings.plain_s += static_cast<double>(std::exchange(n_unpriced, 0)) * guesses.plain();
+        if (drafts.plain() > 0) timings.plain_s += static_cast<double>(std::exchange(n_unpriced, 0)) * drafts.plain();
     }
 
     /// Appends what was held back to the text, unless a stop string ended the generation.
@@ -231,7 +232,7 @@ struct Generation::Impl {
     Timings timings;
     std::uint64_t n_unpriced = 0;  // tokens of checks that are not in plain_s yet
     Batch batch;
-    generation::Guesses guesses;
+    generation::Drafts drafts;
     std::optional<generation::ContextShifter> shifter;
     std::optional<generation::PositionGroups> groups;
 };
@@ -291,7 +292,7 @@ void Generation::prompt(std::span<const Token> tokens) {
     reporting_memory(kGenerating, [&] {
         Impl& g = *impl_;
         g.pending.insert(g.pending.end(), tokens.begin(), tokens.end());
-        g.guesses.push(tokens);
+        g.drafts.push(tokens);
         g.is_prompt = true;
         g.tokens.clear();
         g.text.clear();

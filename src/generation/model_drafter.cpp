@@ -15,7 +15,7 @@ namespace tinfer {
 namespace {
 
 constexpr SeqId kText{0}, kTrial{1};
-constexpr std::size_t kMostPadding = 128;  // tokens that one of two equal vocabularies may have more
+constexpr std::size_t kMaxPadding = 128;   // tokens that one of two equal vocabularies may have more
 constexpr std::size_t kFirstCompared = 5;  // those before are often named differently and mean the same
 
 void check_same_vocabulary(const Vocab& target, const Vocab& draft) {
@@ -28,8 +28,8 @@ void check_same_vocabulary(const Vocab& target, const Vocab& draft) {
     if (differ(Special::bos) || target.add_bos() != draft.add_bos()) refuse("in BOS");
     if (differ(Special::eos) || target.add_eos() != draft.add_eos()) refuse("in EOS");
     const std::size_t n = std::min(target.size(), draft.size());
-    if (std::max(target.size(), draft.size()) - n > kMostPadding)
-        refuse(cat("in size: ", draft.size(), " tokens, the target's has ", target.size(), ", limit ", kMostPadding,
+    if (std::max(target.size(), draft.size()) - n > kMaxPadding)
+        refuse(cat("in size: ", draft.size(), " tokens, the target's has ", target.size(), ", limit ", kMaxPadding,
                    " apart"));
     for (std::size_t i = kFirstCompared; i < n; ++i) {
         const Token token{static_cast<std::int32_t>(i)};

@@ -363,11 +363,11 @@ void Normalizer::combine(const Place& at, Shapes& out) {
 }
 
 Shapes Normalizer::any_of_schemas(JsonValue list) {
-    constexpr std::size_t kMostTogether = 6;
+    constexpr std::size_t kMaxTogether = 6;
     std::vector<Shapes> parts;
     for (const auto& [key, part] : list.items()) parts.push_back(of_term(term_of(part)));
     Shapes out;
-    if (has_unevaluated_ && parts.size() <= kMostTogether) {
+    if (has_unevaluated_ && parts.size() <= kMaxTogether) {
         // Branches that hold together evaluate more than each alone: one alternative for every subset.
         for (std::size_t chosen = (std::size_t{1} << parts.size()) - 1; chosen > 0; --chosen) {
             std::optional<Shapes> together;

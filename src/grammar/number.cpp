@@ -28,8 +28,8 @@ std::optional<Decimal> Decimal::parse(std::string_view text) {
         for (; i < text.size(); ++i) exponent = std::min<std::ptrdiff_t>(exponent * 10 + (text[i] - '0'), 100'000);
         point += is_minus ? -exponent : exponent;
     }
-    constexpr std::ptrdiff_t kMost = 400;
-    if (point > kMost || point < -kMost || digits.size() > 2 * kMost) return std::nullopt;
+    constexpr std::ptrdiff_t kMax = 400;
+    if (point > kMax || point < -kMax || digits.size() > 2 * kMax) return std::nullopt;
     if (point < 0) digits.insert(0, static_cast<std::size_t>(-point), '0'), point = 0;
     if (static_cast<std::size_t>(point) > digits.size())
         digits.append(static_cast<std::size_t>(point) - digits.size(), '0');

@@ -19,7 +19,7 @@ struct CannotPrint {};
 
 namespace {
 
-constexpr std::uint32_t kMostRepeats = 2000;  // GBNF's limit
+constexpr std::uint32_t kMaxRepeats = 2000;  // GBNF's limit
 
 /// A code point, escaped for a GBNF literal or set.
 std::string spelled(std::uint32_t c) {
@@ -155,7 +155,7 @@ private:
         return out.empty() ? throw CannotPrint{} : out;
     }
     static std::string counts(std::uint32_t min, std::uint32_t max) {
-        if ((max != kNone && max > kMostRepeats) || min > kMostRepeats) throw CannotPrint{};
+        if ((max != kNone && max > kMaxRepeats) || min > kMaxRepeats) throw CannotPrint{};
         if (max == kNone) return min == 0 ? "*" : min == 1 ? "+" : cat("{", min, ",}");
         if (min == 0 && max == 1) return "?";
         return min == max ? cat("{", min, "}") : cat("{", min, ",", max, "}");
@@ -191,7 +191,7 @@ private:
     }
     std::string lexeme(std::uint32_t arg) {
         const Dfa& dfa = program_.dfas[arg];
-        if (dfa.n_states() <= kMostRepeats)
+        if (dfa.n_states() <= kMaxRepeats)
             if (std::string set = counted_set(dfa); !set.empty()) return rule(cat("space", arg), [set] { return set; });
         return state(cat("d", arg), dfa, 0, "\"\"", [](const auto& ranges) { return set_of(ranges); });
     }

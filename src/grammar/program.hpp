@@ -81,7 +81,7 @@ struct ObjectTerminal {
 
 /// Values that may be used once each, with their rules; a frame has a bit for each value that was used.
 struct ChoiceTerminal {
-    static constexpr std::size_t kMost = 64;
+    static constexpr std::size_t kMax = 64;
     std::vector<std::uint32_t> first, rest;  ///< rule as the first value, and as a later one; kNone: not allowed
 };
 

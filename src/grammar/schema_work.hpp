@@ -20,7 +20,7 @@ namespace tinfer::grammar {
 class SchemaWork {
 public:
     /// About one second of work; more is limit_exceeded.
-    static constexpr std::size_t kMost = 100'000'000;
+    static constexpr std::size_t kMax = 100'000'000;
 
     /// Of what is made on the way to a compiled grammar, about.
     static constexpr std::size_t kMaxBytes = std::size_t{256} << 20;
@@ -33,8 +33,8 @@ public:
 
     void spend(std::size_t n_steps) {
         n_ += n_steps;
-        if (n_ > kMost)
-            fail(ErrorCode::limit_exceeded, cat("the schema takes more than ", kMost, " steps to multiply it out"));
+        if (n_ > kMax)
+            fail(ErrorCode::limit_exceeded, cat("the schema takes more than ", kMax, " steps to multiply it out"));
         if (n_ >= ask_at_) ask();
     }
     /// Counts memory that stays until the end.

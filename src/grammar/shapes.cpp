@@ -283,7 +283,7 @@ std::size_t steps_within(const Shape& a, const Shape& b) {
 }  // namespace
 
 std::size_t drop_covered(Shapes& shapes) {
-    constexpr std::size_t kMostSteps = 16'000'000;  // a shape that is kept only adds ambiguity
+    constexpr std::size_t kMaxShapeSteps = 16'000'000;  // a shape that is kept only adds ambiguity
     if (shapes.size() < 2) return 0;
     std::vector<char> is_dropped(shapes.size());
     std::size_t n_steps = 0;
@@ -292,7 +292,7 @@ std::size_t drop_covered(Shapes& shapes) {
             ++n_steps;
             if (k == i || is_dropped[k] || shapes[i].kind != shapes[k].kind) continue;
             const std::size_t more = steps_within(shapes[i], shapes[k]);
-            if (n_steps + more > kMostSteps) continue;
+            if (n_steps + more > kMaxShapeSteps) continue;
             n_steps += more;
             if (is_within(shapes[i], shapes[k])) is_dropped[i] = 1;
         }

@@ -37,13 +37,13 @@ void StringClasses::set(const Dfa& dfa, std::span<const std::uint32_t> shortest,
 
 /// Distances to a dead state by a few rounds of relaxation.
 void StringClasses::find_to_dead() {
-    constexpr std::size_t kMostTransitions = 1u << 13;
-    constexpr std::uint32_t kMostRounds = 12;
+    constexpr std::size_t kMaxTransitions = 1u << 13;
+    constexpr std::uint32_t kMaxRounds = 12;
     const std::size_t n = dfa_->n_states(), k = n_classes_;
-    to_dead_.assign(n * k > kMostTransitions ? 0 : n, kMostRounds + 1);
+    to_dead_.assign(n * k > kMaxTransitions ? 0 : n, kMaxRounds + 1);
     knows_to_dead_ = true;
     bool changes = !to_dead_.empty();
-    for (std::uint32_t round = 1; round <= kMostRounds && changes; ++round) {
+    for (std::uint32_t round = 1; round <= kMaxRounds && changes; ++round) {
         changes = false;
         for (std::size_t s = 0; s < n; ++s) {
             if (to_dead_[s] < round) continue;
@@ -98,7 +98,7 @@ void StringClasses::find(std::uint32_t state) {
                     }
                 }
             }
-            if (reached_.size() > kMostStates) out.roams = 0;
+            if (reached_.size() > kMaxStates) out.roams = 0;
         }
         ends_nowhere = begin == reached_.size();
     }

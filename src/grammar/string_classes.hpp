@@ -48,7 +48,7 @@ private:
         std::uint32_t needed;
         bool is_known;
     };
-    static constexpr std::size_t kMostStates = 1024;  // limit of the search for roams()
+    static constexpr std::size_t kMaxStates = 1024;  // limit of the search for roams()
 
     [[nodiscard]] Known& known(std::uint32_t state) {
         Known& one = known_[state];

@@ -95,7 +95,7 @@ StringTrie::StringTrie(std::span<const std::string> pieces, std::span<const std:
         if (reading.end != Reading::End::closed) {
             const auto n =
                 static_cast<std::uint32_t>(reading.characters.size()) + (reading.end == Reading::End::inside ? 1u : 0u);
-            if (n > kMostCounted) long_.emplace_back(token, n);
+            if (n > kMaxCounted) long_.emplace_back(token, n);
             else longest = std::max(longest, n);
         }
         for (const char32_t c : reading.characters)

@@ -51,7 +51,7 @@ public:
     static constexpr std::uint32_t kNoSymbol = 0xFFFFFFFF;
     static constexpr std::uint32_t kAnyNumber = 0xFFFFFFFF;
     /// There is a precomputed mask for each length up to this.
-    static constexpr std::uint32_t kMostCounted = 64;
+    static constexpr std::uint32_t kMaxCounted = 64;
 
     StringTrie() = default;
     /// `usable`: the tokens to include.
@@ -85,7 +85,7 @@ private:
     std::vector<Closer> closers_;
     std::vector<RestNode> rests_;
     std::vector<std::vector<std::uint64_t>> inside_;             ///< by number of characters − 1; last: any
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> long_;  ///< (token, characters) beyond kMostCounted
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> long_;  ///< (token, characters) beyond kMaxCounted
 };
 
 }  // namespace tinfer::grammar

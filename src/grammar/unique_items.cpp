@@ -8,7 +8,7 @@
 namespace tinfer::grammar {
 namespace {
 
-constexpr int kMostIntegers = 4096;      // widest range of integers that is enumerated
+constexpr int kMaxIntegers = 4096;       // widest range of integers that is enumerated
 constexpr std::size_t kMaxUnrolled = 8;  // values of uniqueItems up to which GBNF can express it
 
 /// All values of the shapes, without duplicates; nullopt if there are too many to enumerate.
@@ -32,13 +32,13 @@ std::optional<Shapes> enumerate_values(const Shapes& shapes) {
             } else if (n.is_integer && n.min->whole.size() < 10 && n.max->whole.size() < 10) {
                 const int lo = std::stoi(n.min->whole) * (n.min->is_negative ? -1 : 1) - 1;
                 const int hi = std::stoi(n.max->whole) * (n.max->is_negative ? -1 : 1) + 1;
-                if (hi - lo > kMostIntegers) return std::nullopt;
+                if (hi - lo > kMaxIntegers) return std::nullopt;
                 for (int v = lo; v <= hi; ++v) {
                     const Decimal decimal = *Decimal::parse(std::to_string(v));
                     if (!contains(n, std::to_string(v))) continue;
                     one.number = {.min = decimal, .max = decimal, .is_integer = true, .is_plain = n.is_plain};
                     values.push_back(one);
-                    if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
+                    if (values.size() > ChoiceTerminal::kMax) return std::nullopt;
                 }
             } else {
                 return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<Shapes> enumerate_values(const Shapes& shapes) {
         } else {
             return std::nullopt;
         }
-        if (values.size() > ChoiceTerminal::kMost) return std::nullopt;
+        if (values.size() > ChoiceTerminal::kMax) return std::nullopt;
     }
     const auto is_same = [](const Shape& a, const Shape& b) {
         if (a.kind != b.kind) return false;
@@ -68,7 +68,7 @@ std::uint32_t Emitter::unique_array(const ArraySpec& spec, const Conjunction& fr
     const auto refuse = [&](std::string_view reason = {}) {
         normalizer_.refuse(where(from), "uniqueItems",
                            reason.empty()
-                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMost, " values")
+                               ? cat("is supported for elements out of at most ", ChoiceTerminal::kMax, " values")
                                : std::string(reason));
         ArraySpec without = spec;
         without.is_unique = false;

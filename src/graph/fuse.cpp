@@ -83,9 +83,9 @@ private:
     // fused.
     void mul_mat_add(std::uint32_t number) noexcept {
         const auto [a, b] = std::pair(nodes_[number].inputs[0], nodes_[number].inputs[1]);
-        const bool alike = values_[a].ne == values_[b].ne;
+        const bool same_shape = values_[a].ne == values_[b].ne;
         const bool per_row = values_[b].ne == std::array<std::int64_t, 4>{values_[a].ne[0], 1, 1, 1};
-        const bool a_fits = (alike || per_row) && fits(a), b_fits = alike && fits(b);
+        const bool a_fits = (same_shape || per_row) && fits(a), b_fits = same_shape && fits(b);
         if (!a_fits && !b_fits) return;
         const std::uint32_t product = !b_fits || (a_fits && values_[a].node > values_[b].node) ? a : b;
         merge(fusion_.groups[values_[product].node], number, Op::mul_mat_add);

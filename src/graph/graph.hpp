@@ -157,8 +157,8 @@ public:
     Tensor selective_scan(Tensor x, Tensor dt, Tensor a, Tensor b, Tensor c, Tensor d, const RecurrentState& state);
     Tensor wkv6(Tensor r, Tensor k, Tensor v, Tensor w, Tensor first, const RecurrentState& state);
     Tensor wkv7(Tensor r, Tensor w, Tensor k, Tensor v, Tensor kappa, Tensor a, const RecurrentState& state);
-    /// gamma {H, T}, or {S, H, T} with a decay for each key. Consecutive value heads share a key head; by turns: value
-    /// head h uses key head h mod Hk.
+    /// gamma {H, T}, or {S, H, T} with a decay for each key. Consecutive value heads share a key head;
+    /// modulo_heads: value head h uses key head h mod Hk.
     Tensor delta_rule(Tensor q, Tensor k, Tensor v, Tensor gamma, Tensor beta, float scale, const RecurrentState& state,
                       bool modulo_heads = false);
     Tensor decay_rule(Tensor q, Tensor k, Tensor v, float factor, const RecurrentState& state);

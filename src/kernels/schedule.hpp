@@ -2,7 +2,7 @@
 // How the rows of a weight matrix are cut into chunks of work. They begin long and shrink towards the end, so that
 // threads which do not begin or run alike still finish together (guided self-scheduling, doi:10.1109/TC.1987.5009495).
 // With many columns a chunk is the panels that share one pass over the activations, or one. With less, reading is most
-// of it, and long runs of memory are read faster. What comes next is read ahead of its turn: where it lies, and how it
+// of it, and long runs of memory are read faster. What comes next is read ahead of its use: where it lies, and how it
 // is read meanwhile.
 #pragma once
 
@@ -17,10 +17,10 @@ inline constexpr std::int64_t kRowsTogether = 16;        ///< rows of the shorte
 inline constexpr std::int64_t kLongestRun = 512 * 1024;  ///< bytes of a chunk: about 30 µs of reading
 inline constexpr std::int64_t kShortestRun = 64 * 1024;  ///< bytes: the least that it shrinks to, but in small matrices
 /// Multiply-adds of a chunk of several panels, at most, with a deadline: half a millisecond.
-inline constexpr std::int64_t kMostMacsOfShort = 1 << 26;
+inline constexpr std::int64_t kMaxMacsOfShort = 1 << 26;
 
 /// What a thread will probably read next: from `begin` on, and for products straight from rows in each stream of a run.
-/// Up to `end` it is of the step's own operands, which may be loaded before their turn; the rest may only be
+/// Up to `end` it is of the step's own operands, which may be loaded before their use; the rest may only be
 /// prefetched.
 struct Ahead {
     const std::byte* begin = nullptr;  ///< null: not known

@@ -73,7 +73,7 @@ std::uint64_t KvCache::bytes(const KvLimits& limits) {
                      sizeof(PageCopy));
 }
 
-std::uint64_t KvCache::bytes_held() const noexcept {
+std::uint64_t KvCache::allocated_bytes() const noexcept {
     return bytes_of(entries_) + bytes_of(tables_) + bytes_of(slots_) + bytes_of(pages_) + bytes_of(free_pages_) +
            bytes_of(owners_) + bytes_of(free_tokens_) + bytes_of(scratch_) + bytes_of(saved_) + bytes_of(is_saved_) +
            bytes_of(run_tokens_) + bytes_of(run_sequences_) + bytes_of(run_index_) + bytes_of(copies_) +

@@ -159,7 +159,7 @@ public:
 
     [[nodiscard]] bool has_shifts() const noexcept { return has_shifts_; }
     /// Slots and by how many positions each is to be rotated, as many as there is room for; they count as done.
-    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept;
+    [[nodiscard]] std::size_t drain_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept;
     void give_back_shifts(std::span<const std::int32_t> slots, std::span<const std::int32_t> shifts) noexcept;
 
     // -- tokens whose keys and values come from elsewhere, outside transactions
@@ -210,7 +210,7 @@ public:
 
     /// Bytes of metadata a cache holds; known before it is made.
     [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits);
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     /// A live token has an id that survives the copying of its page, so that used() and histories do not see copies.

@@ -44,21 +44,21 @@ void KvCache::list_slots(SeqId seq) noexcept {
 /// Chooses a page for every 64 listed slots: the page of the first of them if that slot begins a page, else that page
 /// if it is free, else any page.
 void KvCache::choose_pages() noexcept {
-    const auto n_taken = n_listed_ / kPageSlots;
-    const auto taken = std::span(target_page_).first(n_taken);
-    std::ranges::fill(taken, -1);
-    const auto take = [&](std::size_t i, std::int32_t page) {
+    const auto n_acquired = n_listed_ / kPageSlots;
+    const auto acquired = std::span(target_page_).first(n_acquired);
+    std::ranges::fill(acquired, -1);
+    const auto acquire = [&](std::size_t i, std::int32_t page) {
         if (own_[index(page)] != 0) return false;
         own_[index(page)] = 1;
-        taken[i] = page;
+        acquired[i] = page;
         return true;
     };
-    for (std::size_t i = 0; i < n_taken; ++i)
-        if (listed_[i * kPageSlots] % kPageSlots == 0) (void)take(i, listed_[i * kPageSlots] / kPageSlots);
+    for (std::size_t i = 0; i < n_acquired; ++i)
+        if (listed_[i * kPageSlots] % kPageSlots == 0) (void)acquire(i, listed_[i * kPageSlots] / kPageSlots);
     std::int32_t any = 0;
-    for (std::size_t i = 0; i < n_taken; ++i) {
-        if (taken[i] >= 0 || take(i, listed_[i * kPageSlots] / kPageSlots)) continue;
-        while (!take(i, any)) ++any;
+    for (std::size_t i = 0; i < n_acquired; ++i) {
+        if (acquired[i] >= 0 || acquire(i, listed_[i * kPageSlots] / kPageSlots)) continue;
+        while (!acquire(i, any)) ++any;
     }
     std::ranges::fill(own_, 0);
 }

@@ -95,7 +95,7 @@ void KvCache::seq_div(SeqId seq, Pos p0, Pos p1, std::int32_t divisor) {
 
 // ---- rotations that keys have yet to be given -----------------------------------------------------------------------
 
-std::size_t KvCache::take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
+std::size_t KvCache::drain_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
     std::size_t n = 0;
     for (std::int32_t seq = 0; seq < limits_.n_seq_max && has_shifts_; ++seq)
         for_each_slot(SeqId{seq}, [&](Slot& slot) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "memory/held.hpp"
+#include "memory/resident.hpp"
 
 namespace tinfer::memory {
 
@@ -25,9 +25,9 @@ std::uint64_t Memory::bytes(const MemoryLimits& limits) {
            (limits.may_have_gaps() ? WindowGaps::bytes(limits.kv) : 0);
 }
 
-std::uint64_t Memory::bytes_held() const noexcept {
-    return (kv_ ? kv_->bytes_held() + moves_->bytes_held() : 0) + (states_ ? states_->bytes_held() : 0) +
-           (window_ ? window_->bytes_held() : 0) + (gaps_ ? gaps_->bytes_held() : 0);
+std::uint64_t Memory::allocated_bytes() const noexcept {
+    return (kv_ ? kv_->allocated_bytes() + moves_->allocated_bytes() : 0) + (states_ ? states_->allocated_bytes() : 0) +
+           (window_ ? window_->allocated_bytes() : 0) + (gaps_ ? gaps_->allocated_bytes() : 0);
 }
 
 void Memory::check(SeqId seq) const {
@@ -196,7 +196,7 @@ void Memory::clear() noexcept {
 std::int32_t Memory::pos_min(SeqId seq) const {
     check(seq);
     if (states_) return states_->pos(seq);  // a state has one position: that of its last token
-    return lacks_something() ? first_held(*kv_, seq, [&](std::int32_t slot) { return holds(slot); })
+    return lacks_something() ? first_resident(*kv_, seq, [&](std::int32_t slot) { return holds(slot); })
                              : kv_->pos_min(seq);
 }
 
@@ -236,16 +236,17 @@ std::int64_t Memory::window_begin(SeqId seq) const {
     return std::min(limits_.window.begin(next), next - 1);
 }
 
-bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held, std::span<std::int32_t> slots) {
+bool Memory::adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> resident,
+                   std::span<std::int32_t> slots) {
     if (window_) window_->release_unseen(*kv_);  // before the pages of removed sequences are taken again
     if (!kv_->adopt(tokens, slots)) return false;
     for (std::size_t i = 0; gaps_ && i < tokens.size(); ++i)
-        if (held[i] == 0) gaps_->add(kv_->token_id(slots[i]));
+        if (resident[i] == 0) gaps_->add(kv_->token_id(slots[i]));
         else gaps_->remove(kv_->token_id(slots[i]));
     if (!window_) return true;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         const auto sees = [&](SeqId seq) { return tokens[i].pos >= window_begin(seq); };
-        if (held[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(slots[i])) return false;
+        if (resident[i] != 0 && std::ranges::any_of(tokens[i].seqs, sees) && !window_->adopt(slots[i])) return false;
     }
     return true;
 }

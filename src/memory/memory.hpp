@@ -82,10 +82,10 @@ public:
     /// An empty sequence begins at position 0 and positions have no gaps: recurrent states know no others.
     [[nodiscard]] bool positions_are_counted() const noexcept { return states_.has_value(); }
 
-    /// Rotations that keys have yet to be given (KvCache::take_shifts).
+    /// Rotations that keys have yet to be given (KvCache::drain_shifts).
     [[nodiscard]] bool has_shifts() const noexcept { return kv_ && kv_->has_shifts(); }
-    [[nodiscard]] std::size_t take_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
-        return kv_->take_shifts(slots, shifts);
+    [[nodiscard]] std::size_t drain_shifts(std::span<std::int32_t> slots, std::span<std::int32_t> shifts) noexcept {
+        return kv_->drain_shifts(slots, shifts);
     }
     void give_back_shifts(std::span<const std::int32_t> slots, std::span<const std::int32_t> shifts) noexcept {
         kv_->give_back_shifts(slots, shifts);
@@ -93,9 +93,9 @@ public:
 
     // -- loading a state, outside transactions; on a copy of the memory, which is thrown away where it fails
 
-    /// The tokens of empty sequences and the slots they get (KvCache::adopt). `held`: 1 where layers with a window have
-    /// the token too; those that no window can see any more are skipped. False where there is no room.
-    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> held,
+    /// The tokens of empty sequences and the slots they get (KvCache::adopt). `resident`: 1 where layers with a window
+    /// have the token too; those that no window can see any more are skipped. False where there is no room.
+    [[nodiscard]] bool adopt(std::span<const KvToken> tokens, std::span<const std::uint8_t> resident,
                              std::span<std::int32_t> slots);
     std::int32_t adopt_state(SeqId seq, std::int32_t pos, std::int32_t count) noexcept {
         return states_->adopt(seq, pos, count);
@@ -153,7 +153,7 @@ public:
 
     /// Bytes of metadata; known before it is made.
     [[nodiscard]] static std::uint64_t bytes(const MemoryLimits& limits);
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     void check(SeqId seq) const;

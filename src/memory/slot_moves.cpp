@@ -10,7 +10,7 @@ namespace tinfer::memory {
 SlotMoves::SlotMoves(std::int32_t n_slots)
     : source_(at(n_slots), -1), target_(at(n_slots), -1), targets_(at(n_slots)) {}
 
-std::uint64_t SlotMoves::bytes_held() const noexcept {
+std::uint64_t SlotMoves::allocated_bytes() const noexcept {
     return (source_.capacity() + target_.capacity() + targets_.capacity()) * sizeof(std::int32_t);
 }
 
@@ -54,7 +54,7 @@ std::size_t SlotMoves::write(std::span<std::int32_t> out) noexcept {
     out_ = out;
     n_rows_ = 0;
     const auto targets = std::span(targets_).first(n_targets_);
-    // First the targets that are free when their turn comes. Where all slots move towards the front that is all of
+    // First the targets that are free when their move is made. Where all slots move towards the front that is all of
     // them, and neighbours stay in one copy.
     for (const std::int32_t target : targets)
         if (target_[at(target)] < 0) fill(target);

@@ -36,7 +36,7 @@ public:
     [[nodiscard]] static std::uint64_t bytes(std::int32_t n_slots) noexcept {
         return static_cast<std::uint64_t>(n_slots) * 3 * sizeof(std::int32_t);
     }
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     [[nodiscard]] static std::size_t at(std::int32_t slot) noexcept { return static_cast<std::size_t>(slot); }

@@ -17,15 +17,15 @@ std::uint64_t StateCache::bytes(const StateLimits& limits) noexcept {
            static_cast<std::uint64_t>(limits.n_run) * sizeof(Step);
 }
 
-std::uint64_t StateCache::bytes_held() const noexcept {
+std::uint64_t StateCache::allocated_bytes() const noexcept {
     return (sequences_.capacity() + before_.capacity()) * sizeof(Sequence) +
            references_.capacity() * sizeof(std::int32_t) + run_.capacity() * sizeof(Step);
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
-/// The lowest free row. There is one: no more than n_seq_max rows are held from before, and no more than that, less the
-/// sequence that asks, by the sequences as they are now.
+/// The lowest free row. There is one: no more than n_seq_max rows are in use from before, and no more than that, less
+/// the sequence that asks, by the sequences as they are now.
 std::int32_t StateCache::free_row() const noexcept {
     const auto free = std::ranges::find(references_, 0);
     TINFER_ASSERT(free != references_.end());

@@ -65,7 +65,7 @@ public:
     void write_rows(std::span<std::int32_t> out) const noexcept;
 
     [[nodiscard]] static std::uint64_t bytes(const StateLimits& limits) noexcept;
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     struct Sequence {

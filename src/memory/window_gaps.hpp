@@ -32,7 +32,7 @@ public:
     [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits) noexcept {
         return static_cast<std::uint64_t>(limits.n_ctx);
     }
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept { return missing_.capacity(); }
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept { return missing_.capacity(); }
 
 private:
     std::vector<std::uint8_t> missing_;  // {n_ctx}, by id

@@ -5,7 +5,7 @@
 #include <bit>
 #include <numeric>
 
-#include "memory/held.hpp"
+#include "memory/resident.hpp"
 
 namespace tinfer::memory {
 
@@ -57,7 +57,7 @@ WindowPages::WindowPages(const KvLimits& limits, const Window& window, std::int3
     const auto n_logical = static_cast<std::size_t>(limits.n_pages()),
                n = static_cast<std::size_t>(n_pages(limits, window, n_batch));
     map_.resize(n_logical);
-    held_.resize(n_logical);
+    resident_.resize(n_logical);
     source_.resize(n_logical * kPageSlots);
     next_map_.resize(n_logical);
     used_.resize(n);
@@ -78,17 +78,17 @@ std::uint64_t WindowPages::bytes(const KvLimits& limits, const Window& window, s
            static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(PageCopy) + sizeof(std::int32_t));
 }
 
-std::uint64_t WindowPages::bytes_held() const noexcept {
+std::uint64_t WindowPages::allocated_bytes() const noexcept {
     return (map_.capacity() + mapped_.capacity() + free_.capacity() + first_.capacity() + source_.capacity() +
             next_map_.capacity()) *
                sizeof(std::int32_t) +
-           (held_.capacity() + marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) +
+           (resident_.capacity() + marked_.capacity() + kept_.capacity()) * sizeof(std::uint64_t) +
            copies_.capacity() * sizeof(PageCopy) + used_.capacity();
 }
 
 void WindowPages::clear() noexcept {
     std::ranges::fill(map_, -1);
-    std::ranges::fill(held_, 0);
+    std::ranges::fill(resident_, 0);
     std::iota(free_.rbegin(), free_.rend(), 0);  // descending: the lowest page is on top
     n_free_ = static_cast<std::int32_t>(free_.size());
     n_mapped_ = 0;
@@ -125,13 +125,13 @@ void WindowPages::release_unmarked() noexcept {
         } else {
             free_[at_page(n_free_++)] = map_[at_page(page)];
             map_[at_page(page)] = -1;
-            held_[at_page(page)] = 0;
+            resident_[at_page(page)] = 0;
         }
     }
     n_mapped_ = kept;
 }
 
-bool WindowPages::take(std::int32_t page) noexcept {
+bool WindowPages::acquire(std::int32_t page) noexcept {
     if (map_[at_page(page)] >= 0) return true;
     if (n_free_ == 0) return false;
     map_[at_page(page)] = free_[at_page(--n_free_)];
@@ -167,15 +167,15 @@ bool WindowPages::place(const KvCache& cache) noexcept {
     bool fits = true;
     n_copies_ = 0;
     for (const PageCopy& copy : cache.copies()) {
-        if (held_[at_page(copy.from)] == 0) continue;
-        fits = fits && take(copy.to);
+        if (resident_[at_page(copy.from)] == 0) continue;
+        fits = fits && acquire(copy.to);
         if (!fits) break;
-        held_[at_page(copy.to)] = held_[at_page(copy.from)];
+        resident_[at_page(copy.to)] = resident_[at_page(copy.from)];
         copies_[n_copies_++] = {map_[at_page(copy.from)], map_[at_page(copy.to)]};
     }
     cache.for_each_placed([&](SeqId, std::int32_t slot, std::int32_t) {
-        fits = fits && take(slot / kPageSlots);
-        if (fits) held_[at_page(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
+        fits = fits && acquire(slot / kPageSlots);
+        if (fits) resident_[at_page(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
     });
     return fits;
 }
@@ -219,7 +219,7 @@ bool WindowPages::can_compact(const KvCache& cache, SlotMoves& moves) noexcept {
                            begin = std::min(window_.begin(first_query), first_query - 1);
         for_each_from_end(cache, SeqId{seq}, [&](std::int32_t slot, std::int32_t pos) {
             const std::int32_t to = cache.compacted(slot);
-            if (holds(slot)) source_[at_page(to)] = slot;  // a token may have several slots, not all of them held
+            if (holds(slot)) source_[at_page(to)] = slot;  // a token may have several slots, not all of them resident
             if (holds(slot) && pos >= begin) next_map_[at_page(to / kPageSlots)] = kWanted;
             return true;
         });
@@ -252,12 +252,12 @@ void WindowPages::compact() noexcept {
     n_mapped_ = n_free_ = 0;
     for (std::size_t page = 0; page < map_.size(); ++page) {
         map_[page] = next_map_[page];
-        held_[page] = 0;
+        resident_[page] = 0;
         if (map_[page] < 0) continue;
         used_[at_page(map_[page])] = 1;
         mapped_[at_page(n_mapped_++)] = static_cast<std::int32_t>(page);
         for (std::size_t offset = 0; offset < kPageSlots; ++offset)
-            if (source_[page * kPageSlots + offset] >= 0) held_[page] |= std::uint64_t{1} << offset;
+            if (source_[page * kPageSlots + offset] >= 0) resident_[page] |= std::uint64_t{1} << offset;
     }
     for (std::size_t place = used_.size(); place-- > 0;)  // the lowest on top
         if (used_[place] == 0) free_[at_page(n_free_++)] = static_cast<std::int32_t>(place);

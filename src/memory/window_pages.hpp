@@ -37,8 +37,8 @@ public:
     /// Outside transactions: a slot of the cache, whose keys and values come from elsewhere, gets its place. False
     /// where there is none left.
     [[nodiscard]] bool adopt(std::int32_t slot) noexcept {
-        if (!take(slot / kPageSlots)) return false;
-        held_[static_cast<std::size_t>(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
+        if (!acquire(slot / kPageSlots)) return false;
+        resident_[static_cast<std::size_t>(slot / kPageSlots)] |= std::uint64_t{1} << slot % kPageSlots;
         return true;
     }
 
@@ -70,28 +70,28 @@ public:
 
     /// Keys and values of this slot; a page of the pool may have some of a page's only.
     [[nodiscard]] bool holds(std::int32_t slot) const noexcept {
-        return (held_[static_cast<std::size_t>(slot / kPageSlots)] >> slot % kPageSlots & 1) != 0;
+        return (resident_[static_cast<std::size_t>(slot / kPageSlots)] >> slot % kPageSlots & 1) != 0;
     }
 
     [[nodiscard]] static std::uint64_t bytes(const KvLimits& limits, const Window& window,
                                              std::int32_t n_batch) noexcept;
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     void mark(const KvCache& cache, SeqId seq, std::int64_t first_query) noexcept;
     void release_unmarked() noexcept;
-    [[nodiscard]] bool take(std::int32_t page) noexcept;
+    [[nodiscard]] bool acquire(std::int32_t page) noexcept;
 
     Window window_;
-    std::vector<std::int32_t> map_;       // {pages of the cache}: page of the pool, or -1
-    std::vector<std::uint64_t> held_;     // {pages of the cache}: slots whose keys and values lie in it
-    std::vector<std::int32_t> mapped_;    // {pages of the pool}: pages of the cache that have one
-    std::vector<std::int32_t> free_;      // a stack
-    std::vector<std::uint64_t> marked_;   // {pages of the cache}: the last marking that needs it
-    std::vector<std::uint64_t> kept_;     // {pages of the cache}: the last transaction whose beginning needs it
-    std::vector<PageCopy> copies_;        // {n_seq_max}
-    std::vector<std::int32_t> first_;     // {n_seq_max}: first position of the run in each sequence, or -1
-    std::vector<std::int32_t> source_;    // {slots of the cache}: slot that moves here; -1: none, or it is not held
+    std::vector<std::int32_t> map_;        // {pages of the cache}: page of the pool, or -1
+    std::vector<std::uint64_t> resident_;  // {pages of the cache}: slots whose keys and values lie in it
+    std::vector<std::int32_t> mapped_;     // {pages of the pool}: pages of the cache that have one
+    std::vector<std::int32_t> free_;       // a stack
+    std::vector<std::uint64_t> marked_;    // {pages of the cache}: the last marking that needs it
+    std::vector<std::uint64_t> kept_;      // {pages of the cache}: the last transaction whose beginning needs it
+    std::vector<PageCopy> copies_;         // {n_seq_max}
+    std::vector<std::int32_t> first_;      // {n_seq_max}: first position of the run in each sequence, or -1
+    std::vector<std::int32_t> source_;    // {slots of the cache}: slot that moves here; -1: none, or it is not resident
     std::vector<std::int32_t> next_map_;  // {pages of the cache}: map_ after the compaction
     std::vector<std::uint8_t> used_;      // {pages of the pool}
     std::int32_t n_seq_max_ = 1;

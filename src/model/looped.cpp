@@ -42,10 +42,10 @@ namespace nanbeige {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
     const std::uint32_t n_loop = keys.u32("num_loops", 1);
-    constexpr std::uint32_t kMostLoops = 64;
-    if (n_loop < 1 || n_loop > kMostLoops || n_loop * static_cast<std::uint32_t>(hp.n_layer) > 1024)
+    constexpr std::uint32_t kMaxLoops = 64;
+    if (n_loop < 1 || n_loop > kMaxLoops || n_loop * static_cast<std::uint32_t>(hp.n_layer) > 1024)
         keys.bad("num_loops", cat(n_loop),
-                 cat("must lie in 1 to ", kMostLoops, ", and times block_count be at most 1024"));
+                 cat("must lie in 1 to ", kMaxLoops, ", and times block_count be at most 1024"));
     hp.n_block = hp.n_layer;
     hp.n_layer *= static_cast<int>(n_loop);
     const auto block = [&](int il) { return il % hp.n_block; };

@@ -39,7 +39,7 @@ std::uint64_t BatchPlan::bytes(const BatchLimits& limits) noexcept {
            static_cast<std::uint64_t>(limits.n_seq_max) * (sizeof(std::int64_t) + sizeof(std::int32_t));
 }
 
-std::uint64_t BatchPlan::bytes_held() const noexcept {
+std::uint64_t BatchPlan::allocated_bytes() const noexcept {
     return (ids_.capacity() + output_index_.capacity() + output_rows_.capacity() + counts_.capacity()) *
                sizeof(std::int32_t) +
            places_.capacity() * sizeof(memory::KvToken) + per_seq_.capacity() * sizeof(std::int64_t);

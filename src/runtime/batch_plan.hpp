@@ -88,7 +88,7 @@ public:
 
     [[nodiscard]] const BatchLimits& limits() const noexcept { return limits_; }
     [[nodiscard]] static std::uint64_t bytes(const BatchLimits& limits) noexcept;
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
 private:
     template <class Input>

@@ -150,12 +150,12 @@ std::size_t touched_by(const BoundPlan& bound, std::size_t i,
 void place_barriers(BoundPlan& bound) {
     const std::size_t n_steps = bound.calls.size();
     bound.barriers.assign(n_steps, 1);
-    std::array<Touched, kMostStepsBetweenBarriers * kernels::kMaxOperands> since;
+    std::array<Touched, kMaxStepsBetweenBarriers * kernels::kMaxOperands> since;
     std::array<Touched, kernels::kMaxOperands> touched;
     std::size_t n_since = 0, n_steps_since = 0;
     for (std::size_t i = 0; i < n_steps; ++i) {
         const std::size_t n = touched_by(bound, i, touched);
-        bool conflict = n_steps_since == kMostStepsBetweenBarriers;
+        bool conflict = n_steps_since == kMaxStepsBetweenBarriers;
         for (std::size_t k = 0; k < n_since && !conflict; ++k)
             for (std::size_t j = 0; j < n && !conflict; ++j) conflict = since[k].conflicts(touched[j]);
         if (i > 0) bound.barriers[i - 1] = conflict ? 1 : 0;

@@ -29,7 +29,7 @@ struct MemoryMap {
     kernels::Processor processor;  ///< what every call is told (KernelCall)
 };
 
-inline constexpr std::size_t kMostStepsBetweenBarriers = 4;
+inline constexpr std::size_t kMaxStepsBetweenBarriers = 4;
 
 struct BoundPlan {
     graph::Plan plan;

@@ -79,8 +79,8 @@ void Context::Impl::take_times() noexcept {
     const bool generates = transaction_.generates();
     (generates ? timings.generation_n : timings.prompt_n) += transaction_.n_kept();
     (generates ? timings.generation_s : timings.prompt_s) += transaction_.seconds();
-    if (!transaction_.is_check()) return;
-    const std::size_t n_drafted = transaction_.n_guesses();
+    if (!transaction_.is_verification()) return;
+    const std::size_t n_drafted = transaction_.n_drafted();
     timings.drafted_n += n_drafted;
     timings.accepted_n += n_drafted - std::min(n_drafted, transaction_.n_refused());
 }

@@ -30,8 +30,8 @@ bool poll_cancel(void* cancel) noexcept { return wants_cancel(*static_cast<const
 // The number of parts into which a step is cut that its kernel does not cut itself.
 std::int64_t n_parts_of(std::chrono::nanoseconds step, int n_threads) noexcept {
     constexpr auto kPart = std::chrono::microseconds(100);
-    constexpr std::int64_t kMost = 1 << 16;
-    return std::max(std::min<std::int64_t>(step / kPart, kMost), std::int64_t{n_threads});
+    constexpr std::int64_t kMax = 1 << 16;
+    return std::max(std::min<std::int64_t>(step / kPart, kMax), std::int64_t{n_threads});
 }
 
 // Prefetches the KernelCall, which the weights have evicted from the caches since the last token.
@@ -156,7 +156,7 @@ void Executor::loop(int thread, int n_threads) noexcept {
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
-    std::size_t first = first_step_, turn = 0;          // first: step since the last barrier
+    std::size_t first = first_step_, parity = 0;        // first: step since the last barrier
     std::uint64_t time = timed ? observer_->now() : 0;  // where this thread's next step begins
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
@@ -187,11 +187,11 @@ void Executor::loop(int thread, int n_threads) noexcept {
         Next next = Next::go_on;
         if (meets) {
             if (cut) meet(thread, n_threads);  // what is left of a step is known when nobody claims
-            turn ^= 1;
+            parity ^= 1;
             if (leader) next = after(first, i, cut);
-            if (leader && n_threads > 1) decide(turn, next);
+            if (leader && n_threads > 1) decide(parity, next);
             meet(thread, n_threads);
-            if (!leader) next = next_[turn];
+            if (!leader) next = next_[parity];
             if (next == Next::pause && inside_step_) return;
             first = i + 1;
         }

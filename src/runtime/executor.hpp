@@ -130,15 +130,15 @@ private:
     void run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last, bool cut) noexcept;
     /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
-    void decide(std::size_t turn, Next next) noexcept {
-        if (next != Next::go_on) next_[turn] = next;
+    void decide(std::size_t parity, Next next) noexcept {
+        if (next != Next::go_on) next_[parity] = next;
     }
     [[nodiscard]] kernels::WorkQueue& queue(std::size_t step) noexcept { return queues_[step % kQueues]; }
     [[nodiscard]] kernels::WorkQueue& parts(std::size_t step) noexcept { return parts_[step % kQueues]; }
 
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
-    static constexpr std::size_t kAhead = kMostStepsBetweenBarriers, kQueues = 2 * kAhead;
+    static constexpr std::size_t kAhead = kMaxStepsBetweenBarriers, kQueues = 2 * kAhead;
     static constexpr Clock::duration kNeverCut = Clock::duration::max();
     template <class Fn>
     void observe(Fn&& fn) noexcept;

@@ -43,8 +43,8 @@ Pooling pooled_rows(const ContextOptions& o) noexcept {
 // Most tokens that are computed together. Beyond 256 the activations that a product re-reads no longer fit L2; experts
 // are exempt, because each gets few tokens and larger batches amortize its weights.
 std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
-    constexpr std::int32_t kMostOfDense = 256;
-    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMostOfDense);
+    constexpr std::int32_t kMaxOfDense = 256;
+    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMaxOfDense);
 }
 
 }  // namespace
@@ -284,7 +284,7 @@ MemoryPlan Layout::memory() const {
     plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
     plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
     plan.adapters = measures_.adapter_bytes;
-    plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + bytes_held() + keep_bytes(options_.keep) +
+    plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + allocated_bytes() + keep_bytes(options_.keep) +
                  memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +
                  Executor::bytes(max_threads()) + graph::Graph::bytes(max_nodes(), max_values()) +
                  graph::Planner::bytes(max_nodes(), max_values()) +
@@ -299,7 +299,7 @@ MemoryPlan Layout::memory() const {
 }
 
 // A layout that is made again from the same model and options allocates the same.
-std::uint64_t Layout::bytes_held() const noexcept {
+std::uint64_t Layout::allocated_bytes() const noexcept {
     std::uint64_t bytes = keep_bytes(options_.keep) + bytes_of(cache_names_) + bytes_of(caches_) +
                           bytes_of(layer_memory_) + bytes_of(inputs_) + bytes_of(kept_);
     for (const std::string& name : cache_names_) bytes += heap_bytes(name);

@@ -153,7 +153,7 @@ private:
     void measure_graphs();
     void find_kept(const graph::Graph& graph);
     void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);
-    [[nodiscard]] std::uint64_t bytes_held() const noexcept;
+    [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
 
     const model::BoundModel* model_;
     ContextOptions options_;

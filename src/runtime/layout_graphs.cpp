@@ -13,7 +13,7 @@ namespace tinfer::runtime {
 
 namespace {
 
-constexpr std::uint32_t kMostNodes = 1 << 22;  // a graph beyond them is a builder's mistake, not a model's size
+constexpr std::uint32_t kMaxNodes = 1 << 22;  // a graph beyond them is a builder's mistake, not a model's size
 
 // A computed value, or a view of one that has no gaps: products of experts and heads are such views where adapters add
 // to them.
@@ -271,7 +271,7 @@ void Layout::count_nodes() {
             });
             return;
         } catch (const Error& error) {
-            if (error.code() != ErrorCode::limit_exceeded || limit >= kMostNodes) throw;
+            if (error.code() != ErrorCode::limit_exceeded || limit >= kMaxNodes) throw;
         }
     }
 }

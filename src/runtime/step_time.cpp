@@ -53,9 +53,9 @@ std::chrono::nanoseconds step_time(const kernels::KernelDescriptor& kernel, cons
     std::uint64_t bytes = declared.fixed;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot)
         if ((declared.dynamic >> slot & 1) != 0) bytes += dynamic_bytes(call[slot], kernel, macs, declared);
-    constexpr std::uint64_t kMost = std::uint64_t{1} << 56;
+    constexpr std::uint64_t kMax = std::uint64_t{1} << 56;
     const std::uint64_t time = std::max(macs / 20, has_macs ? bytes / 5 : bytes / 5 * 2);
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(time, kMost) * info(kernel.op).work));
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(time, kMax) * info(kernel.op).work));
 }
 
 }  // namespace tinfer::runtime

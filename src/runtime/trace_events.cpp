@@ -249,13 +249,14 @@ void TraceSession::write_accesses(std::span<const std::uint32_t> steps) {
 // True if the events and accesses that the run before left have the right spans for this one: most tokens of a sequence
 // differ from the one before in the contents of ranges alone.
 bool TraceSession::accesses_fit() const noexcept {
-    const auto alike = [](const PendingAccess& a, const PendingAccess& b) {
+    const auto is_same = [](const PendingAccess& a, const PendingAccess& b) {
         return a.access.tensor == b.access.tensor && a.access.slot == b.access.slot && a.access.mode == b.access.mode &&
                a.access.kind == b.access.kind && a.access.passes == b.access.passes &&
                a.access.scratch == b.access.scratch && a.first_range == b.first_range && a.n_ranges == b.n_ranges &&
                a.resolved == b.resolved;
     };
-    return n_written_ == n_begun_ && written_ranges_ == ranges_.data() && std::ranges::equal(pending_, written_, alike);
+    return n_written_ == n_begun_ && written_ranges_ == ranges_.data() &&
+           std::ranges::equal(pending_, written_, is_same);
 }
 
 // Writes multiply-accumulates and bytes into the events of steps that are not of source `plan`.

@@ -276,7 +276,7 @@ std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace:
 // True if two steps always touch the same ranges: the same kernel, parameters and shapes, tensors of equal size, and
 // the same ids. Ids must be inputs of the graph, because those that a step computes lie in memory that other steps use
 // again.
-bool TracePlan::resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
+bool TracePlan::resolve_same(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
     const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
     if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
@@ -302,7 +302,7 @@ void TracePlan::find_repeats(const BoundPlan& bound) {
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
         if (sources_[s] == Source::plan) continue;
         const auto same =
-            std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_alike(bound, first, s); });
+            std::ranges::find_if(firsts, [&](std::uint32_t first) { return resolve_same(bound, first, s); });
         if (same == firsts.end()) {
             firsts.push_back(s);
         } else {

@@ -112,7 +112,7 @@ private:
     void add_expectations();
     [[nodiscard]] std::uint64_t expected_of(std::size_t step, const trace::DataOf& data) const;
     void find_repeats(const BoundPlan& bound);
-    [[nodiscard]] bool resolve_alike(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
+    [[nodiscard]] bool resolve_same(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
 
     struct Slot {
         const TensorInfo* tensor = nullptr;

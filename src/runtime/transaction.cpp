@@ -30,7 +30,7 @@ void Transaction::open(BatchPlan& batch, memory::Memory& memory, Purpose purpose
     if (fit == Fit::as_it_is) memory.begin();
     if (has_room_) ++n_opened_;
     if (!encodes()) deps_.inputs.begin_pooling(batch);
-    generates_ = is_check() || (!encodes() && deps_.layout.causal() && !batch.is_prefill(0, batch.size()));
+    generates_ = is_verification() || (!encodes() && deps_.layout.causal() && !batch.is_prefill(0, batch.size()));
     n_kept_ = batch.size();
     seconds_ = 0;
     n_done_ = 0;
@@ -217,7 +217,7 @@ std::size_t Transaction::choose_kept(std::span<const Keep> keeps) {
     return n_kept;
 }
 
-std::size_t Transaction::n_guesses() const noexcept {
+std::size_t Transaction::n_drafted() const noexcept {
     const auto tokens = batch_->tokens();
     std::size_t n = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i)

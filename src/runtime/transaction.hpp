@@ -24,10 +24,10 @@ struct Keep {
     std::int32_t n_tokens = 0;
 };
 
-/// What a batch is computed for. decode: its tokens continue their sequences. check: the first token of each sequence
-/// does, the others are guesses; it counts as generation, and observers see the phase `verify`. encode: the encoder in
+/// What a batch is computed for. decode: its tokens continue their sequences. verify: the first token of each sequence
+/// does, the others are drafted; it counts as generation, and observers see the phase `verify`. encode: the encoder in
 /// front of a decoder reads it; none of them becomes a token of a sequence.
-enum class Purpose : std::uint8_t { decode, check, encode };
+enum class Purpose : std::uint8_t { decode, verify, encode };
 
 /// What transactions use. The context owns all of it, and it outlives them; the objects that plans, adapters and arena
 /// hold may be replaced between two transactions.
@@ -74,10 +74,10 @@ public:
     // -- of the last one that was committed
 
     [[nodiscard]] bool generates() const noexcept { return generates_; }
-    [[nodiscard]] bool is_check() const noexcept { return purpose_ == Purpose::check; }
+    [[nodiscard]] bool is_verification() const noexcept { return purpose_ == Purpose::verify; }
     [[nodiscard]] std::size_t n_kept() const noexcept { return n_kept_; }
     [[nodiscard]] std::size_t n_refused() const noexcept { return batch_->size() - n_kept_; }
-    [[nodiscard]] std::size_t n_guesses() const noexcept;  ///< all tokens but the first of each sequence
+    [[nodiscard]] std::size_t n_drafted() const noexcept;  ///< all tokens but the first of each sequence
     [[nodiscard]] double seconds() const noexcept { return seconds_; }
 
 private:

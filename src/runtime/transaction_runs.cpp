@@ -45,7 +45,7 @@ void Transaction::start_micro_batch() {
                              .n_outputs = static_cast<std::int64_t>(mb.n_outputs),
                              .adapters = adapters},
                             encodes() || !deps_.layout.causal() ? Phase::encode
-                            : is_check()                        ? Phase::verify
+                            : is_verification()                 ? Phase::verify
                             : prefill                           ? Phase::prefill
                                                                 : Phase::decode,
                             mb.n == 1 ? deps_.options.n_threads : deps_.options.n_threads_batch);
@@ -64,7 +64,7 @@ void Transaction::start_key_shift() {
     const auto slots = deps_.inputs.integers(Input::kv_slots, T), shifts = deps_.inputs.integers(Input::positions, T);
     std::ranges::fill(slots, -1);
     std::ranges::fill(shifts, 0);
-    const std::size_t n = memory_->take_shifts(slots, shifts);
+    const std::size_t n = memory_->drain_shifts(slots, shifts);
     if (deps_.layout.memory_limits().has_window_pool())
         std::ranges::transform(slots, deps_.inputs.integers(Input::kv_slots_window, T).begin(),
                                [&](std::int32_t slot) { return memory_->window_slot(slot); });

@@ -167,7 +167,7 @@ void Scheduler::push_back_youngest() noexcept {
     Request& request = *running_.back();
     leave_sequence(request, true);
     ++request.n_pushed_back;
-    request.suspicion = 0;
+    request.suspects = 0;
     inbox_.update([](EngineStats& stats) { ++stats.pushed_back; });
     move_by_age(running_, std::prev(running_.end()), waiting_);
 }

@@ -7,18 +7,18 @@
 
 namespace tinfer::serving {
 
-// Handles the results of one request's share of a committed round: adds its tokens to the prefix tree, and delivers
+// Handles the results of one request's part of a committed round: adds its tokens to the prefix tree, and delivers
 // scores, the sampled token or the vector.
-void Scheduler::advance(Share& share) {
-    Request& request = *share.request;
+void Scheduler::advance(RoundPart& part) {
+    Request& request = *part.request;
     if (request.is_over) return;
     if (request.pools()) return give_vector(request);
-    move_on(request, share.n_tokens);
+    move_on(request, part.n_tokens);
     EngineEvent event = progress(request);
-    std::size_t row = share.first_row;
+    std::size_t row = part.first_row;
     if (request.wants_scores()) {
         const std::size_t scored = request.n_scored;
-        score(request, share, event);
+        score(request, part, event);
         row += request.n_scored - std::max<std::size_t>(scored, 1);
     }
     if (request.n_left() == 0) draw(request, row, event);
@@ -44,29 +44,29 @@ void Scheduler::move_on(Request& request, std::size_t n_tokens) {
     });
 }
 
-// Handles a share whose drafted tokens were verified. The sampled tokens are delivered even if the round was not
+// Handles a part whose drafted tokens were verified. The sampled tokens are delivered even if the round was not
 // committed; the request then computes them again like a prompt.
-void Scheduler::settle(Share& share, bool is_committed) noexcept {
-    Request& request = *share.request;
+void Scheduler::settle(RoundPart& part, bool is_committed) noexcept {
+    Request& request = *part.request;
     if (request.is_over) return;
     try {
-        if (is_committed) move_on(request, share.n_kept);
+        if (is_committed) move_on(request, part.n_kept);
         else release(request);  // its row is computed again
-        if (share.error) return fail_request(request, *share.error);
-        request.n_drafted += share.n_guesses;
-        request.n_accepted += share.n_kept - 1;
+        if (part.error) return fail_request(request, *part.error);
+        request.n_drafted += part.n_drafted;
+        request.n_accepted += part.n_kept - 1;
         inbox_.update([&](EngineStats& stats) {
-            stats.drafted_tokens += share.n_guesses;
-            stats.accepted_tokens += share.n_kept - 1;
+            stats.drafted_tokens += part.n_drafted;
+            stats.accepted_tokens += part.n_kept - 1;
         });
-        share.event.stop ? finish(request, std::move(share.event)) : deliver(request, share.event);
+        part.event.stop ? finish(request, std::move(part.event)) : deliver(request, part.event);
     } catch (...) {
         fail_request(request, as_error(std::current_exception()));
     }
 }
 
 // The logits of token i give the probability of token i + 1.
-void Scheduler::score(Request& request, const Share& share, EngineEvent& event) {
+void Scheduler::score(Request& request, const RoundPart& part, EngineEvent& event) {
     const Vocab& vocab = context_.model().vocab();
     const auto n_top = static_cast<std::size_t>(std::max(request.asked.n_top, 0));
     if (request.n_scored == 0) {
@@ -74,7 +74,7 @@ void Scheduler::score(Request& request, const Share& share, EngineEvent& event) 
             {.token = request.tokens[0], .piece = std::string(vocab.piece(request.tokens[0], true))});
         request.n_scored = 1;
     }
-    std::size_t row = share.first_row;
+    std::size_t row = part.first_row;
     const std::size_t end = std::min(request.n_done + 1, request.n_prompt);
     while (request.n_scored < end) {
         const Token token = request.tokens[request.n_scored];
@@ -134,11 +134,11 @@ void Scheduler::take_token(Request& request, Token token, std::span<const float>
         event.stop_string = generation.stop_string();
         return;
     }
-    if (!request.guesses) return;
+    if (!request.drafts) return;
     try {
-        request.guesses->push({&token, 1});
+        request.drafts->push({&token, 1});
     } catch (...) {
-        take_guesses_away(request);
+        stop_drafting(request);
     }
 }
 

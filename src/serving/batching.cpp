@@ -9,13 +9,13 @@ namespace tinfer::serving {
 
 bool Scheduler::build() {
     batch_.clear();
-    guesses_.clear();
+    drafts_.clear();
     n_rows_ = 0;
     if (running_.empty()) return false;
     if (pools_) {
         for (const auto& request : running_)
             if (in_round(*request)) add(*request, request->tokens.size());
-        return !shares_.empty();
+        return !parts_.empty();
     }
     if (!make_room_to_go_on()) return false;
     add_next_tokens();
@@ -36,7 +36,7 @@ bool Scheduler::build() {
         add(*request, n);
         most -= n;
     }
-    return !shares_.empty();
+    return !parts_.empty();
 }
 
 // Adds the next token of each generating request. In a round without prompts the remaining room is for drafted tokens.
@@ -48,13 +48,13 @@ void Scheduler::add_next_tokens() {
     }
     reads_prompts_ = n_reading > 0;
     std::size_t n_spare = 0;
-    if (!reads_prompts_ && round_suspicion_ == 0) {
+    if (!reads_prompts_ && round_suspects_ == 0) {
         const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
         n_spare = std::min({n_rows, static_cast<std::size_t>(options_.max_batch_tokens), sequences_.n_free()});
         n_spare -= std::min(n_spare, n_going);
     }
     for (const auto& request : running_)
-        if (in_round(*request) && request->n_left() == 1) add_with_guesses(*request, n_spare, --n_going);
+        if (in_round(*request) && request->n_left() == 1) add_with_draft(*request, n_spare, --n_going);
 }
 
 // Makes room for one token of each generating request, and for at least one token. Preempts the youngest requests until
@@ -85,7 +85,7 @@ std::size_t Scheduler::piece(const Request& request, std::size_t most) const noe
 }
 
 void Scheduler::add(Request& request, std::size_t n_tokens) {
-    shares_.push_back({&request, n_tokens, n_rows_});
+    parts_.push_back({&request, n_tokens, n_rows_});
     for (std::size_t i = request.n_done; i < request.n_done + n_tokens; ++i) {
         const bool scores = request.wants_scores() && i + 1 < request.n_prompt && i + 1 >= request.n_scored;
         const bool output = !request.pools() && (scores || i + 1 == request.tokens.size());

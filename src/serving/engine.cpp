@@ -21,7 +21,7 @@ namespace tinfer {
 namespace {
 
 constexpr std::string_view kServing = "engine: an allocation failed";
-constexpr int kMostTop = 100;
+constexpr int kMaxTop = 100;
 
 void require_option(bool ok, std::string_view name, auto value, std::string_view rule) {
     if (!ok) fail(ErrorCode::bad_parameter, cat(name, " = ", value, ": ", rule));
@@ -169,7 +169,7 @@ void Engine::Impl::check(const EngineRequest& request) const {
         if (const auto id = static_cast<std::int64_t>(request.prompt[i]); id < 0 || id >= n_vocab)
             fail(ErrorCode::index_out_of_range,
                  cat("engine: token ", i, " of the prompt is ", id, ", the vocabulary has ", n_vocab));
-    require_option(request.n_top >= -1 && request.n_top <= kMostTop, "n_top", request.n_top, "must lie in -1 to 100");
+    require_option(request.n_top >= -1 && request.n_top <= kMaxTop, "n_top", request.n_top, "must lie in -1 to 100");
     if (request.time_limit)
         require_option(request.time_limit->count() > 0, "time_limit", request.time_limit->count(),
                        "must be above 0 ms");
@@ -218,17 +218,17 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     request.has_grammar = asked.grammar.has_value();
     if (asked.grammar) request.sampler->constrain(asked.grammar->constraint(model.vocab(), std::move(asked.triggers)));
     else if (asked.constraint) request.sampler->constrain(asked.constraint->clone());
-    SpeculationOptions& guessing = asked.generation.speculation;
-    guessing.before.clear();
-    SpeculationOptions own = guessing;
-    if (guessing.drafter != nullptr) own.drafter = guessing.drafter->clone();
+    SpeculationOptions& speculation = asked.generation.speculation;
+    speculation.before.clear();
+    SpeculationOptions own = speculation;
+    if (speculation.drafter != nullptr) own.drafter = speculation.drafter->clone();
     else if (asked.guess == EngineRequest::Guess::ngram) own.drafter = ngram_drafter();
-    if (guessing.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
-    guessing.drafter.reset();
+    if (speculation.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
+    speculation.drafter.reset();
     // The scheduler lends draft models to requests; until then only forced tokens are drafted.
-    generation::Guesses guesses(std::move(own));
-    guesses.push(request.tokens);
-    request.guesses.emplace(std::move(guesses));
+    generation::Drafts drafts(std::move(own));
+    drafts.push(request.tokens);
+    request.drafts.emplace(std::move(drafts));
     GenerationOptions options_of_text{.n_predict = asked.generation.n_predict, .stop = asked.generation.stop};
     options_of_text.shown = asked.generation.shown;
     options_of_text.content = asked.generation.content;

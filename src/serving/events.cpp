@@ -43,7 +43,7 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     add_trace(request, event);
     request.attachment = {};
     leave_sequence(request, !event.error);
-    take_guesses_away(request);
+    stop_drafting(request);
     n_may_run_ = n_running_;
     const auto now = Clock::now();
     event.queued_s = seconds_between(request.submitted, request.started.value_or(now));

@@ -13,7 +13,7 @@
 namespace tinfer::serving {
 
 /// 32 hexadecimal digits. `n_longest`: most tokens of a request, prompt and answer together. Instruction set, threads,
-/// batch sizes, how many requests run at once, what they share, guesses and observers are not part of it: they do not
+/// batch sizes, how many requests run at once, what they share, drafts and observers are not part of it: they do not
 /// change results. `full` (ModelFile::full_fingerprint) stands for the file; where it is not known a sample of the file
 /// does, and "-sample" follows the digits.
 [[nodiscard]] std::string fingerprint(const Context& context, const EngineOptions& options, std::size_t n_longest,

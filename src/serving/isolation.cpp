@@ -10,11 +10,11 @@
 namespace tinfer::serving {
 
 void Scheduler::choose_round() noexcept {
-    round_suspicion_ = 0;
+    round_suspects_ = 0;
     round_alone_ = nullptr;
-    for (const auto& request : running_) round_suspicion_ = std::max(round_suspicion_, request->suspicion);
-    if (round_suspicion_ != 0) return;
-    n_suspicions_ = 0;
+    for (const auto& request : running_) round_suspects_ = std::max(round_suspects_, request->suspects);
+    if (round_suspects_ != 0) return;
+    n_suspect_groups_ = 0;
     const Request* first = nullptr;
     bool has_others = false;
     for (const auto& request : running_) {
@@ -30,7 +30,7 @@ void Scheduler::choose_round() noexcept {
 
 bool Scheduler::in_round(const Request& request) const noexcept {
     if (request.is_held) return false;
-    if (round_suspicion_ != 0) return request.suspicion == round_suspicion_;
+    if (round_suspects_ != 0) return request.suspects == round_suspects_;
     return round_alone_ == nullptr ? request.trace == nullptr : &request == round_alone_;
 }
 
@@ -43,18 +43,18 @@ void Scheduler::round_threw(const Error& error) noexcept {
     // The requests in the batch; if it was not built yet, all that were chosen.
     const auto took_part = [&](const Owned& request) {
         return !request->is_over && in_round(*request) &&
-               (shares_.empty() || std::ranges::find(shares_, request.get(), &Share::request) != shares_.end());
+               (parts_.empty() || std::ranges::find(parts_, request.get(), &RoundPart::request) != parts_.end());
     };
     const auto n = static_cast<std::size_t>(std::ranges::count_if(running_, took_part));
-    const std::uint32_t older = n_suspicions_ + 1, younger = n_suspicions_ + 2;
-    n_suspicions_ += 2;
+    const std::uint32_t older = n_suspect_groups_ + 1, younger = n_suspect_groups_ + 2;
+    n_suspect_groups_ += 2;
     std::size_t i = 0;
     for (const auto& request : running_) {
         if (!took_part(request)) continue;
         if (n > 1) {
-            request->suspicion = i++ < n / 2 ? older : younger;
-        } else if (!guesses_.empty() && request->guesses) {
-            take_guesses_away(*request);  // retry without speculation
+            request->suspects = i++ < n / 2 ? older : younger;
+        } else if (!drafts_.empty() && request->drafts) {
+            stop_drafting(*request);  // retry without speculation
         } else {
             fail_request(*request, error);
         }
@@ -64,8 +64,8 @@ void Scheduler::round_threw(const Error& error) noexcept {
 void Scheduler::round_went_well() noexcept {
     for (const auto& request : running_)
         if (in_round(*request) &&
-            (shares_.empty() || std::ranges::find(shares_, request.get(), &Share::request) != shares_.end()))
-            request->suspicion = 0;
+            (parts_.empty() || std::ranges::find(parts_, request.get(), &RoundPart::request) != parts_.end()))
+            request->suspects = 0;
 }
 
 }  // namespace tinfer::serving

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "generation/guesses.hpp"
+#include "generation/drafts.hpp"
 #include "serving/prefix_tree.hpp"
 #include "serving/request_trace.hpp"
 #include "tinfer/engine.hpp"
@@ -26,7 +26,7 @@ struct Request {
     EventSink sink;
     std::optional<Sampler> sampler;  ///< these three: only for text generation
     std::optional<Generation> generation;
-    std::optional<generation::Guesses> guesses;
+    std::optional<generation::Drafts> drafts;
     std::shared_ptr<Drafter> drafter;     ///< lent by the engine
     std::shared_ptr<RequestTrace> trace;  ///< null: no observers
     Attachment attachment;                ///< of the trace, since the request first ran
@@ -39,7 +39,7 @@ struct Request {
     std::size_t checkpoint = 0;   ///< number of tokens at which a copy of the sequence is kept; 0: none
     std::size_t next_keep = 0;    ///< number of tokens at which the sequence goes to the store next; 0: never
     std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
-    std::uint32_t suspicion = 0;      ///< not 0: id of the part of a round that threw, which runs before all others
+    std::uint32_t suspects = 0;       ///< not 0: id of the part of a round that threw, which runs before all others
     bool has_grammar = false;         ///< the sampler's constraint is that of a grammar
     bool sampler_has_prompt = false;  ///< the sampler's penalties know the prompt
     bool may_wait = true;             ///< for an older request with the same prefix

@@ -15,7 +15,7 @@ namespace {
 
 /// So many consecutive rounds may be abandoned for requests that end. Each takes half as many prompt tokens as the one
 /// before, and the next is always completed: cancellations cannot starve other requests.
-constexpr std::size_t kMostAbandoned = 6;
+constexpr std::size_t kMaxAbandoned = 6;
 
 constexpr std::size_t kMaxMaskThreads = 4;
 
@@ -74,7 +74,7 @@ Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t
 }
 
 void Scheduler::run() noexcept {
-    while (look_around()) one_round();
+    while (read_inbox()) one_round();
     stopping_ = true;
     for (const auto& list : {&running_, &waiting_})
         for (const auto& request : *list) interrupt(*request, false);
@@ -84,7 +84,7 @@ void Scheduler::run() noexcept {
 
 // Takes requests and cancellations from the inbox and ends requests past their deadline. False if the engine has to
 // stop.
-bool Scheduler::look_around() {
+bool Scheduler::read_inbox() {
     auto news = inbox_.take(running_.empty() && waiting_.empty());
     waiting_.splice(waiting_.end(), news.requests);
     for (const RequestId id : news.cancels)
@@ -103,7 +103,7 @@ bool Scheduler::look_around() {
 }
 
 void Scheduler::one_round() {
-    shares_.clear();
+    parts_.clear();
     draw_held();
     pools_ ? admit_texts() : admit();
     choose_round();
@@ -114,7 +114,7 @@ void Scheduler::one_round() {
     }
     sweep();
     publish();
-    if (shares_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
+    if (parts_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
 }
 
 void Scheduler::compute_round() {
@@ -134,7 +134,7 @@ void Scheduler::compute_round() {
     if (outcome == Outcome::ok) {
         n_abandoned_ = 0;
         round_went_well();
-        note_guesses(seconds);
+        note_drafts(seconds);
         take_in();
     } else if (outcome == Outcome::abandoned) {
         ++n_abandoned_;
@@ -157,8 +157,8 @@ void Scheduler::make_room_for_states() {
 }
 
 Scheduler::Outcome Scheduler::decode() {
-    if (guesses_.empty()) context_.begin(batch_);
-    else detail::impl_of(context_).open(batch_, runtime::Purpose::check);
+    if (drafts_.empty()) context_.begin(batch_);
+    else detail::impl_of(context_).open(batch_, runtime::Purpose::verify);
     for (;;) {
         switch (step()) {
             case StepStatus::ok: return Outcome::ok;
@@ -166,7 +166,7 @@ Scheduler::Outcome Scheduler::decode() {
             case StepStatus::cancelled: return Outcome::abandoned;
             case StepStatus::pending: break;
         }
-        if (n_abandoned_ < kMostAbandoned && someone_ends()) {
+        if (n_abandoned_ < kMaxAbandoned && must_abandon()) {
             context_.abandon();
             return Outcome::abandoned;
         }
@@ -174,13 +174,13 @@ Scheduler::Outcome Scheduler::decode() {
 }
 
 StepStatus Scheduler::step() {
-    if (guesses_.empty()) return context_.step(options_.slice);
+    if (drafts_.empty()) return context_.step(options_.slice);
     const auto status = detail::impl_of(context_).advance(Clock::now() + options_.slice);
-    return status == StepStatus::ok ? commit_checked() : status;
+    return status == StepStatus::ok ? commit_verified() : status;
 }
 
 // Between two slices: does a request of this round, or the engine, have to end?
-bool Scheduler::someone_ends() {
+bool Scheduler::must_abandon() {
     bool ends = false;
     if (inbox_.is_urgent()) {
         auto news = inbox_.take(false);
@@ -199,11 +199,11 @@ bool Scheduler::someone_ends() {
 }
 
 void Scheduler::take_in() {
-    for (Share& share : shares_) {
+    for (RoundPart& part : parts_) {
         try {
-            share.was_drawn ? settle(share, true) : advance(share);
+            part.was_drawn ? settle(part, true) : advance(part);
         } catch (...) {
-            fail_request(*share.request, as_error(std::current_exception()));
+            fail_request(*part.request, as_error(std::current_exception()));
         }
     }
 }

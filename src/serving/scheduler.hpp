@@ -35,11 +35,11 @@ private:
     using List = Inbox::List;
     enum class Outcome : std::uint8_t { ok, abandoned, no_room };
     /// One request's part of a round.
-    struct Share {
+    struct RoundPart {
         Request* request = nullptr;
         std::size_t n_tokens = 0;
         std::size_t first_row = 0;  ///< its first output row
-        std::size_t n_guesses = 0;  ///< drafted tokens after its token, each with a row
+        std::size_t n_drafted = 0;  ///< drafted tokens after its token, each with a row
         bool was_drawn = false;     ///< tokens were sampled before the commit
         std::size_t n_kept = 0;     ///< tokens to keep in its sequence
         EngineEvent event{};
@@ -47,12 +47,12 @@ private:
     };
 
     // scheduler.cpp: the loop
-    [[nodiscard]] bool look_around();
+    [[nodiscard]] bool read_inbox();
     void one_round();
     void compute_round();
     [[nodiscard]] Outcome decode();
     [[nodiscard]] StepStatus step();
-    [[nodiscard]] bool someone_ends();
+    [[nodiscard]] bool must_abandon();
     void take_in();
     void make_room_for_states();
     void sweep() noexcept;
@@ -86,19 +86,19 @@ private:
     [[nodiscard]] std::size_t piece(const Request& request, std::size_t most) const noexcept;
     [[nodiscard]] bool waits_for_older(Request& request);
 
-    // checks.cpp: speculative decoding
-    void add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind);
+    // verification.cpp: speculative decoding
+    void add_with_draft(Request& request, std::size_t& n_spare, std::size_t n_behind);
     void lend_drafter(Request& request);
-    void take_guesses_away(Request& request) noexcept;
-    void draw_checked() noexcept;
-    [[nodiscard]] StepStatus commit_checked();
-    void note_guesses(double seconds) noexcept;
+    void stop_drafting(Request& request) noexcept;
+    void verify_drafts() noexcept;
+    [[nodiscard]] StepStatus commit_verified();
+    void note_drafts(double seconds) noexcept;
 
     // answers.cpp: results
-    void advance(Share& share);
+    void advance(RoundPart& part);
     void move_on(Request& request, std::size_t n_tokens);
-    void settle(Share& share, bool is_committed) noexcept;
-    void score(Request& request, const Share& share, EngineEvent& event);
+    void settle(RoundPart& part, bool is_committed) noexcept;
+    void score(Request& request, const RoundPart& part, EngineEvent& event);
     void draw(Request& request, std::size_t row, EngineEvent& event);
     [[nodiscard]] bool draw_one(Request& request, std::size_t row, EngineEvent& event);
     void take_token(Request& request, Token token, std::span<const float> logits, EngineEvent& event);
@@ -138,12 +138,12 @@ private:
 
     List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;
-    std::vector<Share> shares_;
-    std::vector<Token> guesses_;   // of all shares, in order
+    std::vector<RoundPart> parts_;
+    std::vector<Token> drafts_;    // of all parts, in order
     std::size_t n_rows_ = 0;       // output rows of the round
     std::size_t n_abandoned_ = 0;  // consecutive abandoned rounds
-    std::uint32_t n_suspicions_ = 0;
-    std::uint32_t round_suspicion_ = 0;     // the part to run; 0: all requests without observers, or
+    std::uint32_t n_suspect_groups_ = 0;
+    std::uint32_t round_suspects_ = 0;      // the part to run; 0: all requests without observers, or
     const Request* round_alone_ = nullptr;  // this one with observers
     RequestId last_alone_{};
     bool reads_prompts_ = false;  // in this round

@@ -97,13 +97,15 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
                                                 std::size_t n_shareable, bool share, std::size_t n_total,
                                                 std::size_t n_promised) {
     const auto shareable = tokens.first(n_shareable);
-    std::optional<PrefixTree::Match> alike;
-    if (share && n_shareable > 0) alike = tree_.find(shareable, adapters);
+    std::optional<PrefixTree::Match> longest_prefix;
+    if (share && n_shareable > 0) longest_prefix = tree_.find(shareable, adapters);
 
     // First try any common prefix; if the memory shares only whole sequences, the longest whole one.
     for (const bool whole : {false, true}) {
-        const auto match = !alike ? std::nullopt : whole ? tree_.find_whole(shareable, adapters) : alike;
-        if (alike && !match) continue;
+        const auto match = !longest_prefix ? std::nullopt
+                           : whole         ? tree_.find_whole(shareable, adapters)
+                                           : longest_prefix;
+        if (longest_prefix && !match) continue;
         const std::optional<SeqId> source = match ? std::optional(match->seq) : std::nullopt;
         const std::size_t n = match ? match->n_tokens : 0;
         const std::size_t n_needed = n_total - n + n_promised;
@@ -116,7 +118,8 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
         if (is_kept && (!fits || (shares_parts_ && tree_.tokens(*source).size() == n))) {
             if (tree_.tokens(*source).size() > n && !trim(*source, n)) continue;
             entry(*source).use = Use::running;
-            if (n_free() >= n_needed) return Taken{*source, n, alike->n_tokens > n ? alike->n_tokens : 0};
+            if (n_free() >= n_needed)
+                return Taken{*source, n, longest_prefix->n_tokens > n ? longest_prefix->n_tokens : 0};
             entry(*source).use = Use::kept;
             return std::nullopt;
         }
@@ -130,7 +133,7 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
         if (source && !copy(*source, *seq, n)) continue;
         if (!source) tree_.set_adapters(*seq, adapters);
         entry(*seq).use = Use::running;
-        return Taken{*seq, n, alike && alike->n_tokens > n ? alike->n_tokens : 0};
+        return Taken{*seq, n, longest_prefix && longest_prefix->n_tokens > n ? longest_prefix->n_tokens : 0};
     }
     // Nothing can be shared.
     if (!make_room(n_total + n_promised)) return std::nullopt;
@@ -138,7 +141,7 @@ std::optional<Sequences::Taken> Sequences::take(std::span<const Token> tokens, c
     if (!seq) return std::nullopt;
     tree_.set_adapters(*seq, adapters);
     entry(*seq).use = Use::running;
-    return Taken{*seq, 0, alike ? alike->n_tokens : 0};
+    return Taken{*seq, 0, longest_prefix ? longest_prefix->n_tokens : 0};
 }
 
 std::size_t Sequences::share_more(SeqId seq, std::span<const Token> tokens, std::size_t n_shareable) {

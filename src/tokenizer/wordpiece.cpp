@@ -16,7 +16,7 @@ namespace tinfer::tokenizer {
 
 namespace {
 
-constexpr std::size_t kMostCharacters = 100;  // in a word; a longer one becomes the unknown token
+constexpr std::size_t kMaxCharacters = 100;  // in a word; a longer one becomes the unknown token
 
 enum class WordRole : std::uint8_t { letter, space, alone };
 
@@ -119,7 +119,7 @@ private:
         const WordRole role = word_role(c);
         if (role != WordRole::letter) end_word();
         if (role == WordRole::space) return;
-        if (++n_characters_ <= kMostCharacters)
+        if (++n_characters_ <= kMaxCharacters)
             append_code_point(word_, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
         if (role == WordRole::alone) end_word();
     }
@@ -128,7 +128,7 @@ private:
     void end_word() {
         if (n_characters_ == 0) return;
         const std::size_t n_before = out_.size();
-        bool is_known = n_characters_ <= kMostCharacters;
+        bool is_known = n_characters_ <= kMaxCharacters;
         for (std::string_view rest = word_; is_known && !rest.empty();) {
             const ByteTrie::Match match = vocab_.trie.longest(rest);
             is_known = match.length > 0;

@@ -114,7 +114,7 @@ ExpectedAccess experts(const TensorInfo& tensor, std::span<const std::int32_t> i
     return access;
 }
 
-// Tokens take their turn: each goes on from a row of the state (none where it is negative) and leaves the next state in
+// Tokens follow in order: each goes on from a row of the state (none where it is negative) and leaves the next state in
 // a row. What a token of this run has left there comes from no earlier step.
 void expect_state(const TensorInfo& state, std::span<const std::int32_t> steps, std::vector<ExpectedAccess>& out) {
     std::vector<std::int32_t> read, written;

@@ -21,7 +21,7 @@ using namespace tinfer;
 using namespace tinfer::test;
 
 constexpr std::size_t kKnown = 24;
-constexpr std::size_t kMostDeeds = 24;
+constexpr std::size_t kMaxDeeds = 24;
 
 void expect(bool condition) {
     if (!condition) std::abort();
@@ -142,6 +142,6 @@ private:
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     static Fuzzed fuzzed;
     if (size < 3) return 0;
-    fuzzed.run({data + 1, std::min(size - 1, 2 * kMostDeeds)}, fuzzed.engine(data[0]));
+    fuzzed.run({data + 1, std::min(size - 1, 2 * kMaxDeeds)}, fuzzed.engine(data[0]));
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The length of drafts in a world whose costs and chances are known: never much slower than plain steps, and near the
-// best that is possible where guesses are right.
+// best that is possible where drafted tokens are accepted.
 #include <doctest/doctest.h>
 
 #include "generation/draft_length.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 struct World {
     double asking = 0, per_token = 0.15;  // a step of one token takes 1
-    double chance = 0;                    // of each guess
+    double chance = 0;                    // of each drafted token
     double noise = 0;                     // a step takes up to so much more or less of its time
 };
 
@@ -22,16 +22,16 @@ double time_of(const World& world, int n, std::uint64_t seed = 1, std::size_t li
     test::Random random(seed);
     double seconds = 0;
     for (int tokens = 0; tokens < n;) {
-        std::size_t guesses = length.wanted(limit);
-        const double asked = guesses > 0 ? world.asking : 0;
-        guesses = length.worth(3, guesses);
+        std::size_t drafted = length.wanted(limit);
+        const double asked = drafted > 0 ? world.asking : 0;
+        drafted = length.worth(3, drafted);
         std::size_t right = 0;
-        while (right < guesses && static_cast<double>(random.below(1u << 20)) < world.chance * (1u << 20)) ++right;
-        const double exact = asked + 1 + world.per_token * static_cast<double>(guesses);
+        while (right < drafted && static_cast<double>(random.below(1u << 20)) < world.chance * (1u << 20)) ++right;
+        const double exact = asked + 1 + world.per_token * static_cast<double>(drafted);
         const double spent = exact * (1 + world.noise * (static_cast<double>(random.below(2001)) / 1000 - 1));
         seconds += exact;
-        if (guesses == 0) length.note_plain(spent, asked);
-        else length.note_check(3, guesses, right, spent);
+        if (drafted == 0) length.note_plain(spent, asked);
+        else length.note_verification(3, drafted, right, spent);
         tokens += static_cast<int>(right) + 1;
     }
     return seconds / n;
@@ -54,7 +54,7 @@ TEST_CASE("[J1] length of drafts: where costs are known no text runs below 0.97 
                     }
 }
 
-TEST_CASE("[J1] length of drafts: where guesses are right they are long, and short where that pays more") {
+TEST_CASE("[J1] length of drafts: where drafted tokens are accepted they are long, and short where that pays more") {
     CHECK(time_of({0, 0.15, 1.0}, 400) < 0.3);   // 16 tokens in 3.25 steps
     CHECK(time_of({0, 0.15, 0.9}, 400) < 0.42);  // 1 + .9 + … against 1 + .15 m
     CHECK(time_of({0, 0.15, 0.6}, 400) < 0.75);  // about 1 + .6 + .36 in 1.3 steps
@@ -68,14 +68,14 @@ TEST_CASE("[J1] length of drafts: a text that changes is followed") {
     for (int i = 0; i < 40; ++i) {
         const auto n = length.worth(5, 15);
         if (n == 0) length.note_plain(1, 0);
-        else length.note_check(5, n, n, 1 + 0.15 * static_cast<double>(n));
+        else length.note_verification(5, n, n, 1 + 0.15 * static_cast<double>(n));
     }
     CHECK(length.worth(5, 15) >= 11);
     double lost = 0;
     for (int i = 0; i < 100; ++i) {  // from here on all are wrong
         const auto n = length.worth(5, 15);
         if (n == 0) length.note_plain(1, 0);
-        else length.note_check(5, n, 0, 1 + 0.15 * static_cast<double>(n));
+        else length.note_verification(5, n, 0, 1 + 0.15 * static_cast<double>(n));
         lost += 0.15 * static_cast<double>(n);
     }
     CHECK(lost < 15);
@@ -87,7 +87,7 @@ TEST_CASE("[J3] length of drafts: tokens that are forced go at once, from the fi
     DraftLength length;
     CHECK(length.worth(kForced, 11) == 11);  // nothing is measured yet
     CHECK(length.worth(kForced, 63) == 15);
-    length.note_check(kForced, 15, 15, 2);
+    length.note_verification(kForced, 15, 15, 2);
     CHECK(length.worth(kForced, 40) == 40);
     CHECK(length.worth(kForced, 200) == 63);
     CHECK(length.worth(3, 15) == 0);  // of others nothing is known
@@ -95,13 +95,13 @@ TEST_CASE("[J3] length of drafts: tokens that are forced go at once, from the fi
     CHECK(length.worth(3, 15) > 0);
     CHECK(length.plain() == 1);
 
-    // A model that spells the bytes by other tokens: as with all other guesses from then on.
+    // A model that spells the bytes by other tokens: as with all other drafted from then on.
     DraftLength other;
     double lost = 0;
     for (int i = 0; i < 300; ++i) {
         const auto n = other.worth(kForced, 63);
         if (n == 0) other.note_plain(1, 0);
-        else other.note_check(kForced, n, 0, 1 + 0.15 * static_cast<double>(n));
+        else other.note_verification(kForced, n, 0, 1 + 0.15 * static_cast<double>(n));
         lost += 0.15 * static_cast<double>(n);
     }
     CHECK(lost < 0.03 * 300);
@@ -109,11 +109,11 @@ TEST_CASE("[J3] length of drafts: tokens that are forced go at once, from the fi
 
 TEST_CASE("[J1] length of drafts: with experts a check touches the union of theirs") {
     CHECK(touched({}, 8) == doctest::Approx(1));
-    const StepShape moe{.expert_share = 0.8, .experts_used = 1.0 / 16};
+    const StepShape moe{.expert_fraction = 0.8, .experts_used = 1.0 / 16};
     CHECK(touched(moe, 1) == doctest::Approx(1));
     CHECK(touched(moe, 2) == doctest::Approx(0.2 + 0.8 * (2 - 1.0 / 16)));
     CHECK(touched(moe, 1000) == doctest::Approx(0.2 + 0.8 * 16));
-    // So a guess that is worth it in a dense model is not in this one, before anything is measured.
+    // So a drafted token that is worth it in a dense model is not in this one, before anything is measured.
     DraftLength dense, experts(moe);
     for (DraftLength* length : {&dense, &experts}) length->note_plain(1, 0);
     CHECK(dense.worth(2, 7) > 0);

@@ -381,5 +381,5 @@ TEST_CASE("kv_cache: sequence ids and limits are checked by name") {
 
 TEST_CASE("kv_cache: metadata takes the bytes that were told before") {
     for (const KvLimits limits : {KvLimits{64, 1, 1}, KvLimits{4096, 4, 512}, KvLimits{65536, 256, 100}})
-        CHECK(KvCache(limits).bytes_held() == KvCache::bytes(limits));
+        CHECK(KvCache(limits).allocated_bytes() == KvCache::bytes(limits));
 }

@@ -66,7 +66,7 @@ struct ShiftBench {
     void turn_keys(std::size_t at_once) {
         std::vector<std::int32_t> slots(at_once), shifts(at_once);
         while (cache.has_shifts()) {
-            const std::size_t n = cache.take_shifts(slots, shifts);
+            const std::size_t n = cache.drain_shifts(slots, shifts);
             if (below(4) == 0) {  // an attempt that failed
                 cache.give_back_shifts(std::span(slots).first(n), std::span(shifts).first(n));
                 continue;

@@ -334,17 +334,17 @@ TEST_CASE("memory: a state without what the next token's window sees is known as
     std::vector<KvToken> tokens;
     for (int pos = 0; pos < 100; ++pos) tokens.push_back({pos, seq});
     for (const bool pooled : {false, true})
-        for (const int first_held : {37, 38, 61, 62, 99, 100}) {  // 37 is what position 100 sees of 64
+        for (const int first_resident : {37, 38, 61, 62, 99, 100}) {  // 37 is what position 100 sees of 64
             CAPTURE(pooled);
-            CAPTURE(first_held);
+            CAPTURE(first_resident);
             const Window window{WindowKind::standard, 64};
             Memory memory(
                 {.kv = {4096, 1, 16}, .window = pooled ? window : Window{}, .seen = pooled ? Window{} : window});
             std::vector<std::uint8_t> held(tokens.size());
-            std::fill(held.begin() + first_held, held.end(), std::uint8_t{1});
+            std::fill(held.begin() + first_resident, held.end(), std::uint8_t{1});
             std::vector<std::int32_t> slots(tokens.size());
             REQUIRE(memory.adopt(tokens, held, slots));
-            CHECK(memory.lacks_window(SeqId{0}) == (first_held > 37));
+            CHECK(memory.lacks_window(SeqId{0}) == (first_resident > 37));
         }
 }
 
@@ -353,6 +353,6 @@ TEST_CASE("memory: what it will hold is known before it is made") {
         for (const bool states : {false, true}) {
             if (!attention && !states) continue;
             const MemoryLimits limits = limits_of(attention, states);
-            CHECK(Memory(limits).bytes_held() == Memory::bytes(limits));
+            CHECK(Memory(limits).allocated_bytes() == Memory::bytes(limits));
         }
 }

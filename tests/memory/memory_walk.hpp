@@ -158,7 +158,7 @@ struct Walk : PlayedMemory {
         struct Kept {
             int pos = 0;
             std::vector<SeqId> seqs;
-            bool is_held = true;
+            bool is_resident = true;
         };
         std::vector<Kept> tokens;              ///< in ascending position
         std::vector<std::vector<int>> states;  ///< {sequences}: numbers in `tokens`, of what a state has taken in
@@ -207,7 +207,7 @@ struct Walk : PlayedMemory {
         for (const auto& token : saved.tokens) {
             std::vector<SeqId> seqs;
             for (const SeqId id : token.seqs) seqs.push_back(target(id));
-            list.push_back({{token.pos, ++last_id}, seqs, token.is_held});
+            list.push_back({{token.pos, ++last_id}, seqs, token.is_resident});
             for (const SeqId id : seqs) after[at(static_cast<int>(id))].push_back({token.pos, last_id});
         }
         Memory next = memory;
@@ -250,8 +250,8 @@ struct Walk : PlayedMemory {
             keys[at(token.slot)] = {token.item.id, token.item.pos};
             if (pool.empty()) continue;
             const int place = kind.has_pool() ? next.window_slot(token.slot) : token.slot;
-            if (token.is_held && place >= 0) pool[at(place)] = keys[at(token.slot)];
-            if (!token.is_held && !kind.has_pool()) pool[at(place)] = {kNothing, token.item.pos};
+            if (token.is_resident && place >= 0) pool[at(place)] = keys[at(token.slot)];
+            if (!token.is_resident && !kind.has_pool()) pool[at(place)] = {kNothing, token.item.pos};
         }
         memory = std::move(next);
         model = std::move(after);
@@ -261,7 +261,7 @@ struct Walk : PlayedMemory {
     struct Token {
         Item item;
         std::vector<SeqId> seqs;
-        bool is_held = true;
+        bool is_resident = true;
         int slot = -1;
     };
     static bool adopt(Memory& next, std::vector<Token>& list) {
@@ -270,7 +270,7 @@ struct Walk : PlayedMemory {
         std::vector<std::int32_t> slots(list.size());
         for (const Token& token : list) {
             tokens.push_back({token.item.pos, token.seqs});
-            held_flags.push_back(token.is_held ? 1 : 0);
+            held_flags.push_back(token.is_resident ? 1 : 0);
         }
         if (!next.adopt(tokens, held_flags, slots)) return false;
         for (std::size_t i = 0; i < list.size(); ++i) list[i].slot = slots[i];
@@ -286,7 +286,7 @@ struct Walk : PlayedMemory {
                 auto known = std::ranges::find(list, item.id, [](const Token& t) { return t.item.id; });
                 if (known == list.end()) known = list.insert(list.end(), {item, {}, !kind.has_windows()});
                 known->seqs.push_back(SeqId{other});
-                known->is_held = known->is_held || there.contains(item.id);
+                known->is_resident = known->is_resident || there.contains(item.id);
             }
         }
         return list;

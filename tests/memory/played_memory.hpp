@@ -158,7 +158,7 @@ struct PlayedMemory {
     void turn_keys() {
         std::vector<std::int32_t> slots(at(kind.n_run)), shifts(at(kind.n_run));
         while (memory.has_shifts()) {
-            const std::size_t n = memory.take_shifts(slots, shifts);
+            const std::size_t n = memory.drain_shifts(slots, shifts);
             for (std::size_t i = 0; i < n; ++i) {
                 keys[at(slots[i])].pos += shifts[i];
                 if (pool.empty()) continue;

@@ -74,5 +74,5 @@ TEST_CASE("slot moves: slots that move towards the front are one row, those that
     REQUIRE(moves.write(list) == 3);
     CHECK(std::vector(list.begin(), list.begin() + 9) ==
           std::vector<std::int32_t>{4, kMoveBuffer, 1, 3, 4, 1, kMoveBuffer, 3, 1});
-    CHECK(moves.bytes_held() == SlotMoves::bytes(64));
+    CHECK(moves.allocated_bytes() == SlotMoves::bytes(64));
 }

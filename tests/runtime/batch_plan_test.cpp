@@ -337,5 +337,5 @@ TEST_CASE("batch: with recurrent states a sequence begins at 0 and leaves no gap
 }
 
 TEST_CASE("batch_plan: bookkeeping takes the bytes that were told before") {
-    CHECK(BatchPlan(kLimits).bytes_held() == BatchPlan::bytes(kLimits));
+    CHECK(BatchPlan(kLimits).allocated_bytes() == BatchPlan::bytes(kLimits));
 }

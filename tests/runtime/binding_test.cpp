@@ -179,7 +179,7 @@ TEST_CASE("binding: threads meet between steps that depend on each other, and no
                     first = i + 1;
                 }
                 CHECK(longest >= 3);  // Q, K, V
-                CHECK(longest <= runtime::kMostStepsBetweenBarriers);
+                CHECK(longest <= runtime::kMaxStepsBetweenBarriers);
                 const auto n_barriers = static_cast<std::size_t>(std::ranges::count(barriers, 1));
                 CHECK(n_barriers <= (fuse ? 3 * n / 4 : n - 5));
             }

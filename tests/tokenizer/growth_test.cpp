@@ -19,7 +19,7 @@ namespace tinfer::test {
 namespace {
 
 constexpr std::size_t kBytes = kSanitized ? 12'000 : 40'000;
-constexpr double kMostGrowth = 3.0;
+constexpr double kMaxGrowth = 3.0;
 
 /// What a text repeats, and what stands before and behind all of it.
 struct RunKind {
@@ -90,7 +90,7 @@ double growth(const std::string& once, const std::string& twice, const Work& wor
     for (int i = 0; i < 12; ++i) {
         least_once = std::min(least_once, seconds(once));
         least_twice = std::min(least_twice, seconds(twice));
-        if (i >= 1 && least_twice < kMostGrowth * least_once) break;
+        if (i >= 1 && least_twice < kMaxGrowth * least_once) break;
     }
     return least_twice / (least_once + kTick);
 }
@@ -109,8 +109,7 @@ TEST_CASE("pretokenizer: every family takes time that grows as the text does, fo
         const tokenizer::Pretokenizer pretokenizer(family);
         for (const RunKind& kind : kRuns) {
             CAPTURE(kind.name);
-            CHECK(growth(kind, [&](const std::string& text) { pretokenizer.split(text, scratch, ends); }) <
-                  kMostGrowth);
+            CHECK(growth(kind, [&](const std::string& text) { pretokenizer.split(text, scratch, ends); }) < kMaxGrowth);
             CHECK(ends.back() == text_of(kind, 2 * kBytes).size());
         }
     }
@@ -124,7 +123,7 @@ TEST_CASE("encode: every algorithm takes time that grows as the text does, for e
             const auto encode = [&](const std::string& text) {
                 (void)vocab.encode(text, {.add_special = false, .parse_special = true});
             };
-            CHECK(growth(kind, encode) < kMostGrowth);
+            CHECK(growth(kind, encode) < kMaxGrowth);
         }
     }
 }
@@ -146,7 +145,7 @@ TEST_CASE("encode: time grows as the text does, too, where every special token o
     std::size_t n = 0;
     CHECK(growth(once, twice, [&](const std::string& text) {
               n = vocab.encode(text, {.add_special = false, .parse_special = true}).size();
-          }) < kMostGrowth);
+          }) < kMaxGrowth);
     CHECK(n == 4 * kTokens);
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("encode: max_tokens refuses what has more tokens and changes nothing e
 }
 
 TEST_CASE("encode: a text far beyond max_tokens takes no memory for all of it") {
-    constexpr std::size_t kBytes = 4'000'000, kMost = 1000;
+    constexpr std::size_t kBytes = 4'000'000, kMax = 1000;
     for (const auto& [name, vocab] : small_vocabs()) {
         CAPTURE(name);
         // WordPiece makes one token of a word of any length, and Unigram of unknown characters.
@@ -58,7 +58,7 @@ TEST_CASE("encode: a text far beyond max_tokens takes no memory for all of it") 
             const std::string text = repeated(unit, kBytes);
             const AllocationScope memory;
             CHECK(code_of([&] {
-                      (void)vocab.encode(text, {.add_special = false, .parse_special = true, .max_tokens = kMost});
+                      (void)vocab.encode(text, {.add_special = false, .parse_special = true, .max_tokens = kMax});
                   }) == ErrorCode::limit_exceeded);
             // Unigram normalizes the text first, which may make three bytes of one and doubles what it holds.
             CHECK(memory.peak() < (name == "Unigram" ? std::int64_t{6 * kBytes} : std::int64_t{kBytes / 2}));

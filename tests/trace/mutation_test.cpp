@@ -179,7 +179,7 @@ private:
     void verify(Context::Impl& context, std::span<const Token> tokens) {
         Batch batch;
         for (int i = 0; i < 3; ++i) batch.add(tokens[static_cast<std::size_t>(i)], SeqId{0}, true);
-        context.open(batch, runtime::Purpose::check);
+        context.open(batch, runtime::Purpose::verify);
         CHECK(context.advance(runtime::Executor::kNoDeadline) == StepStatus::ok);
         CHECK(context.commit(std::array{runtime::Keep{SeqId{0}, 2}}) == DecodeStatus::ok);
     }

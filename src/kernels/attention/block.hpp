@@ -91,9 +91,9 @@ public:
         TileIterator<Arch> tiles(call_[4], sequence, first_tile);
         AttentionTile<Arch> tile[2];
         bool more = tiles.next(tile[0]);
-        int turn = 0;
-        for (std::int64_t chunk = -1; more; turn = 1 - turn) {
-            AttentionTile<Arch>&now = tile[turn], &then = tile[1 - turn];
+        int current = 0;
+        for (std::int64_t chunk = -1; more; current = 1 - current) {
+            AttentionTile<Arch>&now = tile[current], &then = tile[1 - current];
             if (now.number >= end_tile) {
                 if (chunk >= 0) close(chunk);
                 return;
@@ -155,9 +155,9 @@ private:
     /// What step i reads of the page that begins at KV slot `now`: the keys of one KV head after the other, then their
     /// values. Later steps read the page at `then`, and after it the pages that follow in memory.
     [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
-        const int turn = i / n_kv_, head = i % n_kv_;
-        const std::int64_t kv_slot = turn < 2 ? now : then + (turn / 2 - 1) * kPageSlots;
-        return turn % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
+        const int part = i / n_kv_, head = i % n_kv_;
+        const std::int64_t kv_slot = part < 2 ? now : then + (part / 2 - 1) * kPageSlots;
+        return part % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
     }
     /// What is prefetched during step i, in the order of memory. Quantized slots, at most half as long, are prefetched
     /// more steps ahead: with prefetches into L1, the values of a head during its keys, and its keys of `then` during

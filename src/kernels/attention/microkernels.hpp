@@ -159,8 +159,8 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
                        std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_groups<Arch, KvSlot, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
-    constexpr int kMost = tile_vectors<Arch>(Queries) < 4 ? tile_vectors<Arch>(Queries) : 4;
-    constexpr int kGroups = !Ahead || Arch::kLanes < 16 ? kMost
+    constexpr int kMax = tile_vectors<Arch>(Queries) < 4 ? tile_vectors<Arch>(Queries) : 4;
+    constexpr int kGroups = !Ahead || Arch::kLanes < 16 ? kMax
                             : Queries <= 2              ? 1
                                                         : 2;  // from memory, few streams are better
     const std::int64_t group = kGroup * d * std::int64_t{sizeof(typename KvSlot::Stored)};

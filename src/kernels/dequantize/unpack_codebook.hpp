@@ -110,7 +110,7 @@ static TINFER_INLINE void signed_rows(const std::uint32_t* grid, Number number, 
 
 template <class Arch>
 TINFER_INLINE void unpack_vector(IQ2_XXS, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    // Words in turn: four row numbers, then signs and a scale.
+    // Words one after the other: four row numbers, then signs and a scale.
     const __m256 first = _mm256_castsi256_ps(load_bytes32(block + 2)),
                  second = _mm256_castsi256_ps(load_bytes32(block + 34));
     const __m256i words = _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xDD));

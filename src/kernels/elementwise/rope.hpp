@@ -37,11 +37,11 @@ struct Pairs {
     }
 };
 
-/// a' = fma(a, cos, −(c·sin)), c' = fma(a, sin, c·cos); turn.first = cos, turn.second = sin.
+/// a' = fma(a, cos, −(c·sin)), c' = fma(a, sin, c·cos); angle.first = cos, angle.second = sin.
 template <class Arch>
-TINFER_INLINE Pairs<Arch> rotate(const Pairs<Arch>& x, const Pairs<Arch>& turn) noexcept {
-    const f32x16<Arch> negated = f32x16<Arch>(-0.0f) - x.second * turn.second;
-    return {fma(x.first, turn.first, negated), fma(x.first, turn.second, x.second * turn.first)};
+TINFER_INLINE Pairs<Arch> rotate(const Pairs<Arch>& x, const Pairs<Arch>& angle) noexcept {
+    const f32x16<Arch> negated = f32x16<Arch>(-0.0f) - x.second * angle.second;
+    return {fma(x.first, angle.first, negated), fma(x.first, angle.second, x.second * angle.first)};
 }
 
 /// Rotates the first n_rot elements of a head of d and passes the rest: put(channel, values, n) takes n ≤ 16 results
@@ -51,14 +51,14 @@ TINFER_INLINE void rotate_head(const float* x, const float* angles, const RopePa
                                Put put) noexcept {
     const std::int64_t half = rope.n_rot / 2;
     each_piece<Arch>(half, [&](std::int64_t i, int n) {
-        const auto turn = Pairs<Arch>::load_adjacent(angles + 2 * i, n);
+        const auto angle = Pairs<Arch>::load_adjacent(angles + 2 * i, n);
         if (rope.neox != 0) {
-            const auto y = rotate<Arch>({load_piece<Arch>(x + i, n), load_piece<Arch>(x + half + i, n)}, turn);
+            const auto y = rotate<Arch>({load_piece<Arch>(x + i, n), load_piece<Arch>(x + half + i, n)}, angle);
             put(i, y.first, n);
             put(half + i, y.second, n);
         } else {
             alignas(64) float y[32];
-            rotate(Pairs<Arch>::load_adjacent(x + 2 * i, n), turn).store_adjacent(y);
+            rotate(Pairs<Arch>::load_adjacent(x + 2 * i, n), angle).store_adjacent(y);
             put(2 * i, f32x16<Arch>::load(y), 2 * n < 16 ? 2 * n : 16);
             if (2 * n > 16) put(2 * i + 16, f32x16<Arch>::load(y + 16), 2 * n - 16);
         }

@@ -21,7 +21,7 @@ bool block_max(const float* x, std::size_t n, float* maxima) noexcept {
     constexpr int kChains = 4;  // of comparisons that wait for each other
     i32v<Arch> largest_bits[kChains] = {i32v<Arch>(0), i32v<Arch>(0), i32v<Arch>(0), i32v<Arch>(0)};
     f32x16<Arch> max[kChains];
-    const auto take = [&](const f32x16<Arch>& piece, int chain) {
+    const auto collect = [&](const f32x16<Arch>& piece, int chain) {
         max[chain] = greater(piece, max[chain]);
         // Of |x| as integers only those of a NaN exceed infinity's.
         for (int part = 0; part < f32x16<Arch>::kParts; ++part)
@@ -32,11 +32,11 @@ bool block_max(const float* x, std::size_t n, float* maxima) noexcept {
         for (auto& each : max) each = f32x16<Arch>(-__builtin_inff());
         if (n - begin >= kRowBlock) {
             for (std::size_t i = begin; i < begin + kRowBlock; i += 16 * kChains)
-                for (int chain = 0; chain < kChains; ++chain) take(f32x16<Arch>::load(x + i + 16 * chain), chain);
+                for (int chain = 0; chain < kChains; ++chain) collect(f32x16<Arch>::load(x + i + 16 * chain), chain);
         } else {
             each_piece<Arch>(static_cast<std::int64_t>(n - begin), [&](std::int64_t i, int count) {
                 const float* from = x + begin + i;
-                take(count == 16 ? f32x16<Arch>::load(from) : load_repeated<Arch>(from, count), 0);
+                collect(count == 16 ? f32x16<Arch>::load(from) : load_repeated<Arch>(from, count), 0);
             });
         }
         *maxima++ = max_lane(greater(greater(max[0], max[1]), greater(max[2], max[3])));

@@ -148,7 +148,7 @@ struct LaneJob {
     bool begins, ends;          ///< the lane
     float* below;               ///< the sums that were finished last, then, level_stride before each, those before them
     std::int64_t level_stride;  ///< floats
-    int n_partners;             ///< so many of them are its partners in turn
+    int n_partners;             ///< so many of them are its partners, one after the other
     const std::byte* ahead;     ///< prefetched meanwhile, ahead_step bytes a step
     std::int64_t ahead_step;
 };

@@ -38,7 +38,7 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t] = _mm_setzero_ps();
     for (std::int64_t i = 0; i < n_blocks; ++i) {
         const std::int64_t at = i * Format::kBlockBytes;
-        __m512i sums[T][2];  // of two rows in turn
+        __m512i sums[T][2];  // of two interleaved rows
 #    pragma GCC unroll 2
         for (int pair = 0; pair < 2; ++pair) {
             __m512i codes[2][4], scales[2];

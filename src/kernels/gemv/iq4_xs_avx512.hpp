@@ -47,7 +47,7 @@ template <class Arch>
 [[gnu::noinline]] void multiply_level_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
                                            float* results) noexcept {
     __m128 acc = _mm_setzero_ps();
-    const auto take_step = [&](std::int64_t i, __m128 d, const __m512i(&sum)[4]) __attribute__((always_inline)) {
+    const auto add_step = [&](std::int64_t i, __m128 d, const __m512i(&sum)[4]) __attribute__((always_inline)) {
         acc = _mm_fmadd_ps(_mm_mul_ps(d, _mm_set1_ps(x.d[i])),
                            _mm_cvtepi32_ps(add_quarters(reduce_quarters(sum[0], sum[1], sum[2], sum[3]))), acc);
     };
@@ -62,12 +62,12 @@ template <class Arch>
             rows.prefetch<IQ4_XS::kBlockBytes>(r, at);
             sum[r] = LevelRows::sum(rows.row[r] + at, a, x.sum32 + 8 * i);
         }
-        if (i > 0) take_step(i - 1, d_before, before);
+        if (i > 0) add_step(i - 1, d_before, before);
         d_before = d;
         std::memcpy(before, sum, sizeof(before));
         if (i + 1 < n_blocks) d = four_halves(rows, at + IQ4_XS::kBlockBytes);
     }
-    take_step(n_blocks - 1, d_before, before);
+    add_step(n_blocks - 1, d_before, before);
     _mm_storeu_ps(results, acc);
 }
 

@@ -42,7 +42,7 @@ static TINFER_INLINE __m512i eights_twice(const void* p) {
 //   codes(a, b, half, low, high) the low and high codes of the blocks at a and b, in the two parts of PairedToken::q
 //   scales(header, a, b)         those of a pair's sub-blocks, as int16; scale_index(pair, half) gives their order
 //   kBias, or sums_of(x, i)      what PairedToken::sums is made from
-//   take_steps(steps, d_x, s, sums, acc)   the float steps of four rows
+//   add_steps(steps, d_x, s, sums, acc)   the float steps of four rows
 
 /// 32 bytes at a and 32 at b.
 static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
@@ -125,8 +125,8 @@ struct PairedKRows {
     static TINFER_INLINE __m512i sums_of(const Activations& x, std::int64_t i) {
         return _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum32 + 8 * i)));
     }
-    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
-                                           __m128 acc) {
+    static TINFER_INLINE __m128 add_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
+                                          __m128 acc) {
         const __m512i transposed = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         const __m256 d = _mm256_mul_ps(steps.d, _mm256_set1_ps(d_x));
         const __m128i n =
@@ -188,7 +188,7 @@ struct PairedSixteenRows {
     static TINFER_INLINE __m512i scale_index(int, int half) {
         return scale_words([&](int row, int q, int high) { return 16 * row + 8 * half + 4 * high + q; });
     }
-    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t*, __m128 acc) {
+    static TINFER_INLINE __m128 add_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t*, __m128 acc) {
         return _mm_fmadd_ps(_mm_mul_ps(steps.d, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(s), acc);
     }
 };
@@ -274,8 +274,8 @@ struct PairedRows<Q2_K> : PairedSixteenRows {
         return widened(_mm_and_si128(load_bytes16(a), low), _mm_and_si128(load_bytes16(b), low));
     }
     static TINFER_INLINE __m512i sums_of(const Activations& x, std::int64_t i) { return twice32(x.sum16 + 16 * i); }
-    static TINFER_INLINE __m128 take_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
-                                           __m128 acc) {
+    static TINFER_INLINE __m128 add_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
+                                          __m128 acc) {
         const __m512i first = _mm512_madd_epi16(steps.mins[0], _mm512_load_si512(sums)),
                       second = _mm512_madd_epi16(steps.mins[1], _mm512_load_si512(sums));
         __m512i n = _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
@@ -318,11 +318,11 @@ TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blo
     __m128 acc = _mm_setzero_ps();
     const __m512i scale_index[2][2] = {{Rows::scale_index(0, 0), Rows::scale_index(0, 1)},
                                        {Rows::scale_index(1, 0), Rows::scale_index(1, 1)}};
-    const auto take_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i(&sum)[2])
+    const auto add_steps = [&](std::int64_t i, const typename Rows::Steps& steps, const __m512i(&sum)[2])
         __attribute__((always_inline)) {
         const __m512i by_rows =
             _mm512_add_epi32(_mm512_unpacklo_epi64(sum[0], sum[1]), _mm512_unpackhi_epi64(sum[0], sum[1]));
-        acc = Rows::take_steps(steps, d_x[i], add_quarters(by_rows), x[i].sums, acc);
+        acc = Rows::add_steps(steps, d_x[i], add_quarters(by_rows), x[i].sums, acc);
     };
     typename Rows::Header h;
     typename Rows::Steps steps;  // of the block before, as its sums
@@ -355,12 +355,12 @@ TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blo
                 sum[pair] = _mm512_dpwssd_epi32(sum[pair], _mm512_packs_epi32(low_sum, high_sum), by_sub);
             }
         }
-        if (i > 0) take_steps(i - 1, steps, before);
+        if (i > 0) add_steps(i - 1, steps, before);
         steps = h;
         std::memcpy(before, sum, sizeof(before));
         if (i + 1 < n_blocks) Rows::header(rows, at + Format::kBlockBytes, h);
     }
-    take_steps(n_blocks - 1, steps, before);
+    add_steps(n_blocks - 1, steps, before);
     _mm_storeu_ps(results, acc);
 }
 

@@ -194,7 +194,7 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
     [[maybe_unused]] const i32v<Arch> ones(0x00010001), biased(bytes_of(128));
     for (std::int64_t u = 0; u < k / 32; ++u, blocks.at += Format::kBlockBytes) {
-        const int next_rows = static_cast<int>(u % 8);  // eight blocks of a row in eight turns
+        const int next_rows = static_cast<int>(u % 8);  // eight blocks of a row, one in each step
         rows.template prefetch<8 * Format::kBlockBytes>(next_rows, blocks.at - next_rows * Format::kBlockBytes);
         __m256i sums[T][8];
         i32v<Arch> acc_init[T];  // what the bias of codes takes off, in one lane

@@ -186,7 +186,7 @@ struct ProductPath<Arch, Format, Route::microkernel_amx> {
 
 /// Whether some number of tokens takes a route.
 template <class Arch, class Format, Route R>
-inline constexpr bool kHasRoute = kMostTokens<Arch, Format::kType, R> != 0;
+inline constexpr bool kHasRoute = kMaxRouteTokens<Arch, Format::kType, R> != 0;
 
 /// All routes of a format but that of the matrix unit, by the vectors of one instruction set. Not inlined: three
 /// kernels call it, once per chunk.
@@ -267,9 +267,9 @@ private:
     }
     template <Route R>
     static std::uint64_t scratch_of_route(std::int64_t n_columns, std::int64_t k) noexcept {
-        constexpr std::int64_t kMost = kMostTokens<Arch, kType, R>;
-        const std::int64_t n = kMost == kRouteTokens ? n_columns : std::min(n_columns, kMost);
-        if constexpr (kMost == 0) return 0;
+        constexpr std::int64_t kLimit = kMaxRouteTokens<Arch, kType, R>;
+        const std::int64_t n = kLimit == kRouteTokens ? n_columns : std::min(n_columns, kLimit);
+        if constexpr (kLimit == 0) return 0;
         else if constexpr (R == Route::microkernel_amx) return ProductPath<Arch, Format, R>::scratch_bytes(n, k);
         else return ProductPath<Vector, Format, R>::scratch_bytes(n, k);
     }

@@ -30,7 +30,7 @@ TINFER_INLINE const std::byte* end_of_matrix(const Operand& w, std::int64_t matr
     return w.data + matrix * w.nb[2] + (w.ne[1] - 1) * w.nb[1] + row_bytes(w.type, w.ne[0]);
 }
 
-/// What a thread reads that turns to these rows of matrix number `matrix` of a stack.
+/// What a thread reads that begins these rows of matrix number `matrix` of a stack.
 template <class Arch>
 TINFER_INLINE Ahead ahead_in(const Operand& w, std::int64_t matrix, Range rows) noexcept {
     const std::byte* begin = w.data + matrix * w.nb[2] + rows.begin * w.nb[1];
@@ -57,7 +57,7 @@ inline Ahead begin_of_next_product(const KernelCall& call, int thread, std::int6
     return ahead;
 }
 
-/// The jobs of one thread, in turn.
+/// The jobs of one thread, one after the other.
 template <class Arch, class Columns>
 class ChunkJobs {
 public:
@@ -91,7 +91,7 @@ private:
     RowChunks<Arch> cut(const ChunkShape& shape) const noexcept {
         if (memory_bound_) return RowChunks<Arch>::to_read(w_, columns_.n_used, unit_, slice_.n_threads);
         const bool too_long =
-            slice_.short_chunks && shape.panels_together * unit_ * columns_.most() * w_.ne[0] > kMostMacsOfShort;
+            slice_.short_chunks && shape.panels_together * unit_ * columns_.most() * w_.ne[0] > kMaxMacsOfShort;
         return RowChunks<Arch>::to_multiply(w_, columns_.n_used, unit_, too_long ? 1 : shape.panels_together,
                                             slice_.n_threads);
     }
@@ -112,7 +112,7 @@ private:
     }
     /// What this thread reads behind the job whose rows end where rows_ now begins.
     Ahead ahead() noexcept {
-        if (!memory_bound_) {  // panels go in turn, probably
+        if (!memory_bound_) {  // probably the panels are claimed in order
             return chunk_ + slice_.n_threads < chunks_.count() ? ahead_of_chunk(chunk_ + slice_.n_threads) : Ahead{};
         }
         if (rows_.begin < rows_.end)

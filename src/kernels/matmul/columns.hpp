@@ -93,7 +93,7 @@ private:
 };
 
 /// Columns of the experts that have any, in ascending order of experts, tokens and slots. Each expert's activations are
-/// put side by side when its turn comes, where its route gathers them.
+/// put side by side when it is multiplied, where its route gathers them.
 template <class Arch>
 struct ExpertColumns {
     Column* columns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A panel of rows of float weights times its columns. Few columns meet the file's rows directly. With many, a thread
-// puts its columns in order by lanes once, and each panel's weights, widened, when their turn comes; then lane after
+// puts its columns in order by lanes once, and each panel's weights, widened, when they are multiplied; then lane after
 // lane of all outputs is worked while a k-block of the columns lies in L1. Every output adds the same numbers in the
 // same order both ways, so the bits are the same.
 #pragma once
@@ -27,7 +27,7 @@ struct FloatWeights {
         return n_columns < kMany ? kPanelRows<Arch> : kPanel;
     }
     static constexpr std::int64_t panels_together(std::int64_t) noexcept { return 1; }
-    /// Columns that a chunk takes: even shares of them, at most as many as kMostOrdered bytes hold.
+    /// Columns that a chunk takes: even shares of them, at most as many as kMaxOrdered bytes hold.
     static constexpr std::int64_t block_columns(std::int64_t n_columns, std::int64_t k) noexcept {
         if (n_columns < kMany) return n_columns;
         const std::int64_t most = most_columns(k), n_blocks = (n_columns + most - 1) / most,
@@ -60,7 +60,7 @@ private:
     static constexpr std::int64_t kMany = kLeastTokens<Arch, Type, Route::float_outer>;  ///< on some processors more
     static constexpr int kPanel = 48;            ///< rows that share a k-block of columns in L1
     static constexpr std::int64_t kSteps = 128;  ///< of a k-block: it and a register of rows fill two thirds of L1
-    static constexpr std::int64_t kMostOrdered =
+    static constexpr std::int64_t kMaxOrdered =
         8 << 20;  ///< bytes of columns in order: larger would leave the last-level cache
     static constexpr int kMicroTileSums = kOuter * kGroup, kLevelSums = kPanel / kOuter * kMicroTileSums,
                          kSums = kLevels * kLevelSums;
@@ -75,7 +75,7 @@ private:
     }  ///< likewise
 
     static constexpr std::int64_t most_columns(std::int64_t k) noexcept {
-        return std::max<std::int64_t>(kMostOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
+        return std::max<std::int64_t>(kMaxOrdered / (n_steps(k) * 64) / kGroup, 1) * kGroup;
     }
 
     static void multiply_directly(const PanelJob& job) noexcept {
@@ -159,7 +159,7 @@ private:
         }
         order_rows(job, scratch.rows);
         for (std::int64_t group = 0; group < groups.count; ++group) {
-            for (int turn = 0; turn < 16; ++turn) multiply_lane(job, scratch, group, groups.vectors(group), turn);
+            for (int step = 0; step < 16; ++step) multiply_lane(job, scratch, group, groups.vectors(group), step);
             const std::int64_t first = groups.first_vector(group) * kLanes;
             store_group(job, scratch, columns - job.columns + first,
                         std::min<std::int64_t>(n - first, groups.vectors(group) * kLanes));
@@ -168,21 +168,21 @@ private:
 
     /// One lane of all outputs of a panel and a group of columns.
     static void multiply_lane(const PanelJob& job, const Scratch& scratch, std::int64_t group, int n_vectors,
-                              int turn) noexcept {
-        const int lane = kLaneOrder[turn], level = __builtin_popcount(static_cast<unsigned>(turn));
+                              int step) noexcept {
+        const int lane = kLaneOrder[step], level = __builtin_popcount(static_cast<unsigned>(step));
         const int n_tiles = (job.n_rows + kOuter - 1) / kOuter;
         const float* columns = scratch.columns + (group * 16 + lane) * group_stride(job.k);
         const std::int64_t width = n_vectors * kLanes;
         LaneJob part{};
         part.level_stride = kLevelSums;
-        part.n_partners = __builtin_ctz(~static_cast<unsigned>(turn));
+        part.n_partners = __builtin_ctz(~static_cast<unsigned>(step));
         for (std::int64_t at = 0; at < n_steps(job.k); at += kSteps) {
             part.n = std::min(n_steps(job.k) - at, kSteps);
             part.begins = at == 0;
             part.ends = at + part.n == n_steps(job.k);
             part.x = columns + at * width;
-            const float* next = part.x + part.n * width;  // of this lane; else of the next one that has its turn
-            if (part.ends) next = scratch.columns + (group * 16 + kLaneOrder[(turn + 1) % 16]) * group_stride(job.k);
+            const float* next = part.x + part.n * width;  // of this lane; else of the next one in kLaneOrder
+            if (part.ends) next = scratch.columns + (group * 16 + kLaneOrder[(step + 1) % 16]) * group_stride(job.k);
             part.ahead_step = width * 4 / n_tiles;
             for (int tile = 0; tile < n_tiles; ++tile) {
                 const int row = tile * kOuter;

@@ -108,7 +108,7 @@ struct ProductPath<Arch, Format, Route::skinny_avx512> : NoScratch {
     }
 
 private:
-    static constexpr std::int64_t kMaxTokens = kMostTokens<Arch, Format::kType, Route::skinny_avx512>;
+    static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::skinny_avx512>;
     static constexpr int kPass = skinny_avx512_pass(Format::kType);
 
     /// T: even where it is more than eight.
@@ -140,7 +140,7 @@ struct EightRowsByTokens {
 };
 template <class Arch, class Format, Route R>
 using EightRowsOfRoute =
-    EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMostTokens<Arch, Format::kType, R>>;
+    EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMaxRouteTokens<Arch, Format::kType, R>>;
 
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
@@ -197,7 +197,7 @@ struct ProductPath<Arch, Format, Route::codebook> {
     }
 
 private:
-    static constexpr std::int64_t kMaxTokens = kMostTokens<Arch, Format::kType, Route::codebook>;
+    static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::codebook>;
     static constexpr std::int64_t kPass = std::min<std::int64_t>(kMaxTokens, 8);
     using Rows = RowGroup<kStreams<Arch>>;
     struct alignas(64) PackedActivations {
@@ -226,7 +226,7 @@ private:
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        constexpr int kMaxTokens = kMostTokens<Arch, Format::kType, Route::generic_x86>;
+        constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::generic_x86>;
         if (kMaxTokens == 1 || job.n_columns == 1) multiply_columns<1>(job);
         else multiply_columns<kMaxTokens>(job);
     }

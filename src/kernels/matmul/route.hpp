@@ -190,7 +190,7 @@ inline constexpr RoutesByTokens kRouteOf = [] {
 }();
 /// The most tokens that take a route: 0 where none does, kRouteTokens where all above do.
 template <class Arch, DType Type, Route R>
-inline constexpr std::int64_t kMostTokens = [] {
+inline constexpr std::int64_t kMaxRouteTokens = [] {
     std::int64_t n = kRouteTokens;
     while (n > 0 && kRouteOf<Arch, Type>.of[n] != R) --n;
     return n;

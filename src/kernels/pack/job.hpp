@@ -127,9 +127,9 @@ private:
 /// k-block takes so many.
 template <class Arch>
 TINFER_INLINE ReadAhead read_next_panel(const PanelJob& job, std::int64_t shares_per_k_block) noexcept {
-    constexpr std::int64_t kMostBytes = 256 * 1024;
+    constexpr std::int64_t kMaxBytes = 256 * 1024;
     const std::int64_t bytes = job.n_rows * job.row_stride, n_k_blocks = (job.k + kKBlock - 1) / kKBlock;
-    if (job.n_columns > Arch::kMemoryBoundTokens || bytes > kMostBytes || job.ahead.begin == nullptr) return {};
+    if (job.n_columns > Arch::kMemoryBoundTokens || bytes > kMaxBytes || job.ahead.begin == nullptr) return {};
     return {job.ahead, bytes, n_k_blocks * shares_per_k_block};
 }
 

@@ -17,7 +17,7 @@ extern const std::uint32_t kIq3SGrid[512];    // odd magnitudes 1 … 15
 extern const std::uint64_t kIq1Grid[2048];    // −1, 0, 1
 
 // The same in sixteen bits a row. A value is the number of its level, from the smallest on: of four values three bits
-// in each nibble, of eight two. Values go to both bytes in turn, each time to the lowest free bits.
+// in each nibble, of eight two. Values go to the two bytes alternately, each time to the lowest free bits.
 extern const std::uint16_t kIq2XxsWords[256], kIq2XsWords[512], kIq2SWords[1024], kIq3XxsWords[256], kIq3SWords[512],
     kIq1Words[2048];
 

@@ -117,7 +117,7 @@ void selective_scan(const KernelCall& call, WorkSlice slice) noexcept {
     }
 }
 
-inline constexpr std::int64_t kMostTaps = 16;  ///< of a convolution that vectors do; longer ones have no use for them
+inline constexpr std::int64_t kMaxTaps = 16;  ///< of a convolution that vectors do; longer ones have no use for them
 inline constexpr std::int64_t kConvChannels = 256;  ///< that all tokens pass over at a time: taps and state stay in L1
 
 /// y_t[c] = Σ_j K[j,c]·x_{t−(n−1−j)·d}[c] (+ b[c]); lanes are channels.
@@ -125,9 +125,9 @@ template <class Arch>
 void causal_conv(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1], &weight = call[2], &bias = call[3];
     const std::int64_t n = weight.ne[0], n_channels = x.ne[0], d = call.params.dilation, n_before = (n - 1) * d;
-    if (n > kMostTaps) return ref::causal_conv(call, slice);
+    if (n > kMaxTaps) return ref::causal_conv(call, slice);
     const Range share = slice.share(n_channels);
-    alignas(64) float taps[kMostTaps][kConvChannels];
+    alignas(64) float taps[kMaxTaps][kConvChannels];
     for (std::int64_t first = share.begin; first < share.end; first += kConvChannels) {
         const std::int64_t width = share.end - first < kConvChannels ? share.end - first : kConvChannels;
         for (std::int64_t c = 0; c < width; ++c)

@@ -29,7 +29,7 @@ struct Group {
     std::int64_t size, n_part;  ///< tokens of a group; groups that are looked at
     std::int64_t end;           ///< position behind the group's last
     [[nodiscard]] std::int64_t window() const noexcept { return size * n_part; }
-    /// Where the state holds the i-th of them: positions take turns.
+    /// Where the state holds the i-th of them: positions are interleaved.
     [[nodiscard]] std::int64_t place(std::int64_t i) const noexcept { return (end - window() + i) % window(); }
     [[nodiscard]] bool exists(std::int64_t i) const noexcept { return end - window() + i >= 0; }
     /// Of the row's parts: the first where the token belongs to the group in front.

@@ -6,7 +6,7 @@
 
 namespace tinfer::kernels::ref {
 
-/// Strides h = 1, 2, 4 … n/2 in turn: elements i and i + h become a + b and a − b. Then each is multiplied by 1/sqrt(n)
+/// For strides h = 1, 2, 4 … n/2: elements i and i + h become a + b and a − b. Then each is multiplied by 1/sqrt(n)
 /// once.
 void hadamard_block(const float* x, std::int64_t n, float* y) noexcept {
     for (std::int64_t i = 0; i < n; ++i) y[i] = x[i];

@@ -90,7 +90,7 @@ void rms_norm_quantize(const KernelCall& call, WorkSlice slice) noexcept {
 }
 
 /// exp(x − max) of each row and its share of the row's sum, plus eps; then columns divided by their sums, and rows and
-/// columns in turn, each sum plus eps. Sums run in ascending order from 0.
+/// columns alternately, each sum plus eps. Sums run in ascending order from 0.
 void sinkhorn(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &x = call[1];
     const float eps = call.params.eps;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Reference: layers that carry a state from token to token. Tokens take their turn in order, each going on from the row
+// Reference: layers that carry a state from token to token. Tokens are processed in order, each going on from the row
 // of the state that state_rows names and leaving it in another (or the same); threads share channels, heads and rows of
 // a head's matrix, never tokens. So one call with n tokens gives the bits of n calls with one.
 #include <cmath>
@@ -140,8 +140,8 @@ void wkv7(const KernelCall& call, WorkSlice slice) noexcept {
 
 /// arXiv:2412.06464. Per head a matrix S, rows by value i, columns by key j: S_ij ← γ·S_ij, δ = β·(v_i − ⟨S_i, k⟩),
 /// S_ij ← fma(k_j, δ, S_ij), y_i = ⟨S_i, q⟩ · params.scale; products by 16 lanes of fma. γ is one number per head, or
-/// γ_j, one for each key (arXiv:2510.26692). Value heads share key heads: as many as follow one another, or, by turns,
-/// every Hk-th.
+/// γ_j, one for each key (arXiv:2510.26692). Value heads share key heads: consecutive ones, or,
+/// interleaved, every Hk-th.
 void delta_rule(const KernelCall& call, WorkSlice slice) noexcept {
     const Operand &out = call[0], &q = call[1], &k = call[2], &v = call[3], &gamma = call[4], &beta = call[5];
     const std::int64_t size = v.ne[0], n_head = v.ne[1], n_key_head = k.ne[1], values_per_key = n_head / n_key_head;

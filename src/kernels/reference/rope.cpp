@@ -29,7 +29,7 @@ struct RopeFrequencies {
     [[nodiscard]] double power(std::int64_t i) const noexcept {
         return math::exp(-2.0 * static_cast<double>(i) / rope.n_rot * log_base);
     }
-    /// Pairs of the fourth section do not turn with a text's positions.
+    /// Pairs of the fourth section do not rotate with a text's positions.
     [[nodiscard]] bool stands_still(std::int64_t i) const noexcept {
         const auto [t, h, w, rest] = rope.sections;
         const std::int64_t all = std::int64_t{t} + h + w + rest;
@@ -61,10 +61,10 @@ void rope_table(const KernelCall& call, WorkSlice slice) noexcept {
                 (std::int64_t{positions.row<const std::int32_t>(0)[t]} + rope.offset) * w / factor;
             const double interpolated = s * extrapolated;
             const double angle = rope.ext_factor == 0.0f ? interpolated : interpolated * (1.0 - r) + extrapolated * r;
-            const math::SinCos turn = math::sin_cos(frequencies.stands_still(i) ? 0.0 : angle);
+            const math::SinCos rotation = math::sin_cos(frequencies.stands_still(i) ? 0.0 : angle);
             auto* row = out.row<float>(t);
-            row[2 * i] = static_cast<float>(magnitude * turn.cos);
-            row[2 * i + 1] = static_cast<float>(direction * magnitude * turn.sin);
+            row[2 * i] = static_cast<float>(magnitude * rotation.cos);
+            row[2 * i + 1] = static_cast<float>(direction * magnitude * rotation.sin);
         }
     }
 }

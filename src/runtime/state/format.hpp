@@ -93,7 +93,7 @@ struct Parsed {
     std::span<const std::byte> output_rows, logits, embeddings;
     std::uint64_t n_outputs = 0;
 
-    [[nodiscard]] std::uint64_t n_held() const noexcept { return count_held(tokens); }
+    [[nodiscard]] std::uint64_t n_resident() const noexcept { return count_resident(tokens); }
 };
 /// Throws not_state_file, unsupported_version, damaged; messages begin with `name`.
 [[nodiscard]] Parsed parse(std::span<const std::byte> bytes, std::string_view name);

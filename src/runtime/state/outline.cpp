@@ -11,7 +11,7 @@
 
 namespace tinfer::runtime::state {
 
-std::uint64_t count_held(std::span<const OutlineToken> tokens) noexcept {
+std::uint64_t count_resident(std::span<const OutlineToken> tokens) noexcept {
     return static_cast<std::uint64_t>(
         std::ranges::count_if(tokens, [](const OutlineToken& token) { return token.window_slot >= 0; }));
 }
@@ -33,9 +33,9 @@ void add_attention(const memory::Memory& memory, std::span<const SeqId> list, Ou
                     out.tokens.push_back({.pos = kv.position(slot), .slot = slot});
                 }
                 OutlineToken& token = out.tokens[static_cast<std::size_t>(n)];
-                const bool held = memory.has_window_pool() ? token.pos >= visible && memory.window_slot(slot) >= 0
-                                                           : !memory.lacks_in_windows(slot);
-                if (held && token.window_slot < 0) token.window_slot = slot;
+                const bool resident = memory.has_window_pool() ? token.pos >= visible && memory.window_slot(slot) >= 0
+                                                               : !memory.lacks_in_windows(slot);
+                if (resident && token.window_slot < 0) token.window_slot = slot;
                 ++token.n_seqs;
                 owners.emplace_back(static_cast<std::uint32_t>(n), seq);
             }

@@ -19,7 +19,7 @@ struct OutlineToken {
 };
 
 /// How many of the tokens layers with a window hold.
-[[nodiscard]] std::uint64_t count_held(std::span<const OutlineToken> tokens) noexcept;
+[[nodiscard]] std::uint64_t count_resident(std::span<const OutlineToken> tokens) noexcept;
 
 struct OutlineRecurrent {
     SeqId seq{};
@@ -36,7 +36,7 @@ struct Outline {
     [[nodiscard]] std::span<const SeqId> seqs_of(const OutlineToken& token) const noexcept {
         return std::span(seqs).subspan(token.first_seq, token.n_seqs);
     }
-    [[nodiscard]] std::uint64_t n_held() const noexcept { return count_held(tokens); }
+    [[nodiscard]] std::uint64_t n_resident() const noexcept { return count_resident(tokens); }
 };
 
 /// Of all sequences, of one, or of all but one.

@@ -118,12 +118,12 @@ private:
         for (std::uint64_t i = 0; i < n; ++i) {
             const std::uint64_t at = in.position();
             OutlineToken token{.pos = in.number<std::int32_t>()};
-            const auto held = in.number<std::uint8_t>();
-            if (held > 1) in.refuse(at, cat("token ", i, ": flags ", held));
+            const auto resident = in.number<std::uint8_t>();
+            if (resident > 1) in.refuse(at, cat("token ", i, ": flags ", resident));
             if (token.pos < before || token.pos == std::numeric_limits<std::int32_t>::max())
                 in.refuse(at, cat("token ", i, ": position ", token.pos, " behind ", before));
             before = token.pos;
-            token.window_slot = held != 0 ? 0 : -1;
+            token.window_slot = resident != 0 ? 0 : -1;
             token.first_seq = static_cast<std::uint32_t>(out_.seqs.size());
             token.n_seqs = whole ? in.number<std::uint16_t>() : 1;
             if (token.n_seqs == 0 || token.n_seqs > 256)
@@ -208,7 +208,7 @@ private:
         if (!has(Tag::slots) && !out_.rows.empty()) refuse("rows without section 'CELL'");
         if (!has(Tag::recurrent) && !out_.states.empty()) refuse("states without section 'RECU'");
         for (const Parsed::Rows& rows : out_.rows)
-            if (rows.n_rows != out_.tokens.size() && rows.n_rows != out_.n_held())
+            if (rows.n_rows != out_.tokens.size() && rows.n_rows != out_.n_resident())
                 refuse(cat("cache '", escaped(rows.name), "' has ", rows.n_rows, " rows of ", out_.tokens.size(),
                            " tokens"));
         for (const Parsed::Rows& rows : out_.states)

@@ -67,29 +67,29 @@ void check_caches(const Context::Impl& context, const Parsed& parsed, std::strin
         fail(ErrorCode::type_mismatch,
              cat(name, ": the state has ", parsed.rows.size(), " caches and ", parsed.states.size(),
                  " tensors of states, the context ", rows.size(), " and ", states.size()));
-    const std::uint64_t n_held = parsed.n_held();
+    const std::uint64_t n_resident = parsed.n_resident();
     for (std::size_t i = 0; i < rows.size(); ++i) {
         check_tensor(*rows[i].cache, parsed.rows[i], name);
-        const std::uint64_t n = rows[i].windowed ? n_held : parsed.tokens.size();
+        const std::uint64_t n = rows[i].windowed ? n_resident : parsed.tokens.size();
         if (parsed.rows[i].n_rows != n)
             fail(ErrorCode::damaged, cat(name, ": state file truncated or damaged: cache '", rows[i].cache->name,
                                          "' has ", parsed.rows[i].n_rows, " rows, not ", n));
     }
     for (std::size_t i = 0; i < states.size(); ++i) check_tensor(*states[i], parsed.states[i], name);
-    if (!context.sequences.may_lack_windows() && n_held != parsed.tokens.size())
-        fail(ErrorCode::no_room, cat(name, ": layers with a window have dropped ", parsed.tokens.size() - n_held,
+    if (!context.sequences.may_lack_windows() && n_resident != parsed.tokens.size())
+        fail(ErrorCode::no_room, cat(name, ": layers with a window have dropped ", parsed.tokens.size() - n_resident,
                                      " of its tokens, but a context with swa_full keeps all of them"));
 }
 
 /// Tokens with their sequences, as memory takes them, and where their rows come from.
 struct Source {
     std::vector<memory::KvToken> tokens;
-    std::vector<std::uint8_t> held;
+    std::vector<std::uint8_t> resident;
     std::vector<std::int32_t> slots;  ///< what they get
 
-    void add(std::int32_t pos, std::span<const SeqId> seqs, bool is_held) {
+    void add(std::int32_t pos, std::span<const SeqId> seqs, bool is_resident) {
         tokens.push_back({pos, seqs});
-        held.push_back(is_held ? 1 : 0);
+        resident.push_back(is_resident ? 1 : 0);
         slots.push_back(-1);
     }
 };
@@ -106,7 +106,7 @@ public:
             state_.add(token.pos, std::span(parsed_.seqs).subspan(token.first_seq, token.n_seqs),
                        token.window_slot >= 0);
         make_place();
-        if (!parsed_.tokens.empty() && !next_.adopt(state_.tokens, state_.held, state_.slots)) place_anew();
+        if (!parsed_.tokens.empty() && !next_.adopt(state_.tokens, state_.resident, state_.slots)) place_anew();
         check_windows();
         adopt_states();
         commit();
@@ -176,7 +176,7 @@ private:
         struct Item {
             std::int32_t pos;
             std::span<const SeqId> seqs;
-            bool held, is_other;
+            bool resident, is_other;
         };
         std::vector<Item> items;
         other_seqs_ = others.seqs;
@@ -184,19 +184,19 @@ private:
             items.push_back({token.pos, std::span<const SeqId>(other_seqs_).subspan(token.first_seq, token.n_seqs),
                              token.window_slot >= 0, true});
         for (std::size_t i = 0; i < state_.tokens.size(); ++i)
-            items.push_back({state_.tokens[i].pos, state_.tokens[i].seqs, state_.held[i] != 0, false});
+            items.push_back({state_.tokens[i].pos, state_.tokens[i].seqs, state_.resident[i] != 0, false});
         std::ranges::stable_sort(items, {}, &Item::pos);
         Source all;
-        for (const Item& item : items) all.add(item.pos, item.seqs, item.held);
+        for (const Item& item : items) all.add(item.pos, item.seqs, item.resident);
 
         const memory::Memory before = next_;
         next_.clear();  // recurrent states of the others stay in their rows
         if (before.states() != nullptr) next_.keep_states_of(before);
-        if (!next_.adopt(all.tokens, all.held, all.slots)) refuse_room();
+        if (!next_.adopt(all.tokens, all.resident, all.slots)) refuse_room();
         state_.slots.clear();
         for (std::size_t i = 0; i < items.size(); ++i) {
             if (!items[i].is_other) state_.slots.push_back(all.slots[i]);
-            else others_.add(items[i].pos, items[i].seqs, items[i].held), others_.slots.back() = all.slots[i];
+            else others_.add(items[i].pos, items[i].seqs, items[i].resident), others_.slots.back() = all.slots[i];
         }
     }
 
@@ -228,7 +228,7 @@ private:
     void write_rows(const CacheRows& rows, const Source& source, std::span<const std::byte> bytes) noexcept {
         const std::byte* from = bytes.data();
         for (std::size_t i = 0; i < source.tokens.size(); ++i) {
-            if (rows.windowed && source.held[i] == 0) continue;
+            if (rows.windowed && source.resident[i] == 0) continue;
             const std::int32_t slot = slot_of(next_, rows, source.slots[i], source.slots[i]);
             if (slot >= 0) rows.write(slot, from);  // no window sees it here
             from += rows.row_bytes;

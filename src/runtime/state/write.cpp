@@ -98,7 +98,7 @@ void Writer::add_slots() {
 }
 
 void Writer::add_rows(const CacheRows& rows) {
-    const std::uint64_t n = rows.windowed ? outline_.n_held() : outline_.tokens.size();
+    const std::uint64_t n = rows.windowed ? outline_.n_resident() : outline_.tokens.size();
     StatePayload head;
     head.short_text(rows.cache->name).short_text(to_string(rows.cache->type)).number(rows.row_bytes).number(n);
     add(Tag::rows, std::move(head.bytes), n * rows.row_bytes, [this, rows](const Put& put) {

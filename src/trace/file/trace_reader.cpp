@@ -269,14 +269,14 @@ void TraceReader::Impl::read_events(Bytes payload, std::uint64_t offset) {
         view<trace_format::Range>(payload.subspan(sizeof head + event_bytes), head.n_ranges, head.range_bytes);
     events.spans = view<trace_format::Span>(payload.subspan(spans_at), n_spans, head.span_bytes);
     // Layers share short lists; a long one that thousands of events name would take hours to look at.
-    constexpr std::uint64_t kMostShared = 1u << 22, kMostTimes = 64;
+    constexpr std::uint64_t kMaxShared = 1u << 22, kMaxTimes = 64;
     std::uint64_t n_shared = 0;
     for (const trace_format::Event& event : events.events) {
         if (event.first_range > head.n_ranges || event.n_ranges > head.n_ranges - event.first_range)
             refuse_block("an event whose ranges are not there");
         n_shared += event.n_ranges;
     }
-    if (n_shared > kMostShared && n_shared / kMostTimes > head.n_ranges)
+    if (n_shared > kMaxShared && n_shared / kMaxTimes > head.n_ranges)
         refuse_block("more shared ranges than a run has");
     if (!events.events.empty()) run_of(head.run, offset).events.push_back(events);
 }

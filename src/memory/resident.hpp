@@ -25,11 +25,11 @@ class WindowCheck {
 public:
     explicit WindowCheck(const Window& window) noexcept : window_(window) {}
     /// False: nothing more has to be looked at.
-    bool add(std::int64_t pos, bool is_held) noexcept {
+    bool add(std::int64_t pos, bool is_resident) noexcept {
         if (begin_ < 0) begin_ = std::max<std::int64_t>(0, window_.begin(pos + 1));
         if (pos < begin_) return false;
-        misses_ = !is_held;
-        return is_held;
+        misses_ = !is_resident;
+        return is_resident;
     }
     [[nodiscard]] bool misses() const noexcept { return misses_; }
 
@@ -40,11 +40,11 @@ private:
 };
 
 /// First position of a sequence from which on nothing is missing; -1 where it is empty, or lacks its last token.
-template <class IsHeld>
-std::int32_t first_held(const KvCache& cache, SeqId seq, IsHeld is_held) {
+template <class IsResident>
+std::int32_t first_resident(const KvCache& cache, SeqId seq, IsResident is_resident) {
     std::int32_t first = -1;
     for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
-        if (!is_held(slot)) return false;
+        if (!is_resident(slot)) return false;
         first = pos;
         return true;
     });
@@ -53,24 +53,25 @@ std::int32_t first_held(const KvCache& cache, SeqId seq, IsHeld is_held) {
 
 /// Would the window miss something once the tokens stand at new_pos(position), where those below 0 are gone? Tokens
 /// must keep their order.
-template <class IsHeld, class NewPos>
-bool would_miss(const KvCache& cache, const Window& window, SeqId seq, IsHeld is_held, NewPos new_pos) {
+template <class IsResident, class NewPos>
+bool would_miss(const KvCache& cache, const Window& window, SeqId seq, IsResident is_resident, NewPos new_pos) {
     WindowCheck check(window);
     for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
         const std::int64_t to = new_pos(pos);
-        return to < 0 || check.add(to, is_held(slot));
+        return to < 0 || check.add(to, is_resident(slot));
     });
     return check.misses();
 }
 
 /// Would that of `to`, once it has the tokens of `from` in [p0, p1) in place of its own?
-template <class IsHeld>
-bool copy_would_miss(const KvCache& cache, const Window& window, SeqId from, SeqId to, Pos p0, Pos p1, IsHeld is_held) {
+template <class IsResident>
+bool copy_would_miss(const KvCache& cache, const Window& window, SeqId from, SeqId to, Pos p0, Pos p1,
+                     IsResident is_resident) {
     WindowCheck check(window);
     bool goes_on = true;
     const auto add_part = [&](SeqId seq, std::int32_t begin, std::int32_t end) {
         for_each_from_end(cache, seq, [&](std::int32_t slot, std::int32_t pos) {
-            if (pos >= begin && pos < end) goes_on = goes_on && check.add(pos, is_held(slot));
+            if (pos >= begin && pos < end) goes_on = goes_on && check.add(pos, is_resident(slot));
             return goes_on && pos >= begin;
         });
     };

@@ -12,83 +12,83 @@ namespace tinfer::serving {
 
 // Adds the next token of a request, followed by drafted tokens: an even share of `n_spare`, because the `n_behind`
 // requests that follow may draft, too.
-void Scheduler::add_with_guesses(Request& request, std::size_t& n_spare, std::size_t n_behind) {
-    std::size_t limit = request.guesses && request.is_generating() ? n_spare / (n_behind + 1) : 0;
+void Scheduler::add_with_draft(Request& request, std::size_t& n_spare, std::size_t n_behind) {
+    std::size_t limit = request.drafts && request.is_generating() ? n_spare / (n_behind + 1) : 0;
     limit = std::min(limit, n_longest_ - std::min(n_longest_, request.tokens.size()));
     if (const auto n_predict = request.asked.generation.n_predict; n_predict >= 0)
         limit = std::min(limit, static_cast<std::size_t>(n_predict) - request.generation->tokens().size() - 1);
-    std::span<const Token> guessed;
+    std::span<const Token> drafted;
     if (limit > 0) {
         try {
             lend_drafter(request);
-            guessed = request.guesses->make(context_, *request.sampler, limit);
+            drafted = request.drafts->draft(context_, *request.sampler, limit);
         } catch (...) {
-            take_guesses_away(request);
+            stop_drafting(request);
         }
     }
     add(request, 1);
-    for (const Token token : guessed) {
-        guesses_.push_back(token);
+    for (const Token token : drafted) {
+        drafts_.push_back(token);
         batch_.add(token, *request.seq, true);
         ++n_rows_;
     }
-    shares_.back().n_guesses = guessed.size();
-    n_spare -= guessed.size();
+    parts_.back().n_drafted = drafted.size();
+    n_spare -= drafted.size();
 }
 
 void Scheduler::lend_drafter(Request& request) {
     if (request.asked.guess != EngineRequest::Guess::draft || request.drafter != nullptr || drafters_.empty()) return;
     SpeculationOptions options = request.asked.generation.speculation;
     options.drafter = drafters_.back();
-    generation::Guesses guesses(std::move(options));
-    guesses.push(request.tokens);
-    request.guesses.emplace(std::move(guesses));
+    generation::Drafts drafts(std::move(options));
+    drafts.push(request.tokens);
+    request.drafts.emplace(std::move(drafts));
     request.drafter = std::move(drafters_.back());
     drafters_.pop_back();
 }
 
-void Scheduler::take_guesses_away(Request& request) noexcept {
-    request.guesses.reset();
+void Scheduler::stop_drafting(Request& request) noexcept {
+    request.drafts.reset();
     if (request.drafter != nullptr) drafters_.push_back(std::move(request.drafter));  // back to where it was taken from
     request.drafter.reset();
 }
 
 // Samples from the rows of each drafted sequence until a sampled token differs from the draft.
-void Scheduler::draw_checked() noexcept {
+void Scheduler::verify_drafts() noexcept {
     std::size_t first = 0;
-    for (Share& share : shares_) {
-        if (share.n_guesses == 0) continue;
-        const auto guessed = std::span(guesses_).subspan(first, share.n_guesses);
-        first += share.n_guesses;
-        share.was_drawn = true;
-        share.event = progress(*share.request);
+    for (RoundPart& part : parts_) {
+        if (part.n_drafted == 0) continue;
+        const auto drafted = std::span(drafts_).subspan(first, part.n_drafted);
+        first += part.n_drafted;
+        part.was_drawn = true;
+        part.event = progress(*part.request);
         try {
             bool is_drawn = false;
             do {
-                is_drawn = draw_one(*share.request, share.first_row + share.n_kept, share.event);
-                ++share.n_kept;
-            } while (is_drawn && !share.event.stop && share.n_kept <= guessed.size() &&
-                     share.request->tokens.back() == guessed[share.n_kept - 1]);
+                is_drawn = draw_one(*part.request, part.first_row + part.n_kept, part.event);
+                ++part.n_kept;
+            } while (is_drawn && !part.event.stop && part.n_kept <= drafted.size() &&
+                     part.request->tokens.back() == drafted[part.n_kept - 1]);
         } catch (...) {
-            share.error = as_error(std::current_exception());
-            share.n_kept = std::max<std::size_t>(share.n_kept, 1);
+            part.error = as_error(std::current_exception());
+            part.n_kept = std::max<std::size_t>(part.n_kept, 1);
         }
     }
 }
 
 // Verifies the drafts and commits the accepted tokens. If it throws or returns anything but ok, nothing of the round is
 // in the cache; the sampled tokens stay, and are computed again like a prompt.
-StepStatus Scheduler::commit_checked() {
+StepStatus Scheduler::commit_verified() {
     const auto give_up = [&]() noexcept {
-        for (Share& share : shares_)
-            if (share.was_drawn) settle(share, false);
+        for (RoundPart& part : parts_)
+            if (part.was_drawn) settle(part, false);
     };
     std::vector<runtime::Keep> keeps;
     try {
-        keeps.reserve(shares_.size());
-        draw_checked();
-        for (const Share& share : shares_)
-            if (share.was_drawn) keeps.push_back({*share.request->seq, static_cast<std::int32_t>(share.n_kept)});
+        keeps.reserve(parts_.size());
+        verify_drafts();
+        for (const RoundPart& part : parts_)
+            if (part.was_drawn) keeps.push_back({*part.request->seq, static_cast<std::int32_t>(part.n_kept)});
         const auto status = detail::impl_of(context_).commit(keeps);
         if (status == DecodeStatus::ok) return StepStatus::ok;
         give_up();
@@ -104,12 +104,11 @@ StepStatus Scheduler::commit_checked() {
     }
 }
 
-void Scheduler::note_guesses(double seconds) noexcept {
+void Scheduler::note_drafts(double seconds) noexcept {
     if (reads_prompts_) return;
-    for (const Share& share : shares_)
-        if (share.request->guesses)
-            share.request->guesses->note(share.n_guesses, share.n_kept - std::min<std::size_t>(share.n_kept, 1),
-                                         seconds);
+    for (const RoundPart& part : parts_)
+        if (part.request->drafts)
+            part.request->drafts->note(part.n_drafted, part.n_kept - std::min<std::size_t>(part.n_kept, 1), seconds);
 }
 
 }  // namespace tinfer::serving
