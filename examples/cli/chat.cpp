@@ -66,10 +66,7 @@ public:
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
             note("warning: the file has no chat template; the format chatml is used", Look::warning);
-        const bool has_schema = !args_.grammar.schema.empty();
-        if (const auto grammar = has_schema ? std::nullopt : args_.grammar.read(model_.vocab()))
-            sampler_.constrain(grammar->constraint(model_.vocab()));
-        else constrains_calls_ = !has_schema && !tools_.empty();
+        constrains_calls_ = !args_.grammar.given() && !tools_.empty();
         if (!messages.empty()) chat_.set_messages(messages);
     }
 
@@ -212,11 +209,12 @@ private:
         }
     }
 
-    /// Sets the grammar of a schema or of calls for the next answer; after tool results it may always be text.
+    /// Sets the grammar that is given, or that of calls, for the next answer; after tool results it may always be text.
     void constrain_calls(bool is_question) {
-        if (!args_.grammar.schema.empty())
+        if (args_.grammar.given())
             return sampler_.constrain(
-                args_.grammar.framed(*format_, {!args_.no_thinking, generation_prompt()}).constraint(model_.vocab()));
+                args_.grammar.framed(*format_, model_.vocab(), {!args_.no_thinking, generation_prompt()})
+                    .constraint(model_.vocab()));
         if (!constrains_calls_) {
             if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
             return;

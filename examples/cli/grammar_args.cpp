@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "common.hpp"
 
@@ -66,19 +67,31 @@ void GrammarArgs::read_early() const {
     early_ = read_schema(schema, options).grammar();
 }
 
-tinfer::Grammar GrammarArgs::framed(const tinfer::ChatTemplate& chat_template,
+tinfer::Grammar GrammarArgs::framed(const tinfer::ChatTemplate& chat_template, const tinfer::Vocab& vocab,
                                     tinfer::AnswerGrammarOptions options) const {
     options.schema.space = space_named(space);
-    const std::string text = schema_text(schema, options.schema);
-    return tinfer::answer_grammar(chat_template, text, options);
+    auto made = schema.empty() ? tinfer::framed_grammar(chat_template, text(), vocab, options)
+                               : tinfer::answer_grammar(chat_template, schema_text(schema, options.schema), options);
+    tell(made.warnings());
+    return made;
+}
+
+const std::string& GrammarArgs::text() const {
+    if (grammar_file.empty()) return grammar;
+    if (!file_text_) file_text_ = read_document(grammar_file, "--grammar-file");
+    return *file_text_;
+}
+
+void GrammarArgs::tell(const std::vector<std::string>& warnings) const {
+    if (std::exchange(has_told_, true)) return;
+    for (const auto& warning : warnings) note("warning: " + warning, Look::warning);
 }
 
 std::optional<tinfer::Grammar> GrammarArgs::read(const tinfer::Vocab& vocab) const {
     read_early();
     if (!given() || early_) return early_;
-    auto parsed =
-        tinfer::Grammar::parse(grammar_file.empty() ? grammar : read_document(grammar_file, "--grammar-file"), vocab);
-    for (const auto& warning : parsed.warnings()) note("warning: " + warning, Look::warning);
+    auto parsed = tinfer::Grammar::parse(text(), vocab);
+    tell(parsed.warnings());
     return parsed;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -28,14 +29,20 @@ struct GrammarArgs {
     void check() const;
     /// nullopt if none is given. Throws what parsing throws.
     [[nodiscard]] std::optional<tinfer::Grammar> read(const tinfer::Vocab& vocab) const;
-    /// --json-schema for an answer of a chat: the schema binds what follows the thoughts.
-    [[nodiscard]] tinfer::Grammar framed(const tinfer::ChatTemplate& chat_template,
+    /// What is given, for an answer of a chat: it binds what follows the thoughts.
+    [[nodiscard]] tinfer::Grammar framed(const tinfer::ChatTemplate& chat_template, const tinfer::Vocab& vocab,
                                          tinfer::AnswerGrammarOptions options) const;
     /// Parses what needs no vocabulary, to report errors before a model is loaded.
     void read_early() const;
 
 private:
+    /// The grammar in GBNF, whichever way it was given.
+    [[nodiscard]] const std::string& text() const;
+    void tell(const std::vector<std::string>& warnings) const;
+
     mutable std::optional<tinfer::Grammar> early_;
+    mutable std::optional<std::string> file_text_;
+    mutable bool has_told_ = false;
 };
 
 }  // namespace cli

@@ -28,7 +28,7 @@ public:
             return of(tools, talk_.function, true);
         } catch (const tinfer::Error& error) {
             if (!is_of_schema(error) || has_strict_) throw;
-            warn("tools: the schemas of arguments are not enforced: " + std::string(error.what()));
+            warn(service_, job_, "tools: the schemas of arguments are not enforced: " + std::string(error.what()));
         }
         for (json& tool : tools) set_any_object(tool);
         return of(tools, talk_.function, true);
@@ -64,18 +64,13 @@ private:
         try {
             const auto schema = tinfer::Schema::parse(parameters->dump(), {.lenient = !is_strict});
             (void)of(json::array({tool}), function.at("name").get<std::string>(), !is_strict);
-            for (const auto& reason : schema.warnings()) warn(field + ": not enforced: " + reason);
+            for (const auto& reason : schema.warnings()) warn(service_, job_, field + ": not enforced: " + reason);
         } catch (const tinfer::Error& error) {
             if (!is_of_schema(error)) throw translate(error, field);
             if (is_strict) throw bad_request(field, error.what(), std::string(tinfer::to_string(error.code())));
-            warn(field + ": not enforced: " + error.what());
+            warn(service_, job_, field + ": not enforced: " + error.what());
             set_any_object(tool);
         }
-    }
-
-    void warn(const std::string& text) {
-        service_.log.add(text);
-        if (job_.warnings.size() < UnreadFields::kMostNames) job_.warnings.push_back(text);
     }
 
     const Service& service_;

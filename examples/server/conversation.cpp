@@ -211,13 +211,15 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
     if (has_tools && has_format)
         throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");
     if (has_tools && !job.request.grammar) constrain_calls(service, talk, job);
-    if (!job.schema.empty()) {  // thoughts come first, and the schema binds what follows them
+    if (!job.schema.empty() || !job.gbnf.empty()) {  // thoughts come first, and the content is bound behind them
+        const tinfer::AnswerGrammarOptions frame{.thoughts = talk.thinking, .generation_prompt = job.generation_prompt};
         try {
-            job.request.grammar = service.grammars.answer(
-                chat_template, job.schema, {.thoughts = talk.thinking, .generation_prompt = job.generation_prompt},
-                WantedRequest::is_given_up);
+            job.request.grammar =
+                job.gbnf.empty() ? service.grammars.answer(chat_template, job.schema, frame, WantedRequest::is_given_up)
+                                 : service.grammars.framed(chat_template, job.gbnf, service.model.vocab(), frame,
+                                                           WantedRequest::is_given_up);
         } catch (const tinfer::Error& error) {
-            throw translate(error, "response_format");
+            throw translate(error, job.gbnf.empty() ? "response_format" : "grammar");
         }
     }
     const tinfer::AnswerParser parser(chat_template, {.tools = job.tools, .generation_prompt = job.generation_prompt});

@@ -37,40 +37,17 @@ void add_sampler(Listing& list, const tinfer::SamplerOptions& options) {
                  xtc_probability, xtc_threshold, min_keep, temp, dynatemp_range, dynatemp_exponent, mirostat,
                  mirostat_tau, mirostat_eta, adaptive_target, adaptive_decay, adaptive_use_current, order, seed] =
         options;
-    for (const auto& [token, bias] : logit_bias) {
-        list.add("logit_bias", static_cast<std::int32_t>(token));
-        list.add("by", bias);
-    }
-    list.add("penalty_last_n", penalty_last_n);
-    list.add("penalty_repeat", penalty_repeat);
-    list.add("penalty_freq", penalty_freq);
-    list.add("penalty_present", penalty_present);
-    list.add("dry_multiplier", dry_multiplier);
-    list.add("dry_base", dry_base);
-    list.add("dry_allowed_length", dry_allowed_length);
-    list.add("dry_penalty_last_n", dry_penalty_last_n);
-    list.add("dry_breakers", dry_breakers ? 1 : 0);
+    // The order tells which value is which.
+    const auto add = [&](const auto&... values) { (list.add("sampler", values), ...); };
+    add(logit_bias.size());
+    for (const auto& [token, bias] : logit_bias) add(static_cast<std::int32_t>(token), bias);
+    add(penalty_last_n, penalty_repeat, penalty_freq, penalty_present, dry_multiplier, dry_base, dry_allowed_length,
+        dry_penalty_last_n, dry_breakers ? dry_breakers->size() + 1 : 0);
     if (dry_breakers)
-        for (const auto& text : *dry_breakers) list.add("breaker", text);
-    list.add("top_n_sigma", top_n_sigma);
-    list.add("top_k", top_k);
-    list.add("typical_p", typical_p);
-    list.add("top_p", top_p);
-    list.add("min_p", min_p);
-    list.add("xtc_probability", xtc_probability);
-    list.add("xtc_threshold", xtc_threshold);
-    list.add("min_keep", min_keep);
-    list.add("temp", temp);
-    list.add("dynatemp_range", dynatemp_range);
-    list.add("dynatemp_exponent", dynatemp_exponent);
-    list.add("mirostat", mirostat);
-    list.add("mirostat_tau", mirostat_tau);
-    list.add("mirostat_eta", mirostat_eta);
-    list.add("adaptive_target", adaptive_target);
-    list.add("adaptive_decay", adaptive_decay);
-    list.add("adaptive_use_current", adaptive_use_current ? 1 : 0);
-    list.add("order", order);
-    list.add("seed", seed);
+        for (const auto& text : *dry_breakers) add(text);
+    add(top_n_sigma, top_k, typical_p, top_p, min_p, xtc_probability, xtc_threshold, min_keep, temp, dynatemp_range,
+        dynatemp_exponent, mirostat, mirostat_tau, mirostat_eta, adaptive_target, adaptive_decay,
+        adaptive_use_current ? 1 : 0, order, seed);
 }
 
 }  // namespace

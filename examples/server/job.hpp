@@ -37,6 +37,7 @@ struct Job {
     bool trace = false;     ///< a trace file for each answer
     std::string suffix;
     std::string schema;                 ///< of the answer's content, as JSON; empty: none
+    std::string gbnf;                   ///< the client's own grammar; empty: none
     std::vector<std::string> warnings;  ///< parts of the request that were ignored
 };
 
@@ -66,7 +67,10 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
                                         const Service& service);
 /// Fields that were not read, at every level of a body: ApiError 400 if the server is strict, else warnings.
 [[nodiscard]] std::vector<std::string> check_unknown(const Fields& fields, const Service& service);
+/// Adds them, and what the grammar of the answer does not enforce.
 void add_warnings(const Fields& fields, const Service& service, Job& job);
+/// Says a warning in the answer, and to those who run the server.
+void warn(const Service& service, Job& job, const std::string& text);
 
 /// The inputs of the template: messages, tools, further variables.
 struct Conversation {

@@ -43,7 +43,8 @@ void add_piece(std::vector<Piece>& pieces, PartKind kind, std::string&& text) {
 }
 
 /// Reads what the model wrote, and at the end what the parser has held back.
-std::vector<Piece> read_pieces(tinfer::AnswerParser& parser, std::string_view text, bool ended) {
+std::vector<Piece> read_pieces(tinfer::AnswerParser& parser, const tinfer::EngineEvent& event) {
+    std::string_view text = event.text;
     std::vector<Piece> pieces;
     const auto add = [&](tinfer::ChatAnswer more) {
         add_piece(pieces, PartKind::reasoning, std::move(more.reasoning));
@@ -55,7 +56,8 @@ std::vector<Piece> read_pieces(tinfer::AnswerParser& parser, std::string_view te
         add(parser.push(text.substr(0, n)));
         text.remove_prefix(n);
     }
-    if (ended) add(parser.finish());
+    using tinfer::StopReason;
+    if (event.ended()) add(parser.finish(event.stop != StopReason::eog && event.stop != StopReason::string));
     return pieces;
 }
 
@@ -128,7 +130,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     exchange_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
-    if (choice.parser) added = read_pieces(*choice.parser, event.text, event.ended());
+    if (choice.parser) added = read_pieces(*choice.parser, event);
     else add_piece(added, PartKind::content, std::string(event.text));
     for (const Piece& piece : added) add_to(choice, piece);
     std::string out;

@@ -125,6 +125,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
         } catch (const tinfer::Error& error) {
             throw translate(error, "grammar");
         }
+        job.gbnf = *grammar;
     }
     job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
     read_features(fields, service, job);
@@ -282,6 +283,13 @@ std::vector<std::string> check_unknown(const Fields& fields, const Service& serv
 
 void add_warnings(const Fields& fields, const Service& service, Job& job) {
     for (auto& warning : check_unknown(fields, service)) job.warnings.push_back(std::move(warning));
+    if (job.request.grammar)
+        for (const auto& text : job.request.grammar->warnings()) warn(service, job, text);
+}
+
+void warn(const Service& service, Job& job, const std::string& text) {
+    service.log.add(text);
+    if (job.warnings.size() < UnreadFields::kMostNames) job.warnings.push_back(text);
 }
 
 }  // namespace server

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Answers whose calls of tools are sure to parse: a grammar in the format of a template's family of models, with the
-// arguments that the tools' schemas allow. And answers whose content is JSON of a schema, with thoughts before it.
+// arguments that the tools' schemas allow. And answers whose content a schema or a grammar binds, with thoughts before.
 //
 //     const auto format = *tinfer::ChatTemplate::built_in("chatml");
 //     const auto tools = R"([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
@@ -54,9 +54,14 @@ struct AnswerGrammarOptions {
 
 /// The answers whose content is a JSON text that `schema` allows, in the frame of the family that `chat_template`
 /// belongs to: free thoughts first, unless they are switched off, then the marks that open the answer, then the JSON.
-/// AnswerParser gives it as the content of each of them. For families without a frame it is Schema::parse(schema);
-/// with one, names that the schema does not declare may be given twice. Throws what Schema::parse throws.
+/// AnswerParser gives it as the content of each of them. For families without a frame it is Schema::parse(schema).
+/// Throws what Schema::parse throws.
 [[nodiscard]] TINFER_API Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schema,
                                                 const AnswerGrammarOptions& options = {});
+/// The same for a grammar of the caller's own, as Grammar::parse(gbnf, vocab) reads it: it binds the content. A
+/// grammar that writes a mark of the frame itself, in a literal or as a token, binds the whole answer, and so does any
+/// for families without a frame. Throws what Grammar::parse throws.
+[[nodiscard]] TINFER_API Grammar framed_grammar(const ChatTemplate& chat_template, std::string_view gbnf,
+                                                const Vocab& vocab, const AnswerGrammarOptions& options = {});
 
 }  // namespace tinfer

@@ -74,8 +74,9 @@ public:
 
     /// What this piece of text adds to the answer. A call comes when it is complete.
     [[nodiscard]] ChatAnswer push(std::string_view text);
-    /// Ends the answer and returns what was held back.
-    [[nodiscard]] ChatAnswer finish();
+    /// Ends the answer and returns what was held back. `is_cut`: the model did not end it (StopReason::limit and the
+    /// like), so that code without a closing mark is no call. Headers of messages that were cut stand for no text.
+    [[nodiscard]] ChatAnswer finish(bool is_cut = false);
     /// The answer so far. Valid until the next call.
     [[nodiscard]] const ChatAnswer& whole() const& noexcept;
     const ChatAnswer& whole() const&& = delete;

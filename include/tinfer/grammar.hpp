@@ -89,7 +89,8 @@ public:
     /// As given. Of a schema: in GBNF what constraints admit, with lines of comment that say where the text is narrower
     /// (characters that need no escape have none); empty where that takes more than a megabyte.
     [[nodiscard]] const std::string& text() const& noexcept;
-    [[nodiscard]] const std::vector<std::string>& warnings() const& noexcept;  ///< rules that were defined twice
+    [[nodiscard]] const std::vector<std::string>&
+    warnings() const& noexcept;  ///< rules given twice; Schema::warnings()
     const std::string& text() const&& = delete;
     const std::vector<std::string>& warnings() const&& = delete;
 

@@ -32,14 +32,16 @@ public:
     GrammarCache& operator=(const GrammarCache&) = delete;
     ~GrammarCache();
 
-    /// As Grammar::parse(), Schema::parse(), tool_grammar() and answer_grammar(), and what these throw; busy naming the
-    /// bytes where the grammars in use leave no room. `cancel` is asked now and then while a grammar is compiled or
-    /// waited for, on the thread of the caller; true ends that with ErrorCode::cancelled.
+    /// As Grammar::parse(), Schema::parse(), tool_grammar(), answer_grammar() and framed_grammar(), and what these
+    /// throw; busy naming the bytes where the grammars in use leave no room. `cancel` is asked now and then while a
+    /// grammar is compiled or waited for, on the thread of the caller; true ends that with ErrorCode::cancelled.
     [[nodiscard]] Grammar grammar(std::string_view gbnf, const Vocab& vocab, const CancelFn& cancel = {});
     [[nodiscard]] Grammar schema(std::string_view json, const CancelFn& cancel = {});
     [[nodiscard]] Grammar calls(const ChatTemplate& chat_template, std::string_view tools,
                                 const ToolGrammarOptions& options = {}, const CancelFn& cancel = {});
     [[nodiscard]] Grammar answer(const ChatTemplate& chat_template, std::string_view schema,
+                                 const AnswerGrammarOptions& options = {}, const CancelFn& cancel = {});
+    [[nodiscard]] Grammar framed(const ChatTemplate& chat_template, std::string_view gbnf, const Vocab& vocab,
                                  const AnswerGrammarOptions& options = {}, const CancelFn& cancel = {});
 
     struct Stats {

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/number_text.hpp"
+#include "chat/probe_render.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer {
@@ -23,21 +24,7 @@ public:
 
     /// The prompt; nullopt if the template raises an error.
     [[nodiscard]] std::optional<std::string> text(Json messages, Json tools = nullptr) const {
-        Json inputs{{"messages", std::move(messages)},
-                    {"add_generation_prompt", false},
-                    {"bos_token", "<s>"},
-                    {"eos_token", "</s>"},
-                    {"enable_thinking", true}};
-        if (!tools.is_null()) inputs["tools"] = std::move(tools);
-        try {
-            RenderOptions options;
-            options.now = LocalTime{2026, 1, 1};
-            options.max_steps = 2'000'000;
-            return template_.render(inputs.dump(), options).text;
-        } catch (const Error& error) {
-            if (error.code() == ErrorCode::out_of_memory) throw;
-            return std::nullopt;
-        }
+        return chat::probe_render(template_, std::move(messages), false, std::move(tools));
     }
     [[nodiscard]] bool shows(Json messages, std::string_view text_to_find = kNeedle, Json tools = nullptr) const {
         const auto prompt = text(std::move(messages), std::move(tools));

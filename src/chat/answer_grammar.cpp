@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Structured answers inside the frame of a model family: thoughts first, as free text, then the marks that open the
-// answer proper, then what a schema allows. The frame is what the parser of answers takes away again.
+// Constrained answers inside the frame of a model family: thoughts first, as free text, then the marks that open the
+// answer proper, then what a schema or a grammar allows. The frame is what the parser of answers takes away again.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "chat/answer_format.hpp"
+#include "chat/channel_grammar.hpp"
 #include "chat/channel_header.hpp"
+#include "chat/probe_render.hpp"
 #include "chat/tool_format.hpp"
 #include "chat/tool_program.hpp"
 #include "chat/tool_values.hpp"
@@ -32,17 +34,7 @@ std::optional<std::string> turn(const ChatTemplate& chat_template, bool is_answe
     };
     Json messages = Json::array({Json{{"role", "user"}, {"content", content("u")}}});
     if (is_answered) messages.push_back({{"role", "assistant"}, {"content", content(kContentNeedle)}});
-    const Json inputs{{"messages", std::move(messages)},
-                      {"add_generation_prompt", !is_answered},
-                      {"bos_token", "<s>"},
-                      {"eos_token", "</s>"},
-                      {"enable_thinking", true}};
-    try {
-        return chat_template.render(inputs.dump(), {.now = LocalTime{2026, 1, 1}, .max_steps = 2'000'000}).text;
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::out_of_memory) throw;
-        return std::nullopt;
-    }
+    return chat::probe_render(chat_template, std::move(messages), !is_answered);
 }
 
 /// The marks that the template writes between the prompt for an answer and the answer's content, where the parser takes
@@ -71,26 +63,25 @@ std::string opening_of_content(const ChatTemplate& chat_template, const Reasonin
     return {};
 }
 
+/// The frame of a family around the content of an answer.
 class FramedAnswer {
 public:
     FramedAnswer(const ChatTemplate& chat_template, const AnswerGrammarOptions& options)
-        : options_(options), thinks_(chat::answer_format(chat_template).thoughts),
-          opening_(opening_of_content(chat_template, thinks_)) {
-        if (chat::answer_format(chat_template).calls().shape == chat::CallShape::channels)
-            message_open_ = cat(chat::kStartMark, "assistant");
-    }
+        : options_(options), format_(chat::answer_format(chat_template)), thinks_(format_.thoughts),
+          has_channels_(format_.calls().shape == chat::CallShape::channels),
+          opening_(has_channels_ ? std::string() : opening_of_content(chat_template, thinks_)) {}
 
-    [[nodiscard]] bool is_bare() const { return thinks_ == nullptr && opening_.empty(); }
+    [[nodiscard]] bool is_bare() const { return thinks_ == nullptr && opening_.empty() && !has_channels_; }
 
-    std::shared_ptr<const grammar::Program> run(std::string_view schema, grammar::SchemaWork& work) {
+    /// The content is JSON of a schema.
+    std::shared_ptr<const grammar::Program> of_schema(std::string_view schema, grammar::SchemaWork& work) {
         grammar::Checker checker(schema, options_.schema, &work);
         program_->work = &work;
         program_->max_nodes = std::min<std::size_t>(options_.schema.grammar.max_nodes, grammar::kNone - 1);
         grammar::Normalizer& normalizer = checker.normalizer();
         grammar::Emitter value(normalizer, checker.options(), program_);
-        const std::uint32_t ret = program_->add({grammar::NodeKind::ret});
-        const std::uint32_t content = text(opening_, blanks(program_->add_call(value.rule({normalizer.root()}), ret)));
-        program_->start = answer(content);
+        const std::uint32_t end = end_of_content();
+        program_->start = answer(program_->add_document(value.rule({normalizer.root()}), end));
         value.finish();
         program_->n_rules = 2;
         program_->warnings = checker.warnings();
@@ -101,25 +92,89 @@ public:
         return program_;
     }
 
+    /// The content is what a grammar of the caller's own allows.
+    std::shared_ptr<const grammar::Program> of_grammar(const grammar::Program& own) {
+        *program_ = own;
+        const std::uint32_t end = end_of_content();
+        program_->start = answer(program_->add_call(own.start, end));
+        ++program_->n_rules;
+        program_->shrink();
+        return program_;
+    }
+
+    /// Whether a grammar writes marks of the frame itself: then it is one of the whole answer.
+    [[nodiscard]] bool is_written_by(const grammar::Program& own, const Vocab& vocab) const {
+        std::vector<std::string_view> marks;
+        if (thinks_ != nullptr) marks = {thinks_->open, thinks_->close};
+        if (has_channels_) marks.insert(marks.end(), {chat::kStartMark, chat::kChannelMark, chat::kMessageMark});
+        for (const chat::ToolFormat* row : format_.rows) {
+            marks.insert(marks.end(), {chat::first_part(row->open), chat::first_part(row->call_open), row->code_open});
+            marks.insert(marks.end(), row->dropped.begin(), row->dropped.end());
+        }
+        return std::ranges::any_of(marks, [&](std::string_view mark) { return writes(own, mark, vocab); });
+    }
+
 private:
+    /// Whether a literal of the grammar has the text in it, or a token item is it.
+    static bool writes(const grammar::Program& own, std::string_view mark, const Vocab& vocab) {
+        if (mark.empty()) return false;
+        const auto token = vocab.find(mark);
+        const auto begins_at = [&](std::uint32_t at) {
+            for (const char c : mark) {
+                const grammar::Node& node = own.nodes[at];
+                if (node.kind != grammar::NodeKind::bytes || node.count != 1) return false;
+                const grammar::ByteEdge& edge = own.edges[node.first];
+                if (edge.lo != static_cast<std::uint8_t>(c) || edge.hi != edge.lo) return false;
+                at = edge.next;
+            }
+            return true;
+        };
+        for (std::uint32_t i = 0; i < own.nodes.size(); ++i) {
+            const grammar::Node& node = own.nodes[i];
+            if (node.kind == grammar::NodeKind::token && node.min == 0 && token &&
+                node.arg == static_cast<std::uint32_t>(*token))
+                return true;
+            if (begins_at(i)) return true;
+        }
+        return false;
+    }
+
     std::uint32_t text(std::string_view bytes, std::uint32_t next) { return program_->add_text(bytes, next); }
     std::uint32_t blanks(std::uint32_t next) { return chat::add_blanks(*program_, next); }
 
-    std::uint32_t answer(std::uint32_t content) {
+    std::uint32_t end_of_content() {
+        return has_channels_ ? chat::add_message_end(*program_) : program_->add({grammar::NodeKind::ret});
+    }
+
+    /// The answer whose content begins at a node.
+    std::uint32_t answer(std::uint32_t own) {
+        const std::uint32_t value = blanks(own);
+        if (has_channels_) return messages(value);
+        const std::uint32_t content = text(opening_, value);
         if (thinks_ == nullptr) return content;
         const std::string_view prompt = options_.generation_prompt;
         const auto opened = prompt.rfind(thinks_->open), closed = prompt.rfind(thinks_->close);
         const bool is_thinking = opened != prompt.npos && (closed == prompt.npos || closed < opened);
-        // What may follow thoughts: the content, or where a new message begins, more thoughts.
-        const std::uint32_t again = program_->add({grammar::NodeKind::split});
-        std::uint32_t behind = message_open_.empty() ? blanks(content) : blanks(text(message_open_, again));
-        behind = text(thinks_->close, behind);
+        const std::uint32_t behind = text(thinks_->close, blanks(content));
         const std::uint32_t thinking = options_.thoughts ? thoughts(behind) : blanks(behind);
-        const std::uint32_t begin = text(thinks_->open, thinking);
-        program_->set_split(again, options_.thoughts ? std::vector{content, begin} : std::vector{content});
         if (is_thinking) return thinking;
         if (!options_.thoughts || closed != prompt.npos) return content;
-        return program_->add_split({content, blanks(begin)});
+        return program_->add_split({content, blanks(text(thinks_->open, thinking))});
+    }
+
+    /// Messages with thoughts, if there are to be any, and then the one with the content.
+    std::uint32_t messages(std::uint32_t content) {
+        const std::uint32_t header = program_->add({grammar::NodeKind::split});
+        const std::uint32_t next = text(cat(chat::kEndMark, chat::kOwnMessage), header);
+        std::uint32_t thinking = next;  // thoughts that the prompt has begun end at once
+        std::vector<std::uint32_t> to;
+        if (options_.thoughts && thinks_ != nullptr) {
+            thinking = chat::add_message_text(*program_, {next}, false);
+            to.push_back(chat::add_channel_header(*program_, "analysis", {}, thinking));
+        }
+        to.push_back(chat::add_channel_header(*program_, "final", {}, content));
+        program_->set_split(header, to);
+        return chat::add_channel_entry(*program_, options_.generation_prompt, {header, thinking, content});
     }
 
     /// Free text without the closing mark, then `next`, which begins with it.
@@ -131,8 +186,10 @@ private:
     }
 
     const AnswerGrammarOptions& options_;
+    const chat::AnswerFormat& format_;
     const ReasoningFormat* thinks_;
-    std::string message_open_, opening_;
+    bool has_channels_;
+    std::string opening_;
     std::shared_ptr<grammar::Program> program_ = std::make_shared<grammar::Program>();
 };
 
@@ -146,7 +203,16 @@ std::shared_ptr<const Grammar::Impl> chat::compile_answer(const ChatTemplate& ch
         std::vector<std::string> warnings;
         return grammar::compile_schema(schema, options.schema, work, warnings);
     }
-    return std::make_shared<const Grammar::Impl>(answer.run(schema, work), options.schema.grammar);
+    return std::make_shared<const Grammar::Impl>(answer.of_schema(schema, work), options.schema.grammar);
+}
+
+std::shared_ptr<const Grammar::Impl> chat::compile_framed(const ChatTemplate& chat_template, std::string_view gbnf,
+                                                          const Vocab& vocab, const AnswerGrammarOptions& options,
+                                                          grammar::SchemaWork& work) {
+    auto own = grammar::compile_gbnf(gbnf, &vocab, options.schema.grammar, work);
+    FramedAnswer answer(chat_template, options);
+    if (answer.is_bare() || answer.is_written_by(*own->program, vocab)) return own;
+    return std::make_shared<const Grammar::Impl>(answer.of_grammar(*own->program), options.schema.grammar);
 }
 
 Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schema,
@@ -154,6 +220,14 @@ Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schem
     return reporting_memory("answer grammar: an allocation failed", [&] {
         grammar::SchemaWork work;
         return Grammar(chat::compile_answer(chat_template, schema, options, work));
+    });
+}
+
+Grammar framed_grammar(const ChatTemplate& chat_template, std::string_view gbnf, const Vocab& vocab,
+                       const AnswerGrammarOptions& options) {
+    return reporting_memory("answer grammar: an allocation failed", [&] {
+        grammar::SchemaWork work;
+        return Grammar(chat::compile_framed(chat_template, gbnf, vocab, options, work));
     });
 }
 

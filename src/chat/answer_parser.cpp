@@ -32,9 +32,10 @@ ChatAnswer AnswerParser::push(std::string_view text) {
     });
 }
 
-ChatAnswer AnswerParser::finish() {
+ChatAnswer AnswerParser::finish(bool is_cut) {
     return reporting_memory(kParsing, [&] {
         const RoundToNearest guard;
+        impl_->is_cut = is_cut;
         return impl_->run(true);
     });
 }
@@ -89,6 +90,7 @@ std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
         [[nodiscard]] std::string_view content() const override { return text; }
         [[nodiscard]] std::size_t n_undecided() const override { return parser.buffer.size() - parser.n_given; }
         [[nodiscard]] bool is_content() const override {
+            if (parser.mode == Impl::Mode::response) return true;
             return parser.mode == Impl::Mode::content && chat::first_visible(parser.buffer) == parser.buffer.size();
         }
 
@@ -97,7 +99,7 @@ std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
             text.resize(n_certain);
             text += std::string_view(parser.whole.content).substr(n_certain);
             n_certain = text.size();
-            if (parser.mode == Impl::Mode::content && !parser.skips_space) text += parser.space;
+            if (parser.text_is_content() && !parser.skips_space) text += parser.space;
         }
         Impl parser;
         std::string text;

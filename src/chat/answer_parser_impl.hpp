@@ -20,6 +20,7 @@ namespace tinfer {
 namespace chat {
 
 inline constexpr std::size_t kShort = 256;  // a call of fewer bytes is parsed again with every piece
+inline constexpr std::string_view kReadResponse = R"({"response": "")";  // stands for a text that was given
 
 }  // namespace chat
 
@@ -42,7 +43,8 @@ struct AnswerParser::Impl {
         is_plain = rows.empty() && thinks == nullptr && row->dropped[0].empty() && !has_channels();
     }
 
-    enum class Mode : std::uint8_t { content, reasoning, section, code };
+    /// response: in the text of {"response": "…"}; rest: behind it.
+    enum class Mode : std::uint8_t { content, reasoning, section, code, response, rest };
 
     [[nodiscard]] bool has_channels() const { return row->shape == chat::CallShape::channels; }
 
@@ -86,6 +88,7 @@ struct AnswerParser::Impl {
         return std::move(out);
     }
 
+    [[nodiscard]] bool text_is_content() const { return mode == Mode::content || mode == Mode::response; }
     std::string& text_of_mode() { return mode == Mode::reasoning ? out.reasoning : out.content; }
 
     /// Emits text. White space at its end waits for what follows.
@@ -98,7 +101,7 @@ struct AnswerParser::Impl {
             text_of_mode() += space;
             text_of_mode() += text.substr(0, visible);
             space.clear();
-            if (mode == Mode::content) is_started = true;
+            if (text_is_content()) is_started = true;
         }
         space += text.substr(visible);
     }
@@ -119,6 +122,8 @@ struct AnswerParser::Impl {
             case Mode::reasoning: return step_reasoning(final);
             case Mode::section: return step_section(final);
             case Mode::code: return step_code(final);
+            case Mode::response: return step_response(final);
+            case Mode::rest: return step_rest(final);
             case Mode::content: return step_content(final);
         }
         return false;
@@ -148,10 +153,25 @@ struct AnswerParser::Impl {
 
     bool step_code(bool final) {
         if (!final) return false;
-        add(chat::read_code(*active, buffer));
+        auto calls = chat::read_code(*active, buffer, is_cut);
+        if (calls.empty()) {
+            buffer.insert(0, active->code_open);
+            enter(Mode::content);
+            give_front(buffer.size());
+            return false;
+        }
+        add(std::move(calls));
         drop(buffer.size());
         return false;
     }
+
+    // In answer_messages.cpp:
+    [[nodiscard]] bool begins_with_recipient(bool final) const;
+    bool step_header(bool final);
+    bool take_message(const chat::ChannelHeader& header, bool final);
+    bool begins_response(std::size_t begin, bool final);
+    bool step_response(bool final);
+    bool step_rest(bool final);
 
     struct Mark {
         std::size_t at = std::string::npos;
@@ -183,7 +203,7 @@ struct AnswerParser::Impl {
             if (ends_thoughts(final, is_begun)) return true;
             if (is_begun) return false;
         }
-        if (!is_started && has_channels() && begins_with_recipient()) return step_header(final);
+        if (!is_started && has_channels() && begins_with_recipient(final)) return step_header(final);
         if (!is_started && begins_with_call(final)) return true;
         if (waits) return false;
         Mark first;
@@ -264,66 +284,6 @@ struct AnswerParser::Impl {
         give_front(size);
     }
 
-    // ---- messages with headers --------------------------------------------------------------------------------------
-
-    /// Where the prompt ends with the role, an answer may begin with " to=RECIPIENT".
-    [[nodiscard]] bool begins_with_recipient() const {
-        constexpr std::string_view kTo = "to=";
-        const auto rest = std::string_view(buffer).substr(chat::first_visible(buffer));
-        return !rest.empty() && (rest.starts_with(kTo) || kTo.starts_with(rest));
-    }
-
-    /// Reads a header, and the call that follows it. False: wait for more text.
-    bool step_header(bool final) {
-        using Outcome = chat::ChannelHeader::Outcome;
-        const auto header = chat::read_channel_header(buffer, final);
-        if (header.outcome == Outcome::more) return false;
-        const bool is_own = header.role.empty() || header.role == "assistant";
-        if (header.outcome == Outcome::none || !is_own) {
-            constexpr std::string_view kNext = "<|start|>assistant";
-            if (buffer.starts_with(kNext)) drop(kNext.size());
-            else give_mark(std::min<std::size_t>(buffer.size(), 2));
-            return true;
-        }
-        if (!header.recipient.empty() && !rows.empty()) return take_message(header, final);
-        if (header.channel == "analysis") {
-            if (thinks == nullptr) return give_front(header.length), true;
-            drop(header.length);
-            enter(Mode::reasoning);
-            return true;
-        }
-        drop(header.length);
-        enter(Mode::content);
-        return true;
-    }
-
-    /// A message to a tool is a call of it, once it is complete; else it is text.
-    bool take_message(const chat::ChannelHeader& header, bool final) {
-        const std::string_view body = std::string_view(buffer).substr(header.length);
-        // Marks inside of an object are text.
-        bool is_early = false;
-        const auto object = chat::end_of_json(body, 0, is_early);
-        if (!object && is_early && !final) return false;
-        std::size_t end = body.size(), mark_size = 0;
-        for (const auto mark : chat::kMessageEnds)
-            if (const auto at = body.find(mark, object.value_or(0)); at < end) {
-                end = at;
-                mark_size = mark == chat::kStartMark ? 0 : mark.size();
-            }
-        if (!final && end == body.size()) return false;
-        auto call = chat::read_message(header.recipient, body.substr(0, end));
-        if (!call) {
-            mode = Mode::content;
-            is_started = true;
-            give_front(header.length + end);
-            return true;
-        }
-        enter(Mode::content);
-        add({*std::move(call)});
-        drop(header.length + end + mark_size);
-        return true;
-    }
-
     /// Formats without an opening mark: the answer is a call from its first character on.
     bool begins_with_call(bool final) {
         waits = false;
@@ -338,6 +298,10 @@ struct AnswerParser::Impl {
             }
             const bool is_list = format->shape == chat::CallShape::list || format->shape == chat::CallShape::python;
             if (buffer[begin] != (is_list ? '[' : '{') && (buffer[begin] != '`' || is_list)) continue;
+            if (format->shape == chat::CallShape::generic) {
+                if (begins_response(begin, final)) return true;
+                if (waits) continue;
+            }
             if (!is_due(*format, final)) {
                 waits = true;
                 return false;
@@ -487,6 +451,7 @@ struct AnswerParser::Impl {
     bool is_started = false;   // some content was emitted
     bool is_plain = false;
     bool waits = false, waits_for_other = false;
+    bool is_cut = false;      // by finish()
     std::size_t n_begun = 0;  // calls read without marks
     std::size_t n_calls;
     ChatAnswer out, whole;

@@ -83,21 +83,7 @@ CallProbe::CallProbe(const ChatTemplate& chat_template) : template_(chat_templat
 }
 
 std::optional<std::string> CallProbe::render(ProbeJson messages, bool answer_follows) const {
-    ProbeJson inputs{{"messages", std::move(messages)},
-                     {"add_generation_prompt", answer_follows},
-                     {"bos_token", "<s>"},
-                     {"eos_token", "</s>"},
-                     {"enable_thinking", true},
-                     {"tools", ProbeJson::parse(tools())}};
-    try {
-        RenderOptions options;
-        options.now = LocalTime{2026, 1, 1};
-        options.max_steps = 2'000'000;
-        return template_.render(inputs.dump(), options).text;
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::out_of_memory) throw;
-        return std::nullopt;
-    }
+    return probe_render(template_, std::move(messages), answer_follows, ProbeJson::parse(tools()));
 }
 
 std::optional<std::string> CallProbe::render_calls(const std::vector<ToolCall>& calls, Variant variant) const {

@@ -8,14 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "chat/probe_render.hpp"
 #include "tinfer/chat.hpp"
 #include "tinfer/chat_session.hpp"
 
 namespace tinfer::chat {
-
-using ProbeJson = nlohmann::ordered_json;
 
 /// One probe: a message with calls, and what the template makes of it.
 struct WrittenCalls {

@@ -71,8 +71,8 @@ Value title(I& i, const Value& subject, Arguments& a) {
 Value trim(I& i, const Value& subject, Arguments& a) {
     const Parameters p("trim", a, {"chars"});
     const bool white_space = !p.has(0) || p[0]->is_none();
-    return i.string_like(subject, stripped(i.as_string(subject).text(), Side::both,
-                                           white_space ? Characters() : Characters(p.text(0).bytes())));
+    const Characters chars = white_space ? Characters() : Characters(p.text(0).bytes());
+    return i.string_like(subject, stripped(i.as_string(subject).text(), Side::both, chars));
 }
 
 Value string(I& i, const Value& subject, Arguments& a) {
@@ -104,7 +104,9 @@ Value replace(I& i, const Value& subject, Arguments& a) {
 
 Value center(I& i, const Value& subject, Arguments& a) {
     const Parameters p("center", a, {"width"});
-    return i.string_like(subject, padded(i.as_string(subject).text(), p.integer(0, 80), i.word(" "), '^'));
+    const std::int64_t width = p.integer(0, 80);
+    const Value text = i.as_string(subject);
+    return i.string_like(subject, padded(text.text(), width, i.word(" "), '^'));
 }
 
 Value format(I& i, const Value& subject, Arguments& a) {

@@ -358,8 +358,8 @@ private:
     OriginText with_digits(std::int64_t value, Field field) {
         const std::string sign = value < 0 ? "-" : field.sign == '-' ? "" : std::string(1, field.sign);
         OriginText text = interpreter_.word(sign);
-        text.append(
-            padded(interpreter_.word(integer_text(value, field)), field.precision, interpreter_.word("0"), '>'));
+        const OriginText digits = interpreter_.word(integer_text(value, field));
+        text.append(padded(digits, field.precision, interpreter_.word("0"), '>'));
         field.precision = -1;
         return as_text(std::move(text), field);
     }

@@ -41,6 +41,21 @@ void add_options(std::string& key, const SchemaOptions& options) {
         add_field(key, std::to_string(number));
 }
 
+/// Token items mean a vocabulary's tokens; a vocabulary is known by the trie that is kept with it.
+std::shared_ptr<const grammar::TokenTrie> add_vocab(std::string& key, const Vocab& vocab) {
+    auto trie = reporting_memory(kCaching, [&] { return grammar::trie_of(vocab); });
+    add_field(key, std::to_string(reinterpret_cast<std::uintptr_t>(trie.get())));
+    return trie;
+}
+
+void add_frame(std::string& key, const ChatTemplate& chat_template, const AnswerGrammarOptions& options) {
+    const auto& [thoughts, generation_prompt, schema] = options;
+    add_field(key, chat_template.source());
+    add_field(key, thoughts ? "1" : "0");
+    add_field(key, generation_prompt);
+    add_options(key, schema);
+}
+
 }  // namespace
 
 struct GrammarCache::Impl {
@@ -154,10 +169,8 @@ GrammarCache::GrammarCache(std::size_t max_bytes, SchemaOptions options)
 GrammarCache::~GrammarCache() = default;
 
 Grammar GrammarCache::grammar(std::string_view gbnf, const Vocab& vocab, const CancelFn& cancel) {
-    // Token items mean a vocabulary's tokens; a vocabulary is known by the trie that is kept with it.
-    const auto trie = reporting_memory(kCaching, [&] { return grammar::trie_of(vocab); });
     std::string key = "gbnf ";
-    add_field(key, std::to_string(reinterpret_cast<std::uintptr_t>(trie.get())));
+    const auto trie = add_vocab(key, vocab);
     add_field(key, gbnf);
     const auto compile = [&](grammar::SchemaWork& work) {
         return grammar::compile_gbnf(gbnf, &vocab, impl_->options.grammar, work);
@@ -194,16 +207,24 @@ Grammar GrammarCache::calls(const ChatTemplate& chat_template, std::string_view 
 
 Grammar GrammarCache::answer(const ChatTemplate& chat_template, std::string_view json,
                              const AnswerGrammarOptions& options, const CancelFn& cancel) {
-    const auto& [thoughts, generation_prompt, schema] = options;
     std::string key = "answer ";
-    add_field(key, chat_template.source());
+    add_frame(key, chat_template, options);
     add_field(key, json);
-    add_field(key, thoughts ? "1" : "0");
-    add_field(key, generation_prompt);
-    add_options(key, schema);
     return impl_->get(key, cancel, [&](grammar::SchemaWork& work) {
         return chat::compile_answer(chat_template, json, options, work);
     });
+}
+
+Grammar GrammarCache::framed(const ChatTemplate& chat_template, std::string_view gbnf, const Vocab& vocab,
+                             const AnswerGrammarOptions& options, const CancelFn& cancel) {
+    std::string key = "framed ";
+    const auto trie = add_vocab(key, vocab);
+    add_frame(key, chat_template, options);
+    add_field(key, gbnf);
+    const auto compile = [&](grammar::SchemaWork& work) {
+        return chat::compile_framed(chat_template, gbnf, vocab, options, work);
+    };
+    return impl_->get(key, cancel, compile, trie);
 }
 
 GrammarCache::Stats GrammarCache::stats() const {

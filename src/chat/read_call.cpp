@@ -176,12 +176,13 @@ private:
         const auto document = parse_json(*text);
         if (!document) return false;
         const auto root = document->root();
-        if (const auto response = root.find("response"); response && response->is(JsonKind::string))
-            out_.content = response->string();
+        const auto response = root.find("response");
+        const bool is_text = response && response->is(JsonKind::string);
+        if (is_text) out_.content = response->string();
         auto calls = root.find("tool_calls");
         if (!calls) calls = root.find("tool_call");
         if (calls && calls->size() > 0) return add_calls(format_, *text, *calls, out_.calls);
-        return root.find("response").has_value();
+        return is_text;
     }
 
     std::string read_id() {
@@ -444,19 +445,19 @@ ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, 
     return CallReader(format, text, final, type).read();
 }
 
-std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text) {
+std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text, bool is_cut) {
     constexpr std::string_view kFunctions = "functions.", kPython = "python";
     if (recipient.starts_with(kFunctions)) recipient.remove_prefix(kFunctions.size());
     if (recipient.empty() || recipient.size() > kMaxName) return std::nullopt;
     text = trimmed_mark(text);
     ToolCall call{{}, std::string(recipient), std::string(text)};
     if (text.starts_with('{') && is_json(text)) return call;
-    if (recipient != kPython || text.empty()) return std::nullopt;
+    if (recipient != kPython || text.empty() || is_cut) return std::nullopt;
     call.arguments = "{\"code\": " + json_string(text) + "}";
     return call;
 }
 
-std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text) {
+std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text, bool is_cut) {
     text = trimmed_mark(text);
     const ToolFormat object{.shape = CallShape::object, .arguments_key = format.arguments_key};
     if (auto read = read_call(object, text, true, {}); read.outcome == Outcome::done && read.length == text.size())
@@ -473,6 +474,7 @@ std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text)
             return {call};
         }
     }
+    if (is_cut) return {};
     return {{{}, "python", "{\"code\": " + json_string(text) + "}"}};
 }
 

@@ -28,9 +28,10 @@ struct ReadCall {
 
 /// `text` begins with call_open. `final`: no more text will come.
 [[nodiscard]] ReadCall read_call(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type);
-/// A message to a tool, of a family with channels: an object with arguments, or code for "python". nullopt: no call.
-[[nodiscard]] std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text);
-/// `text` is everything after ToolFormat::code_open.
-[[nodiscard]] std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text);
+/// A message to a tool, of a family with channels: an object with arguments, or code for "python", unless it is cut.
+/// nullopt: no call.
+[[nodiscard]] std::optional<ToolCall> read_message(std::string_view recipient, std::string_view text, bool is_cut);
+/// `text` is everything after ToolFormat::code_open. Code has no closing mark: where the answer is cut it is no call.
+[[nodiscard]] std::vector<ToolCall> read_code(const ToolFormat& format, std::string_view text, bool is_cut);
 
 }  // namespace tinfer::chat

@@ -263,7 +263,8 @@ struct Chat::Impl {
 
     ChatAnswer take(std::string_view text) {
         ChatAnswer more = parser->push(text);
-        if (generation->stop()) append_answer(more, parser->finish());
+        if (const auto why = generation->stop())
+            append_answer(more, parser->finish(why != StopReason::eog && why != StopReason::string));
         answer = parser->whole();
         if (generation->stop()) complete();
         return more;

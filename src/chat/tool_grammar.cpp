@@ -11,6 +11,7 @@
 #include "base/number_text.hpp"
 #include "chat/answer_format.hpp"
 #include "chat/call_literals.hpp"
+#include "chat/channel_grammar.hpp"
 #include "chat/channel_header.hpp"
 #include "chat/mark_text.hpp"
 #include "chat/tool_program.hpp"
@@ -86,6 +87,11 @@ private:
         return mark(bytes.substr(0, space), next);
     }
     std::uint32_t either(const std::vector<std::uint32_t>& to) { return program_->add_split(to); }
+    /// The arguments of a call, as JSON.
+    std::uint32_t document(std::uint32_t rule, std::uint32_t next) {
+        ++n_rules_;
+        return program_->add_document(rule, next);
+    }
     std::uint32_t call_rule(std::uint32_t rule, std::uint32_t next) {
         ++n_rules_;
         return program_->add_call(rule, next);
@@ -115,14 +121,14 @@ private:
     std::uint32_t object(ToolSchema& tool) {
         const std::uint32_t close = blanks(text("}", ret_));
         if (row_.object == CallObject::keyed)
-            return text("{", blanks(member(tool.name(), call_rule(tool.json(), close))));
+            return text("{", blanks(member(tool.name(), document(tool.json(), close))));
         const bool is_wrapped = row_.object == CallObject::wrapped;
         std::uint32_t behind = is_wrapped ? blanks(text("}", close)) : close;
         if (row_.ids != IdShape::none && !row_.id_first && row_.ids != IdShape::digits) {
             const std::uint32_t with_id = comma(member(row_.id_key, text("\"", id(text("\"", behind)))));
             behind = either({behind, with_id});
         }
-        std::uint32_t begin = member(row_.arguments_key, call_rule(tool.json(), behind));
+        std::uint32_t begin = member(row_.arguments_key, document(tool.json(), behind));
         begin = member(row_.name_key, text(json_string(tool.name()), comma(begin)));
         if (is_wrapped) begin = member("function", text("{", blanks(begin)));
         if ((row_.shape == CallShape::object && row_.begins_answer) || is_wrapped)
@@ -153,7 +159,7 @@ private:
             case CallShape::named: {
                 check_name(name);
                 if (!row_.arguments_close.empty()) next = blanks(mark(row_.arguments_close, next));
-                next = call_rule(tool.json(), next);
+                next = document(tool.json(), next);
                 if (!row_.arguments_open.empty()) next = mark(row_.arguments_open, blanks(next));
                 // White space that is all that ends a name is written as it is.
                 const bool is_space = row_.name_close.find_first_not_of(" \t\r\n") == row_.name_close.npos;
@@ -174,10 +180,12 @@ private:
             }
             case CallShape::python:
                 check_name(name);
-                return text(cat(name, "("), call_rule(tool.one_by_one(row_), text(")", next)));
+                next = text(")", next);
+                return text(cat(name, "("), call_rule(tool.one_by_one(row_), next));
             case CallShape::braces:
                 check_name(name);
-                return text(cat(name, "{"), call_rule(tool.one_by_one(row_), text("}", next)));
+                next = text("}", next);
+                return text(cat(name, "{"), call_rule(tool.one_by_one(row_), next));
             case CallShape::channels: break;
         }
         return next;
@@ -253,71 +261,44 @@ private:
 
     // ---- messages with headers --------------------------------------------------------------------------------------
 
-    /// <|message|> and the call's arguments, up to the end of the answer or the next call.
-    std::uint32_t channel_calls(bool begins) {
+    /// The calls of an answer, each a message with a header, up to the end of the answer.
+    std::uint32_t channel_calls() {
         const std::uint32_t end = blanks(ret_);
         const std::uint32_t again = program_->add({NodeKind::split});
-        std::vector<std::uint32_t> ends{end, blanks(text("<|call|>", end))};
-        if (options_.parallel) ends.push_back(blanks(text("<|call|><|start|>assistant", again)));
+        std::vector<std::uint32_t> ends{end, blanks(text(row_.call_close, end))};
+        if (options_.parallel) ends.push_back(blanks(text(cat(row_.call_close, kOwnMessage), again)));
         const std::uint32_t behind = either(ends);
         std::vector<std::uint32_t> to;
         for (auto& tool : tools_)
             naming(tool->name(), [&] {
                 check_name(tool->name());
-                const std::uint32_t body = text(kMessageMark, blanks(call_rule(tool->json(), behind)));
-                const std::uint32_t typed = content_type(body);
-                const std::string recipient = cat(" to=functions.", tool->name());
-                for (const char* channel : {"commentary", "analysis"}) {
-                    to.push_back(text(cat(kChannelMark, channel, recipient), typed));
-                    to.push_back(text(cat(recipient, kChannelMark, channel), typed));
-                }
+                const std::uint32_t body = blanks(document(tool->json(), behind));
+                const std::string recipient = cat("functions.", tool->name());
+                for (const char* channel : {"commentary", "analysis"})
+                    to.push_back(add_channel_header(*program_, channel, recipient, body));
             });
         program_->set_split(again, to);
-        return begins ? again : text("<|start|>assistant", again);
-    }
-
-    /// The type of a content, which may be missing.
-    std::uint32_t content_type(std::uint32_t next) {
-        std::vector<std::uint32_t> to{next};
-        for (const char* type : {" <|constrain|>json", "<|constrain|>json", " json", " code"})
-            to.push_back(text(type, next));
-        return either(to);
-    }
-
-    /// The text of a message, then one of the nodes; `end`: the answer may end in it.
-    std::uint32_t message_text(const std::vector<std::uint32_t>& behind, bool may_end) {
-        std::vector<std::string> marks{std::string(kChannelMark), std::string(kMessageMark),
-                                       std::string(kConstrainMark)};
-        for (const auto mark : kMessageEnds) marks.emplace_back(mark);
-        const std::vector<std::string> ends{"<|end|>"};  // where one mark may follow, all may
-        return grammar::add_dfa(*program_, grammar::free_text(marks, ends), [&](std::uint32_t label) {
-            std::vector<std::uint32_t> to;
-            if ((label & 2) != 0) to = behind;
-            if (may_end) to.push_back(ret_);
-            return to;
-        });
+        return again;
     }
 
     /// An answer of messages with headers: thoughts and texts, then calls or the final text.
     std::uint32_t channels() {
         const bool is_free = options_.use != ToolUse::required;
-        const std::uint32_t next = program_->add({NodeKind::split});  // behind "<|start|>assistant"
-        const std::uint32_t more = text("<|end|><|start|>assistant", next), end = text("<|end|>", ret_);
+        const std::uint32_t next = program_->add({NodeKind::split});  // where a header stands
+        const std::uint32_t more = text(cat(kEndMark, kOwnMessage), next), end = text(kEndMark, ret_);
         std::vector<std::uint32_t> behind{more};
         if (is_free) behind.push_back(end);
-        const std::uint32_t thoughts = message_text(behind, is_free), comment = message_text(behind, true);
-        const std::uint32_t last = message_text({end, text("<|return|>", ret_)}, true);
-        std::vector<std::uint32_t> to{text(cat(kChannelMark, "analysis", kMessageMark), thoughts)};
+        const std::uint32_t thoughts = add_message_text(*program_, behind, is_free);
+        const std::uint32_t comment = add_message_text(*program_, behind, true);
+        const std::uint32_t last = add_message_text(*program_, {end, text(kReturnMark, ret_)}, true);
+        std::vector<std::uint32_t> to{add_channel_header(*program_, "analysis", {}, thoughts)};
         if (is_free) {
-            to.push_back(text(cat(kChannelMark, "commentary", kMessageMark), comment));
-            to.push_back(text(cat(kChannelMark, "final"), content_type(text(kMessageMark, last))));
+            to.push_back(add_channel_header(*program_, "commentary", {}, comment));
+            to.push_back(add_channel_header(*program_, "final", {}, last));
         }
-        if (options_.use != ToolUse::none && !tools_.empty()) to.push_back(channel_calls(true));
+        if (options_.use != ToolUse::none && !tools_.empty()) to.push_back(channel_calls());
         program_->set_split(next, to);
-        const std::string_view prompt = options_.generation_prompt;
-        if (prompt.ends_with(cat(kChannelMark, "analysis", kMessageMark))) return thoughts;
-        if (prompt.ends_with(cat(kChannelMark, "final", kMessageMark)) && is_free) return last;
-        return either({next, text("<|start|>assistant", next)});
+        return add_channel_entry(*program_, options_.generation_prompt, {next, thoughts, is_free ? last : next});
     }
 
     // ---- text and reasoning -----------------------------------------------------------------------------------------

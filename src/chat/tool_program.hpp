@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The implementations of tinfer::tool_grammar and tinfer::answer_grammar.
+// The implementations of tinfer::tool_grammar, tinfer::answer_grammar and tinfer::framed_grammar.
 #pragma once
 
 #include <memory>
@@ -20,6 +20,11 @@ namespace tinfer::chat {
 /// `work`: the budget of the schema.
 [[nodiscard]] std::shared_ptr<const Grammar::Impl> compile_answer(const ChatTemplate& chat_template,
                                                                   std::string_view schema,
+                                                                  const AnswerGrammarOptions& options,
+                                                                  grammar::SchemaWork& work);
+/// The same for a grammar in GBNF.
+[[nodiscard]] std::shared_ptr<const Grammar::Impl> compile_framed(const ChatTemplate& chat_template,
+                                                                  std::string_view gbnf, const Vocab& vocab,
                                                                   const AnswerGrammarOptions& options,
                                                                   grammar::SchemaWork& work);
 

@@ -135,7 +135,8 @@ std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
                 if (row.shape == CallShape::parameters) return tagged(name, terms);
                 const bool is_python = row.shape == CallShape::python;
                 if (is_python && !is_word(name)) return kNone;
-                const std::uint32_t value = program_->add_call(literal(terms), ret());
+                const std::uint32_t end = ret();
+                const std::uint32_t value = program_->add_call(literal(terms), end);
                 const std::string key = is_word(name) ? name : cat(row.quote, name, row.quote);
                 const std::uint32_t begin = program_->add_text(cat(key, is_python ? "=" : ":"), value);
                 return is_first ? begin : separator(begin);
@@ -271,7 +272,8 @@ std::uint32_t ToolSchema::untyped(const Conjunction& terms, bool has_type, const
                                   std::uint32_t behind) {
     const std::uint32_t next = program_->add_text(end, behind);
     const bool is_json = !row_->python_words && !row_->python_none && !row_->python_lists && !row_->python_objects;
-    return program_->add_call(is_json || !has_type ? emitter_->rule(terms) : literal(terms), next);
+    if (is_json || !has_type) return program_->add_document(emitter_->rule(terms), next);
+    return program_->add_call(literal(terms), next);
 }
 
 /// A value of elements between marks with their names, then `close` and `next`.
@@ -282,7 +284,7 @@ std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& c
     const auto shapes = normalizer_->shapes(terms);
     // Where it may be of several kinds, a text could be read as another one: then it is JSON.
     const bool is_one_kind = std::ranges::all_of(shapes, [&](const auto& s) { return s.kind == shapes.front().kind; });
-    if (!is_one_kind) return program_->add_call(emitter_->rule(terms), end);
+    if (!is_one_kind) return program_->add_document(emitter_->rule(terms), end);
     std::vector<std::uint32_t> to;
     for (const grammar::Shape& shape : shapes) {
         std::uint32_t entry = kNone;
@@ -335,7 +337,8 @@ std::uint32_t ToolSchema::literal(const Conjunction& terms) {
         const bool is_json =
             row_->shape != CallShape::braces && ((shape.kind == JsonKind::array && !row_->python_lists) ||
                                                  (shape.kind == JsonKind::object && !row_->python_objects));
-        const auto entry = is_json ? emitter_->shape(shape, terms) : literal_shape(shape);
+        auto entry = is_json ? emitter_->shape(shape, terms) : literal_shape(shape);
+        if (is_json && entry != kNone) entry = program_->add_document(entry, ret());
         if (entry != kNone) to.push_back(entry);
     }
     --depth_;
@@ -396,7 +399,8 @@ std::uint32_t ToolSchema::literal_string(const grammar::StringSpec& spec) {
 std::uint32_t ToolSchema::literal_object(const grammar::ObjectSpec& spec) {
     const bool is_braces = row_->shape == CallShape::braces;
     const auto entry = members(spec, [&](const std::string& name, const Conjunction& terms, bool is_first) {
-        const std::uint32_t value = program_->add_call(literal(terms), ret());
+        const std::uint32_t end = ret();
+        const std::uint32_t value = program_->add_call(literal(terms), end);
         std::vector<std::uint32_t> to;
         if (is_braces) {
             to.push_back(

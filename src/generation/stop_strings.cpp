@@ -119,14 +119,16 @@ std::string ContentStops::release() {
 
 /// The stream up to the stop string that was found, at n_shown_ bytes of content.
 std::string ContentStops::cut() {
-    std::size_t end = held_.size();
+    std::size_t end = 0;
     std::size_t before = n_given_;  // content before the place that first goes beyond the stop string's begin
     for (const Place& place : places_) {
         if (place.content <= n_shown_) {
             before = place.content;
+            end = place.end;
             continue;
         }
-        // This content stands in the stream as it is, up to here.
+        if (before == n_shown_) break;
+        // The stop string begins inside of what came at once. That stands in the stream as it is, up to here.
         const std::string_view added = reader_->content().substr(before, place.content - before);
         const std::size_t begin = std::string_view(held_).substr(0, place.end).rfind(added);
         if (begin != held_.npos) end = begin + (n_shown_ - before);

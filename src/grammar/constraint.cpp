@@ -84,7 +84,15 @@ bool GrammarConstraint::allows(Token token) {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     if (trie_->is_eog(id) && matcher_->machine().accepts(state_)) return true;
-    return matcher_->step(state_, id) != Machine::kDead && (quotes_ == nullptr || names_.allows(trie_->piece(id)));
+    return matcher_->step(state_, id) != Machine::kDead &&
+           (quotes_ == nullptr || names_.allows(matcher_->machine(), state_, trie_->piece(id)));
+}
+
+/// Takes the tokens that would repeat a name out of the mask.
+void GrammarConstraint::forbid_names() {
+    if (quotes_ == nullptr) return;
+    matcher_->machine().allow(matcher_->max_steps);
+    quotes_->forbid(names_, matcher_->machine(), state_, *trie_, mask_);
 }
 
 std::span<const std::uint64_t> GrammarConstraint::mask() {
@@ -100,7 +108,7 @@ std::span<const std::uint64_t> GrammarConstraint::mask() {
     make_room();
     const std::scoped_lock lock(matcher_->mutex);
     matcher_->mask(state_, mask_);
-    if (quotes_ != nullptr) quotes_->forbid(names_, *trie_, mask_);
+    forbid_names();
     return mask_;
 }
 
@@ -113,7 +121,7 @@ bool GrammarConstraint::prepare(std::uint64_t n_steps) {
     const std::scoped_lock lock(matcher_->mutex);
     steps_left_ = matcher_->mask_part(state_, mask_, *steps_left_, n_steps);
     if (steps_left_) return false;
-    if (quotes_ != nullptr) quotes_->forbid(names_, *trie_, mask_);
+    forbid_names();
     is_prepared_ = true;
     return true;
 }
@@ -140,7 +148,7 @@ void GrammarConstraint::accept(Token token) {
     if (next != Machine::kDead) {
         if (quotes_ != nullptr) names_.make_room(places_, n_accepted_ - n_remembered_, n_remembered_);
         const GivenNames::Place before = names_.place();
-        if (quotes_ != nullptr && !names_.read(trie_->piece(id))) refuse();
+        if (quotes_ != nullptr && !names_.read(matcher_->machine(), state_, trie_->piece(id))) refuse();
         return remember(next, before);
     }
     if (!trie_->is_eog(id) || !matcher_->machine().accepts(state_)) refuse();
@@ -155,7 +163,7 @@ bool GrammarConstraint::accept_bytes(std::string_view bytes) {
     Machine::State next = state_;
     for (const char byte : bytes) next = matcher_->machine().step(next, static_cast<std::uint8_t>(byte));
     if (next == Machine::kDead) return false;
-    if (quotes_ != nullptr && !names_.read(bytes)) return false;
+    if (quotes_ != nullptr && !names_.read(matcher_->machine(), state_, bytes)) return false;
     forget_mask();
     state_ = next;
     return true;
@@ -197,7 +205,8 @@ std::span<const Token> GrammarConstraint::forced() {
         known->has_tokens = true;
     }
     // The only name that a pattern leaves may be one that the object has already; the mask then reports the dead end.
-    if (quotes_ != nullptr && !names_.allows(std::string_view(known->text).substr(1))) return {};
+    if (quotes_ != nullptr && !names_.allows(matcher_->machine(), state_, std::string_view(known->text).substr(1)))
+        return {};
     const std::size_t n = std::min(known->tokens.size(), forced_.size());
     std::copy_n(known->tokens.begin(), n, forced_.begin());
     return std::span(forced_).first(n);

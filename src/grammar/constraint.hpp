@@ -46,6 +46,7 @@ public:
 private:
     static constexpr std::size_t kRemembered = 1024;  // tokens that rewind() can undo
     void make_room();
+    void forbid_names();
     void forget_mask() noexcept {
         is_prepared_ = false;
         steps_left_.reset();
@@ -64,7 +65,7 @@ private:
     bool is_prepared_ = false;                 // mask_ is that of the state
     std::uint64_t pause_after_ = 0;            // steps of mask(); 0: all
     std::optional<std::uint64_t> steps_left_;  // of a mask that prepare() has begun
-    // Only for schemas whose objects are open: the member names so far, and their state before each of the last tokens.
+    // Only where objects of JSON are open: the member names so far, and their state before each of the last tokens.
     std::shared_ptr<const QuoteTokens> quotes_;
     GivenNames names_;
     std::vector<GivenNames::Place> places_;  // ring buffer

@@ -67,7 +67,7 @@ std::uint32_t Emitter::rule(const Conjunction& terms) {
 }
 
 std::shared_ptr<Program> Emitter::run(const Conjunction& root) {
-    program_->start = space(program_->add_call(rule(root), ret_));
+    program_->start = space(program_->add_document(rule(root), ret_));
     finish();
     program_->n_rules = rules_.size();
     if (!prune(*program_))

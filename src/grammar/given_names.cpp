@@ -100,11 +100,44 @@ bool GivenNames::read(std::string_view bytes) {
     return false;
 }
 
-bool GivenNames::allows(std::string_view piece) {
-    if (piece.find('"') == piece.npos) return true;
+bool GivenNames::read(Machine& machine, Machine::State before, std::string_view bytes) {
+    const Place begin = at_;
+    try {
+        for (const char c : bytes) {
+            if (!machine.in_document(before)) {
+                if (at_.in_document) at_ = {};
+            } else {
+                at_.in_document = true;
+                if (!go_on(c)) {
+                    at_ = begin;
+                    return false;
+                }
+            }
+            before = machine.step(before, static_cast<std::uint8_t>(c));
+        }
+    } catch (...) {
+        at_ = begin;
+        throw;
+    }
+    return true;
+}
+
+bool GivenNames::allows(Machine& machine, Machine::State before, std::string_view piece) {
+    constexpr std::ptrdiff_t kTwoNames = 4;  // quotes
+    const auto n_quotes = std::ranges::count(piece, '"');
+    if (n_quotes == 0) return true;
+    // A repetition in a document that begins inside of the piece takes two names in it. Before the end of the document
+    // that is being read, it is one if the whole piece were of this document, too.
+    const bool is_inside = machine.in_document(before);
+    if (n_quotes < kTwoNames && (!is_inside || would_read([&] { return read(piece); }))) return true;
+    return would_read([&] { return read(machine, before, piece); });
+}
+
+template <class Read>
+bool GivenNames::would_read(Read&& read_it) {
     const Place before = at_;
     const std::size_t n_names = names_.size(), n_levels = levels_.size(), n_bytes = text_.size();
-    const bool is_allowed = read(piece);
+    const bool is_allowed = read_it();
     at_ = before;
     names_.resize(n_names);
     levels_.resize(n_levels);
@@ -216,13 +249,14 @@ QuoteTokens::QuoteTokens(const TokenTrie& trie) {
     std::ranges::stable_sort(rows, std::ranges::greater{}, &Row::n_quotes);
 }
 
-void QuoteTokens::forbid(GivenNames& names, const TokenTrie& trie, std::span<std::uint64_t> bits) const {
+void QuoteTokens::forbid(GivenNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
+                         std::span<std::uint64_t> bits) const {
     const std::size_t fewest = names.fewest_quotes();
     for (const Row& row : rows) {
         if (row.n_quotes < fewest) break;
         std::uint64_t& word = bits[row.token / 64];
         const std::uint64_t bit = 1ull << (row.token % 64);
-        if ((word & bit) != 0 && !names.allows(trie.piece(row.token))) word &= ~bit;
+        if ((word & bit) != 0 && !names.allows(machine, state, trie.piece(row.token))) word &= ~bit;
     }
 }
 

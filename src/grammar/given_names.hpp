@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The member names that the open objects of a JSON text have so far, so that none is given twice. An automaton cannot
-// remember them, so this scans the text in parallel.
+// remember them, so this scans the text in parallel. The JSON may be a part of a text; the automaton knows which.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "grammar/json_text.hpp"
+#include "grammar/machine.hpp"
 #include "grammar/token_trie.hpp"
 
 namespace tinfer::grammar {
@@ -25,6 +26,7 @@ public:
         std::uint32_t begin = 0, size = 0;  ///< of the name being read
         CharPlace in_char = 0;              ///< inside a string
         bool in_string = false, is_name = false, expects_name = false, has_names = false;
+        bool in_document = false;  ///< inside a JSON document
     };
 
     explicit GivenNames(bool has_room = false) { reserve(has_room ? kFirstRoom : 0); }
@@ -37,8 +39,11 @@ public:
     /// Reads the next bytes of a JSON text. Returns false and reads nothing if they complete a name that its object
     /// already has.
     [[nodiscard]] bool read(std::string_view bytes);
-    /// Whether read(piece) would succeed.
-    [[nodiscard]] bool allows(std::string_view piece);
+    /// Reads the bytes of a text in which documents stand, along the states of a machine, from the one before the first
+    /// byte on. False, and nothing read, as read().
+    [[nodiscard]] bool read(Machine& machine, Machine::State before, std::string_view bytes);
+    /// Whether that would succeed, given that the machine allows the piece.
+    [[nodiscard]] bool allows(Machine& machine, Machine::State before, std::string_view piece);
     /// Pieces with fewer quotes than this cannot complete a repeated name and need no check.
     [[nodiscard]] std::size_t fewest_quotes() const noexcept;
 
@@ -63,6 +68,8 @@ private:
         std::uint32_t begin, end, moved;  // in text_; `moved`: new begin
     };
     [[nodiscard]] bool go_on(char c);
+    template <class Read>
+    [[nodiscard]] bool would_read(Read&& read_it);
     [[nodiscard]] bool end_name();
     void add_to_name(std::uint32_t code_point);
     [[nodiscard]] std::string_view text_of(std::uint32_t begin, std::uint32_t size) const noexcept {
@@ -91,8 +98,9 @@ struct QuoteTokens {
     };
     std::vector<Row> rows;
     explicit QuoteTokens(const TokenTrie& trie);
-    /// Clears the bits of tokens that would repeat a name.
-    void forbid(GivenNames& names, const TokenTrie& trie, std::span<std::uint64_t> bits) const;
+    /// Clears the bits of tokens that would repeat a name in this state.
+    void forbid(GivenNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
+                std::span<std::uint64_t> bits) const;
 };
 
 }  // namespace tinfer::grammar

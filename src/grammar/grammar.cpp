@@ -91,9 +91,11 @@ bool Grammar::matches(std::string_view text) const {
         if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
         auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
         grammar::Machine::State state = machine->start();
+        grammar::GivenNames names;
         for (std::size_t i = 0; i < text.size(); ++i) {
             if (i % kKibibyte == 0) machine->allow(impl_->options.max_steps);
             const char byte = text[i];
+            if (impl_->has_open_objects && !names.read(*machine, state, text.substr(i, 1))) return false;
             state = machine->step(state, static_cast<std::uint8_t>(byte));
             if (state == grammar::Machine::kDead) return false;
             if (machine->memory() > impl_->options.max_cache_bytes) {

@@ -17,7 +17,7 @@ struct tinfer::Grammar::Impl {
     GrammarOptions options;
     std::shared_ptr<grammar::Checker> checker;  ///< validates complete texts against a schema; null for other grammars
     std::size_t n_bytes = 0;                    ///< of the compiled form
-    bool has_open_objects = false;              ///< of a schema: undeclared names are allowed, and must not repeat
+    bool has_open_objects = false;              ///< JSON in it may have undeclared names, and must not repeat them
     mutable std::mutex printing;                ///< std::call_once would need thread-local storage
     mutable bool is_printed = false;
     mutable std::string printed;
@@ -30,8 +30,9 @@ struct tinfer::Grammar::Impl {
          std::shared_ptr<grammar::Checker> of_schema = nullptr)
         : program(std::move(given)), options(bounds), checker(std::move(of_schema)),
           n_bytes(sizeof(Impl) + program->memory() + (checker != nullptr ? checker->memory() : 0)) {
+        has_open_objects = program->has_witnesses;
         for (const auto& object : program->objects)
-            has_open_objects = has_open_objects || (checker != nullptr && object.other_names != nullptr);
+            has_open_objects = has_open_objects || object.other_names != nullptr;
     }
     /// Bytes of the compiled form and of the matchers.
     [[nodiscard]] std::size_t memory() const noexcept;

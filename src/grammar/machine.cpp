@@ -151,11 +151,16 @@ Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
     // Reserve first: out of memory must not leave the three arrays with different sizes.
     if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 16);
     if (states_.size() == states_.capacity()) states_.reserve(2 * states_.size() + 16);
+    const bool in_document = std::ranges::any_of(stacks, [&](std::uint32_t top) {
+        if (top == kEmptyStack) return false;
+        const Node& node = program_->nodes[stacks_[top].frame.node];
+        return (node.kind == NodeKind::call && node.min != 0) || states_[stacks_[top].parent].in_document;
+    });
     tops_.insert(tops_.end(), stacks.begin(), stacks.end());
     rows_.push_back(no_row_.get());
     states_.push_back({static_cast<std::uint32_t>(tops_.size() - stacks.size()),
                        static_cast<std::uint32_t>(stacks.size()), kUnknown,
-                       !stacks.empty() && stacks.front() == kEmptyStack});
+                       !stacks.empty() && stacks.front() == kEmptyStack, in_document});
     return state_table_[at] = state;
 }
 
@@ -249,8 +254,8 @@ void Machine::expand(const Item& item) {
                 visit({item.parent, program_->targets[node.first + i], 0, 0});
             break;
         case NodeKind::call:
-            // Tail call: needs no return frame, so right-recursive lists do not deepen the stack.
-            if (program_->nodes[node.next].kind == NodeKind::ret) visit({item.parent, node.arg, 0, 0});
+            // Tail call: needs no return frame, so right-recursive lists do not deepen the stack. A document keeps one.
+            if (program_->nodes[node.next].kind == NodeKind::ret && node.min == 0) visit({item.parent, node.arg, 0, 0});
             else visit({on(item.parent, {item.node}), node.arg, 0, 0});
             break;
         case NodeKind::ret: leave(item.parent); break;

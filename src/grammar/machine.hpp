@@ -66,6 +66,8 @@ public:
     }
     [[nodiscard]] std::uint64_t steps_left() const noexcept { return steps_left_; }
     [[nodiscard]] bool accepts(State state) const noexcept { return states_[state].accepts; }
+    /// Whether the next byte may belong to a JSON document (Program::add_document).
+    [[nodiscard]] bool in_document(State state) const noexcept { return states_[state].in_document; }
     /// A representative of all states that differ only in counters which no token can drive to a bound, so that they
     /// share one mask.
     [[nodiscard]] State abstract(State state);
@@ -151,7 +153,7 @@ private:
     struct StateRecord {
         std::uint32_t first, count;  // range of tops_, ascending
         std::uint32_t abstracted;    // kUnknown until computed
-        bool accepts;
+        bool accepts, in_document;
     };
     struct Item {
         State parent;

@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kNone = 0xFFFFFFFF;
 enum class NodeKind : std::uint8_t {
     bytes,   ///< one byte by edges [first, first + count)
     split,   ///< continues at each of targets [first, first + count)
-    call,    ///< rule at `arg`, then `next`
+    call,    ///< rule at `arg`, then `next`; with min = 1 the rule is a JSON document in a text
     ret,     ///< end of a rule
     repeat,  ///< rule at `arg`, min to max times, then `next`
     token,   ///< the token `arg`; with min = 1 any token but that
@@ -100,6 +100,7 @@ struct Program {
     std::vector<std::pair<std::uint32_t, std::string>>
         rule_ends{};  ///< rules of a grammar: index after the last node, name
     bool has_tokens = false;
+    bool has_witnesses = false;         ///< objects have members whose names only a DFA bounds, beside their terminal
     std::string text;                   ///< the grammar in GBNF, if it was given so
     std::vector<std::string> warnings;  ///< non-fatal findings
     std::size_t max_nodes =
@@ -142,6 +143,12 @@ struct Program {
         Node node{NodeKind::call, next};
         node.arg = entry;
         return add(node);
+    }
+    /// A JSON document of its own in a text: no object in it gives a name twice.
+    std::uint32_t add_document(std::uint32_t entry, std::uint32_t next) {
+        const std::uint32_t call = add_call(entry, next);
+        nodes[call].min = 1;
+        return call;
     }
     std::uint32_t add_repeat(std::uint32_t entry, std::uint32_t min, std::uint32_t max, std::uint32_t next) {
         Node node{NodeKind::repeat, next};

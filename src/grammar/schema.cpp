@@ -14,7 +14,7 @@ std::shared_ptr<const Grammar::Impl> grammar::compile_schema(std::string_view js
     auto& normalizer = checker->normalizer();
     auto program = Emitter(normalizer, checker->options()).run({normalizer.root()});
     checker->close();
-    warnings = checker->warnings();
+    warnings = program->warnings = checker->warnings();
     return std::make_shared<const Grammar::Impl>(std::move(program), options.grammar, std::move(checker));
 }
 

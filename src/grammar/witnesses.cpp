@@ -112,6 +112,7 @@ std::uint32_t Emitter::witness(const ObjectSpec& spec, const ObjectSpec::Some& s
         if (normalizer_.is_empty(terms)) continue;
         StringSpec key;
         key.dfas.push_back(normalizer_.keep(std::move(chosen)));
+        program_->has_witnesses = true;
         to.push_back(string(key, program_->add_call(member_value(terms), next)));
     }
     return to.empty() ? kNone : program_->add_split(to);

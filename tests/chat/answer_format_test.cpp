@@ -138,6 +138,92 @@ TEST_CASE("[N18] answers: a call that is cut anywhere is a text, or all of the c
     }
 }
 
+namespace {
+
+/// The text in tokens: its marks, and characters.
+std::vector<std::string> tokens_of(std::string_view text, const ToolFormat& row) {
+    std::vector<std::string_view> marks{"<think>",     "</think>", "<|start|>", "<|channel|>",
+                                        "<|message|>", "<|end|>",  "<|call|>",  "<|constrain|>"};
+    for (const auto mark : {row.open, row.close, row.call_open, row.call_close, row.name_close, row.arguments_open,
+                            row.parameter_open, row.parameter_close})
+        marks.push_back(chat::first_part(mark));
+    std::vector<std::string> out;
+    while (!text.empty()) {
+        std::size_t n = 1;
+        for (const auto mark : marks)
+            if (text.starts_with(mark)) n = std::max(n, mark.size());
+        while (n < text.size() && (static_cast<unsigned char>(text[n]) & 0xC0) == 0x80) ++n;
+        out.emplace_back(text.substr(0, n));
+        text.remove_prefix(n);
+    }
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("[N18] answers: cut behind any token, no mark is left over and no text is lost") {
+    std::size_t n_cut = 0;
+    for (const ToolFormat& row : chat::tool_formats()) {
+        if (row.shape == chat::CallShape::generic) continue;
+        const bool has_channels = row.shape == chat::CallShape::channels;
+        const ChatTemplate chat_template(test::family_template(row) + "{# <think> </think> #}");
+        const std::string call = written_call(chat_template), says = row.begins_answer ? "" : "It is so.";
+        std::string before = cat("<think>hm, so</think>", says);
+        if (has_channels)
+            before = "<|channel|>analysis<|message|>hm, so<|end|><|start|>assistant<|channel|>commentary<|message|>It "
+                     "is so.<|end|><|start|>assistant";
+        std::string part;
+        CAPTURE(row.name);
+        for (const std::string& token : tokens_of(before + call, row)) {
+            part += token;
+            CAPTURE(part);
+            AnswerParser parser(chat_template, {.tools = kFileTools, .generation_prompt = "<|start|>assistant"});
+            (void)parser.push(part);
+            (void)parser.finish(true);
+            const ChatAnswer& answer = parser.whole();
+            CHECK(std::string_view("hm, so").starts_with(answer.reasoning));
+            ++n_cut;
+            if (part.size() <= before.size()) {
+                CHECK(answer.tool_calls.empty());
+                CHECK(std::string_view(says).starts_with(answer.content));
+                CHECK((part.find("so.") == part.npos || answer.content == says));
+                continue;
+            }
+            CHECK(answer.reasoning == "hm, so");
+            if (!answer.tool_calls.empty()) {
+                CHECK(answer.content == says);
+                CHECK(answer.tool_calls[0].arguments.find("a b.txt") != std::string::npos);
+            } else if (has_channels && part.find("<|message|>", before.size()) == part.npos) {
+                CHECK(answer.content == says);  // a header alone
+            } else {                            // the call is a text, all of it
+                CHECK(answer.content == says + part.substr(has_channels ? before.rfind("<|start|>") : before.size()));
+            }
+        }
+    }
+    CHECK(n_cut > 3000);
+}
+
+TEST_CASE("[N18] answers: a header that is cut is no text, and what only looks like one is") {
+    const ChatTemplate chat_template(test::family_template(*chat::find_tool_format("harmony")));
+    const std::string said = "<|channel|>commentary<|message|>Hi.<|end|>", prompt = "<|start|>assistant";
+    for (const std::string header :
+         {"<|start|>", "<|start|>ass", "<|start|>assistant", "<|start|>assistant to=functions.wri",
+          "<|start|>assistant<|channel|>", "<|start|>assistant<|channel|>fin", "<|channel|>final <|constrain|>",
+          "<|channel|>final <|constrain|>js", "<|channel|>commentary to=functions.write_file json",
+          "<|channel|>analysis"}) {
+        CAPTURE(header);
+        for (const std::size_t step : {std::size_t{1}, std::size_t{100}}) {
+            CHECK(whole_answer(chat_template, said + header, step, prompt) == ChatAnswer{"Hi.", {}, {}});
+            if (!header.starts_with("<|start|>")) CHECK(whole_answer(chat_template, header, step, prompt).empty());
+        }
+    }
+    for (const std::string text :
+         {"<|start|>The mark", "<|channel|>is a mark of it", "a <|channel|> b", "1 <", "a <|sta"})
+        CHECK(whole_answer(chat_template, cat("<|channel|>final<|message|>", text), 1, prompt).content == text);
+    CHECK(whole_answer(chat_template, " to=functions.now<|chan", 1, prompt).empty());
+    CHECK(whole_answer(chat_template, "t", 1, prompt).content == "t");
+}
+
 TEST_CASE("[N18] answers: what does not belong between the marks of a call makes it a text") {
     std::size_t n_tried = 0;
     for (const ToolFormat& row : chat::tool_formats()) {

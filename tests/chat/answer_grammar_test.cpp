@@ -8,10 +8,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "chat/tool_format.hpp"
+#include "chat/tool_program.hpp"
+#include "grammar/constraint.hpp"
+#include "support/family_template.hpp"
 #include "support/golden.hpp"
 #include "tinfer/chat_grammar.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tokenizer/vocab_support.hpp"
 
 namespace tinfer {
 namespace {
@@ -80,6 +85,120 @@ TEST_CASE("structured answers: thoughts are free, then the schema binds") {
     CHECK(answer_grammar(plain, kPerson).matches(R"({"age": 7, "name": "Ann"})"));  // the schema's own, any order
     CHECK_THROWS_AS((void)answer_grammar(qwen, "{\"type\": 1}"), Error);
     CHECK_THROWS_AS((void)answer_grammar(qwen, "false"), Error);
+}
+
+TEST_CASE("[S9] structured answers: in a frame, too, no object gives a name twice") {
+    const ChatTemplate qwen("<tool_call>{\"name\"</tool_call> <think> </think>");
+    const auto open = answer_grammar(qwen, R"({"type": "object"})", {.generation_prompt = "<think>\n"});
+    const std::string thought = "say {\"a\": 1, \"a\": 2}</think>";
+    CHECK(open.matches(thought + R"({"a": 1, "b": {"a": [{"a": "\", \"a"}]}})"));
+    CHECK_FALSE(open.matches(thought + R"({"a": 1, "a": 2})"));
+    CHECK_FALSE(open.matches(thought + R"({"b": {"a": 1, "c": [], "\u0061": 2}})"));
+    const auto calls = tool_grammar(qwen, R"([{"name": "now", "parameters": {"type": "object"}}])");
+    const auto call = [](const std::string& arguments) {
+        return cat("<tool_call>\n{\"name\": \"now\", \"arguments\": ", arguments, "}\n</tool_call>");
+    };
+    CHECK(calls.matches(call(R"({"name": 1, "arguments": 2})") + "\n" + call(R"({"name": 1})")));
+    CHECK_FALSE(calls.matches(call(R"({"name": 1, "name": 2})")));
+    CHECK_FALSE(calls.matches(call("{\"a\": 1}") + "\n" + call(R"({"a": 1, "a": 2})")));
+
+    // Token after token: tokens with several names in them, and one that ends a call and begins the next.
+    std::vector<std::string> pieces;
+    for (int b = 1; b < 256; ++b) pieces.emplace_back(1, static_cast<char>(b));
+    const std::string between = "}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\":";
+    for (const std::string& piece : {between, between + "1,\"a\":", std::string("\"a\":"), std::string("1,\"a\":1")})
+        pieces.push_back(piece);
+    const std::size_t first = 255;
+    const auto trie = std::make_shared<const grammar::TokenTrie>(pieces, std::vector<bool>(pieces.size()));
+    const auto impl = std::make_shared<const Grammar::Impl>(
+        chat::tool_program(qwen, R"([{"name": "now", "parameters": {"type": "object"}}])"), GrammarOptions{});
+    grammar::GrammarConstraint constraint(impl, trie, nullptr);
+    const auto accept = [&](std::string_view text) {
+        for (const char c : text) constraint.accept(Token{static_cast<unsigned char>(c) - 1});
+    };
+    const auto allowed = [&] {
+        std::string out;
+        const auto mask = constraint.mask();
+        for (std::size_t t = first; t < pieces.size(); ++t) {
+            const bool by_mask = (mask[t / 64] >> (t % 64) & 1) != 0;
+            CHECK(constraint.allows(Token{static_cast<std::int32_t>(t)}) == by_mask);
+            out += by_mask ? '1' : '0';
+        }
+        return out;
+    };
+    accept("<tool_call>\n{\"name\": \"now\", \"arguments\": {");
+    CHECK(allowed() == "1010");
+    accept("\"a\":");
+    CHECK(allowed() == "0000");
+    accept("1");
+    CHECK(allowed() == "1000");
+    constraint.accept(Token{static_cast<std::int32_t>(first)});
+    accept("1,");
+    CHECK(allowed() == "0000");
+    constraint.rewind(3);
+    accept(",\"b\":");
+    CHECK(allowed() == "0000");
+}
+
+TEST_CASE("structured answers: a grammar of the caller's own binds the content, behind the thoughts") {
+    const Vocab vocab = test::load_vocab(test::small_bpe());
+    const ChatTemplate qwen("<tool_call>{\"name\"</tool_call> <think> </think>");
+    const char* const yes = "root ::= \"yes\" | \"no\"\nroot ::= \"yes\"";
+    const auto open = framed_grammar(qwen, yes, vocab, {.generation_prompt = "<think>\n"});
+    CHECK(open.matches("Is it?</think>\n\nyes"));
+    CHECK_FALSE(open.matches("yes"));
+    CHECK_FALSE(open.matches("Is it?</think>maybe"));
+    CHECK(open.warnings().size() == 1);
+    CHECK(open.text() == yes);
+    const auto closed = framed_grammar(qwen, yes, vocab, {.thoughts = false, .generation_prompt = "<think>\n"});
+    CHECK(closed.matches("</think>yes"));
+    CHECK_FALSE(closed.matches("Is it?</think>yes"));
+    const auto free = framed_grammar(qwen, yes, vocab);
+    CHECK(free.matches("yes"));
+    CHECK(free.matches("<think>Is it?</think>yes"));
+    // One that writes the marks itself is a grammar of the whole answer.
+    for (const char* whole : {"root ::= \"<think>ab</think>\" [a-z]+", "root ::= \"<tool_call>\\n{}\" [a-z]*"}) {
+        const auto own = framed_grammar(qwen, whole, vocab, {.generation_prompt = "<think>\n"});
+        CHECK_FALSE(own.matches("x</think>abc"));
+        CHECK((own.matches("<think>ab</think>c") || own.matches("<tool_call>\n{}")));
+    }
+    const ChatTemplate plain("{% for m in messages %}{{ m.content }}{% endfor %}");
+    CHECK(framed_grammar(plain, yes, vocab).matches("yes"));
+    CHECK_FALSE(framed_grammar(plain, yes, vocab).matches("<think></think>yes"));
+    CHECK_THROWS_AS((void)framed_grammar(qwen, "root ::= (", vocab), Error);
+
+    const ChatTemplate harmony(test::family_template(*chat::find_tool_format("harmony")));
+    const auto channels = framed_grammar(harmony, yes, vocab, {.generation_prompt = "<|start|>assistant"});
+    CHECK(channels.matches(
+        "<|channel|>analysis<|message|>Is it?<|end|><|start|>assistant<|channel|>final<|message|>yes"));
+    CHECK_FALSE(channels.matches("yes"));
+}
+
+TEST_CASE("structured answers: every form of a header that the parser of gpt-oss reads is admitted") {
+    const ChatTemplate harmony(test::family_template(*chat::find_tool_format("harmony")));
+    const std::string prompt = "<|start|>assistant";
+    const auto grammar = answer_grammar(harmony, kPerson, {.generation_prompt = prompt});
+    const auto silent = answer_grammar(harmony, kPerson, {.thoughts = false, .generation_prompt = prompt});
+    const std::string thinks = "<|channel|>analysis<|message|>Ann is 7.<|end|><|start|>assistant";
+    for (const std::string type : {"", " <|constrain|>json", "<|constrain|>json", " json", " code"})
+        for (const std::string end : {"", "<|end|>", "<|return|>"}) {
+            const std::string text = cat("<|channel|>final", type, "<|message|>", kAnn, end);
+            CAPTURE(text);
+            CHECK(grammar.matches(text));
+            CHECK(silent.matches(text));
+            CHECK(grammar.matches(thinks + thinks + text));
+            CHECK_FALSE(silent.matches(thinks + text));
+            CHECK(parsed(harmony, prompt, thinks + text) == ChatAnswer{kAnn, "Ann is 7.", {}});
+        }
+    CHECK_FALSE(grammar.matches(kAnn));
+    CHECK_FALSE(grammar.matches(cat("<|channel|>commentary<|message|>", kAnn)));
+    for (const std::string header : {"<|channel|>analysis<|message|>", "<|channel|>analysis code<|message|>"}) {
+        const auto thinking = answer_grammar(harmony, kPerson, {.generation_prompt = prompt + header});
+        CHECK(thinking.matches(cat("hm<|end|><|start|>assistant<|channel|>final<|message|>", kAnn)));
+        CHECK_FALSE(thinking.matches(kAnn));
+    }
+    const auto begun = answer_grammar(harmony, kPerson, {.generation_prompt = prompt + "<|channel|>final<|message|>"});
+    CHECK(begun.matches(kAnn));
 }
 
 TEST_CASE("[golden] structured answers: gpt-oss writes them into its final channel") {

@@ -149,6 +149,58 @@ TEST_CASE("answers: a call whose closing mark the end of the answer took is a ca
     CHECK(parse_in_every_cut("<tool_calls>", "<tool_calls>[{\"name\": \"now\"}]").tool_calls.size() == 1);
 }
 
+TEST_CASE("answers: code without a closing mark is a call where the model ended it, and text where it was cut") {
+    const struct {
+        const char *source, *text;
+        bool is_code;
+    } cases[] = {
+        {"<|python_tag|>", "<|python_tag|>open('a', 'w'); open('b", true},
+        {"<|python_tag|>", "<|python_tag|>now.call(a=1)", false},
+        {"<|channel|>", "<|channel|>analysis to=python code<|message|>open('a", true},
+        {"<|channel|>", "<|channel|>commentary to=functions.now json<|message|>{}", false},
+    };
+    for (const auto& c : cases) {
+        CAPTURE(c.text);
+        for (const bool is_cut : {false, true}) {
+            AnswerParser parser(ChatTemplate(c.source), {.tools = kTools});
+            (void)parser.push(c.text);
+            (void)parser.finish(is_cut);
+            const bool is_text = c.is_code && is_cut;
+            CHECK(parser.whole().tool_calls.size() == (is_text ? 0 : 1));
+            CHECK(parser.whole().content == (is_text ? c.text : ""));
+        }
+    }
+}
+
+TEST_CASE("answers: the text of the generic form comes as it is written") {
+    AnswerParser parser(ChatTemplate("x"), {.tools = kTools});
+    std::string seen;
+    for (const char* piece : {"{\"respo", "nse\" : \"He", "l\\", "n.\\u00e", "9\\ud83d", "\\ude00", "!\xC3", "\xA9\"}"})
+        seen += parser.push(piece).content + '|';
+    CHECK(seen == "|He|l|\n.|\xC3\xA9|\xF0\x9F\x98\x80|!|\xC3\xA9|");
+    const struct {
+        const char *text, *content;
+        std::size_t n_calls;
+    } cases[] = {
+        {"{\"response\": \"a\\nb \\\"c\\\"\"}", "a\nb \"c\"", 0},
+        {"{\"response\": \"\"}", "", 0},
+        {"{\"response\": \"a", "a", 0},                  // cut
+        {"{\"response\": \"a\\u00", "a", 0},             // cut inside of a character
+        {"{\"response\": \"a\\q\"} b", "a\\q\"} b", 0},  // no JSON
+        {"{\"response\": \"a\" b", "a b", 0},
+        {"{\"response\": \"a\"} b", "a b", 0},
+        {"{\"response\": \"a\", \"tool_calls\": [{\"name\": \"now\", \"arguments\": {}}]}", "a", 1},
+        {"{\"response\": 1}", "{\"response\": 1}", 0},
+        {"{\"resp", "{\"resp", 0},
+    };
+    for (const auto& c : cases) {
+        CAPTURE(c.text);
+        const auto answer = parse_in_every_cut("x", c.text);
+        CHECK(answer.content == c.content);
+        CHECK(answer.tool_calls.size() == c.n_calls);
+    }
+}
+
 TEST_CASE("answers: reasoning is told apart, streaming too, also where the prompt has opened it") {
     struct {
         const char *source, *prompt, *text, *reasoning, *content;

@@ -187,7 +187,7 @@ void check_family(const Writer& writer, std::size_t n_texts, unsigned seed = 7) 
             for (const ToolCall& call : answer.tool_calls) {
                 REQUIRE(schemas.contains(call.name));
                 CAPTURE(call.arguments);
-                // Names that are not declared may come twice: then the last one counts.
+                // The walk gives undeclared names twice, as no constraint does: then the last one counts.
                 CHECK(schemas.at(call.name).matches(CallJson::parse(call.arguments).dump()));
                 back.push_back({{}, call.name, call.arguments});
             }

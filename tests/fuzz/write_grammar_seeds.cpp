@@ -1,28 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Seeds of the fuzz targets of grammars, schemas, constraints, answers and inputs of chats.
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "chat/tool_format.hpp"
+#include "fuzz/seed_folder.hpp"
 #include "support/family_template.hpp"
 #include "tinfer/chat.hpp"
 
 namespace {
 
-class Folder {
-public:
-    explicit Folder(std::filesystem::path path) : path_(std::move(path)) { std::filesystem::create_directories(path_); }
-    void add(std::string_view text) {
-        std::ofstream(path_ / std::to_string(n_++), std::ios::binary)
-            .write(text.data(), static_cast<std::streamsize>(text.size()));
-    }
-
-private:
-    std::filesystem::path path_;
-    int n_ = 0;
-};
+using Folder = tinfer::test::SeedFolder;
 
 void write_grammars(Folder out) {
     for (const char* text : {

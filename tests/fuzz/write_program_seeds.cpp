@@ -3,24 +3,14 @@
 // what clients do to an engine.
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 
+#include "fuzz/seed_folder.hpp"
+
 namespace {
 
-class Folder {
-public:
-    explicit Folder(std::filesystem::path path) : path_(std::move(path)) { std::filesystem::create_directories(path_); }
-    void add(std::string_view text) {
-        std::ofstream(path_ / std::to_string(n_++), std::ios::binary)
-            .write(text.data(), static_cast<std::streamsize>(text.size()));
-    }
-
-private:
-    std::filesystem::path path_;
-    int n_ = 0;
-};
+using Folder = tinfer::test::SeedFolder;
 
 /// An even first byte: the bytes as they stand. An odd one: places in the target's set of characters.
 void write_expressions(Folder out) {

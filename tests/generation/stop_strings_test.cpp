@@ -129,6 +129,31 @@ TEST_CASE("[C11] stop strings: in an answer with thoughts and calls they act on 
         }
 }
 
+TEST_CASE("[C11] stop strings: the generic form is cut exactly, inside of its JSON") {
+    const AnswerParser parser(ChatTemplate("x"), {.tools = kTool});
+    const struct {
+        std::string stop, text, content;
+    } cases[] = {
+        {"xyz", "{\"response\": \"Hello\\nworld xyz more\"}", "Hello\nworld "},
+        {"\n", "{\"response\": \"Hello\\nworld\"}", "Hello"},
+        {"\n", "{\"response\":\n\"Hello world\"\n}", "Hello world"},
+        {"\"", "{\"response\": \"say \\\"Hello\\\"\"}", "say "},
+        {"response", "{\"response\": \"one response\"}", "one "},
+        {"\xC3\xA9", "{\"response\": \"caf\\u00e9s\"}", "caf"},
+        {"}", "{\"response\": \"Hello\"}", "Hello"},
+        {"w", "{\"tool_calls\": [{\"name\": \"w\", \"arguments\": {\"c\": \"w\"}}]}", ""},
+    };
+    std::mt19937 random(5);
+    for (const auto& c : cases)
+        for (const std::size_t longest : {1, 3, 7, 100}) {
+            CAPTURE(c.text);
+            CAPTURE(c.stop);
+            ChatAnswer answer;
+            CHECK(content_of(parser, {c.stop}, c.text, longest, random, answer) == c.content);
+            CHECK(answer.tool_calls.size() == (c.content.empty() ? 1 : 0));
+        }
+}
+
 TEST_CASE("[C11] stop strings: whatever the answer and the cut, its content ends before the first of them") {
     const AnswerParser parser(ChatTemplate("<tool_call>{\"name\"</tool_call> <think> </think>"), {.tools = kTool});
     const std::string pieces[] = {"a",

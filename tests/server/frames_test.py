@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Answers with a frame over sockets: stop strings act on the content alone, a schema binds what follows the thoughts,
+"""Answers with a frame over sockets: stop strings act on the content alone, schemas and grammars bind it,
 system messages and thoughts of a request go where the template reads them."""
 import json
 import unittest
@@ -93,6 +93,29 @@ class Schemas(unittest.TestCase):
                 "text": {"format": {"type": "json_schema", "name": "p", "schema": PERSON}}})
             texts = [part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"]]
             self.assertEqual(list(json.loads("".join(texts))), ["age"])
+
+
+class Grammars(unittest.TestCase):
+    def test_behind_thoughts(self):
+        """a grammar of the request binds the content of a chat, and all of a completion; repeated rules are told"""
+        body = {"messages": [{"role": "user", "content": "Ann"}], "temperature": 0, "max_tokens": 40,
+                "grammar": 'root ::= "no"\nroot ::= "yes"'}
+        with Server(*template("open", OPEN)) as server:
+            whole = server.post("/v1/chat/completions", {**body, "enable_thinking": False})
+            message = whole["choices"][0]["message"]
+            self.assertEqual(message["content"], "yes")
+            self.assertFalse(message.get("reasoning_content"))
+            self.assertIn("is defined again", *whole["warnings"])
+            free = server.post("/v1/chat/completions", body)["choices"][0]
+            thought = free["message"].get("reasoning_content") or ""
+            if free["finish_reason"] == "length":   # random weights think on
+                self.assertNotEqual(thought, "yes")
+                self.assertTrue(thought)
+            else:
+                self.assertEqual(free["message"]["content"], "yes")
+            text = server.post("/v1/completions", {"prompt": "Ann", "max_tokens": 40, "grammar": body["grammar"]})
+            self.assertEqual(text["choices"][0]["text"], "yes")
+            self.assertIn("is defined again", *text["warnings"])
 
 
 class Requests(unittest.TestCase):

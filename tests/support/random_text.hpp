@@ -22,8 +22,7 @@ inline std::optional<std::string> random_text(grammar::Machine& machine, std::mt
     const auto go = [&](char c) {
         const auto next = machine.step(state, static_cast<std::uint8_t>(c));
         if (next == grammar::Machine::kDead) return false;
-        if (names && !names->allows({&c, 1})) return false;
-        if (names) (void)names->read({&c, 1});
+        if (names && !names->read(machine, state, {&c, 1})) return false;
         state = next;
         text += c;
         return true;
