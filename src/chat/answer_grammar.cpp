@@ -3,8 +3,6 @@
 // answer proper, then what a schema allows. The frame is what the parser of answers takes away again.
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "chat/answer_format.hpp"
 #include "chat/channel_header.hpp"
@@ -22,7 +20,6 @@ namespace tinfer {
 namespace {
 
 using chat::ReasoningFormat;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kContentNeedle = "qzneedle7";  // occurs in no template
 

@@ -8,14 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "tinfer/chat.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
-
-using ProbeJson = nlohmann::ordered_json;
 
 /// One probe: a message with calls, and what the template makes of it.
 struct WrittenCalls {
@@ -51,7 +48,7 @@ private:
     struct Variant {
         bool null_content = false, text_arguments = false, function_ids = false;
     };
-    [[nodiscard]] std::optional<std::string> render(ProbeJson messages, bool answer_follows) const;
+    [[nodiscard]] std::optional<std::string> render(Json messages, bool answer_follows) const;
     [[nodiscard]] std::optional<std::string> render_calls(const std::vector<ToolCall>& calls, Variant variant) const;
 
     const ChatTemplate& template_;
