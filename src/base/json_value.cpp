@@ -268,6 +268,7 @@ void Json::push_back(Json value) {
 }
 
 void Json::insert(std::size_t index, Json value) {
+    if (index > 0) (void)at(index - 1);
     push_back(std::move(value));
     std::rotate(&at(index), end() - 1, end());
 }
