@@ -61,8 +61,8 @@ HEAD = """\
 // In exactly one source file, before anything else:
 //     #define TINFER_IMPLEMENTATION
 //     #include "tinfer.hpp"
-// Every other file just includes the header and needs the standard library only. The one file needs PCRE2 (8-bit),
-// utf8proc and nlohmann-json, which is headers alone (Debian, Ubuntu: libpcre2-dev libutf8proc-dev nlohmann-json3-dev):
+// Every other file just includes the header and needs the standard library only. The one file needs PCRE2 (8-bit)
+// and utf8proc (Debian, Ubuntu: libpcre2-dev libutf8proc-dev):
 //     g++ -std=c++20 -O2 -fopenmp app.cpp -lpcre2-8 -lutf8proc        (or clang++)
 // Without -fopenmp it computes on one thread. Without -O2 it works, slowly.
 //

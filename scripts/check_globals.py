@@ -27,8 +27,6 @@ ALLOWED_IMPORTS = {
     ("load_team.cpp.o", "_ZSt9terminatev"): "std::thread's destructor, behind a join",
     ("engine.cpp.o", "_ZSt9terminatev"): "std::thread's destructor, behind a join",
     ("engine.cpp.o", "__tls_get_addr"): "std::promise sets its value by std::call_once",
-    ("tool_values.cpp.o", "_ZSt9terminatev"): "nlohmann-json moves values by noexcept functions that call one another",
-    ("session.cpp.o", "_ZSt9terminatev"): "nlohmann-json moves values by noexcept functions that call one another",
 }
 # In unity builds noexcept functions are inlined with their calls of std::terminate; builds of single sources show which
 # file has its own.

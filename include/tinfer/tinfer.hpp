@@ -23,6 +23,7 @@
 #include "tinfer/export.hpp"
 #include "tinfer/version.hpp"
 #include "tinfer/error.hpp"
+#include "tinfer/json.hpp"
 #include "tinfer/types.hpp"
 #include "tinfer/dtype.hpp"
 #include "tinfer/tensor.hpp"

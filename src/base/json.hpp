@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "tinfer/error.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer {
 
@@ -73,9 +73,6 @@ private:
 };
 
 // ---- reading --------------------------------------------------------------------------------------------------------
-
-enum class JsonKind : std::uint8_t { null, boolean, number, string, array, object };
-[[nodiscard]] std::string_view to_string(JsonKind kind) noexcept;
 
 class JsonTape;  // the values of a document, in the order of the text
 
@@ -154,14 +151,6 @@ struct JsonValue::Range {
     Iterator first, last;
     [[nodiscard]] Iterator begin() const noexcept { return first; }
     [[nodiscard]] Iterator end() const noexcept { return last; }
-};
-
-struct JsonOptions {
-    std::size_t max_depth = 64;                 ///< arrays and objects inside each other
-    std::size_t max_bytes = 64u << 20;          ///< of the text; never more than 2^31
-    std::size_t max_values = 2'000'000;         ///< keys counted, too; each takes 16 bytes
-    bool refuse_duplicates = false;             ///< a key that an object has already is an error
-    ErrorCode code = ErrorCode::bad_parameter;  ///< of a text that is no JSON; a limit is limit_exceeded
 };
 
 /// A text, parsed. It keeps a copy of it, so the text may go. Moving it leaves its values valid.

@@ -3,23 +3,43 @@
 
 namespace tinfer {
 
-std::size_t utf8_length(std::string_view text) noexcept {
+namespace {
+
+// Range of the second byte of a well-formed sequence; the later ones are 80..BF.
+struct SecondByte {
+    std::size_t length;
+    unsigned char low, high;
+};
+
+constexpr SecondByte second_byte(unsigned char lead) noexcept {
+    if (lead >= 0xC2 && lead <= 0xDF) return {2, 0x80, 0xBF};
+    if (lead == 0xE0) return {3, 0xA0, 0xBF};
+    if (lead == 0xED) return {3, 0x80, 0x9F};
+    if (lead >= 0xE1 && lead <= 0xEF) return {3, 0x80, 0xBF};
+    if (lead == 0xF0) return {4, 0x90, 0xBF};
+    if (lead == 0xF4) return {4, 0x80, 0x8F};
+    if (lead >= 0xF1 && lead <= 0xF3) return {4, 0x80, 0xBF};
+    return {0, 0, 0};
+}
+
+}  // namespace
+
+Utf8Front utf8_front(std::string_view text) noexcept {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    const auto is_tail = [&](std::size_t i, unsigned low, unsigned high) {
-        return i < text.size() && byte(i) >= low && byte(i) <= high;
-    };
-    const unsigned lead = byte(0);
-    if (lead < 0x80) return 1;
-    if (lead >= 0xC2 && lead <= 0xDF) return is_tail(1, 0x80, 0xBF) ? 2 : 0;
-    if (lead >= 0xE0 && lead <= 0xEF) {
-        const unsigned low = lead == 0xE0 ? 0xA0 : 0x80, high = lead == 0xED ? 0x9F : 0xBF;
-        return is_tail(1, low, high) && is_tail(2, 0x80, 0xBF) ? 3 : 0;
+    if (byte(0) < 0x80) return {Utf8Front::Kind::character, 1};
+    const auto [length, low, high] = second_byte(byte(0));
+    if (length == 0) return {Utf8Front::Kind::invalid, 1};
+    for (std::size_t i = 1; i < length; ++i) {
+        if (i == text.size()) return {Utf8Front::Kind::incomplete, i};
+        const bool fits = i == 1 ? byte(1) >= low && byte(1) <= high : (byte(i) & 0xC0) == 0x80;
+        if (!fits) return {Utf8Front::Kind::invalid, i};
     }
-    if (lead >= 0xF0 && lead <= 0xF4) {
-        const unsigned low = lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xF4 ? 0x8F : 0xBF;
-        return is_tail(1, low, high) && is_tail(2, 0x80, 0xBF) && is_tail(3, 0x80, 0xBF) ? 4 : 0;
-    }
-    return 0;
+    return {Utf8Front::Kind::character, length};
+}
+
+std::size_t utf8_length(std::string_view text) noexcept {
+    const Utf8Front front = utf8_front(text);
+    return front.kind == Utf8Front::Kind::character ? front.length : 0;
 }
 
 void append_code_point(std::string& out, char32_t value) {

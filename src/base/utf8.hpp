@@ -4,10 +4,18 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace tinfer {
+
+/// What the first character of a text is.
+struct Utf8Front {
+    enum class Kind : std::uint8_t { character, invalid, incomplete } kind;
+    std::size_t length;  ///< of the character, or of the maximal invalid or incomplete subpart; ≥ 1
+};
+[[nodiscard]] Utf8Front utf8_front(std::string_view text) noexcept;  // text is not empty
 
 /// Length of the well-formed character at the begin of `text`, which is not empty; 0 if there is none.
 [[nodiscard]] std::size_t utf8_length(std::string_view text) noexcept;

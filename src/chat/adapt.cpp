@@ -2,19 +2,18 @@
 // The capabilities of a template are probed by rendering small conversations and searching the prompts for their texts.
 // Inputs are changed only where the template does not support them as they are.
 #include <initializer_list>
-
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/number_text.hpp"
 #include "chat/probe_render.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::string_view kAdapting = "template inputs: an allocation failed";
 constexpr std::string_view kNeedle = "qzneedle7";  // occurs in no template
 
@@ -153,16 +152,18 @@ void probe_reasoning(const Probe& probe, TemplateCapabilities& able) {
 
 /// The text of a content in any form; parts are joined with line breaks.
 std::string text_of(const Json& content) {
-    if (content.is_string()) return content.get<std::string>();
+    if (content.is_string()) return content.string();
     std::string out;
-    if (content.is_array())
-        for (const Json& item : content) {
-            if (!item.is_object() || !item.contains("text") || !item["text"].is_string()) continue;
-            if (!out.empty()) out += '\n';
-            out += item["text"].get<std::string>();
-        }
+    for (const Json& item : content) {
+        if (!item["text"].is_string()) continue;
+        if (!out.empty()) out += '\n';
+        out += item.text("text");
+    }
     return out;
 }
+
+/// The content of a message; null where it has none.
+const Json& content_of(const Json& message) { return message["content"]; }
 
 void set_content(const TemplateCapabilities& able, Json& message, std::string text) {
     if (able.string_content || !able.typed_content) message["content"] = std::move(text);
@@ -170,11 +171,10 @@ void set_content(const TemplateCapabilities& able, Json& message, std::string te
 }
 
 void adapt_content(const TemplateCapabilities& able, Json& message) {
-    if (!message.contains("content")) return;
-    const Json& content = message["content"];
+    const Json& content = content_of(message);
     if (content.is_array() && !able.typed_content) message["content"] = text_of(content);
     else if (content.is_string() && !able.string_content && able.typed_content)
-        message["content"] = part(content.get<std::string>());
+        message["content"] = part(content.string());
 }
 
 void adapt_arguments(const TemplateCapabilities& able, Json& message) {
@@ -184,8 +184,7 @@ void adapt_arguments(const TemplateCapabilities& able, Json& message) {
         if (!function.is_object() || !function.contains("arguments")) continue;
         Json& arguments = function["arguments"];
         if (arguments.is_string() && !able.string_arguments && able.object_arguments) {
-            Json parsed = Json::parse(arguments.get<std::string>(), nullptr, false);
-            if (!parsed.is_discarded()) arguments = std::move(parsed);
+            if (auto parsed = Json::try_parse(arguments.string(), {.max_depth = 200})) arguments = *std::move(parsed);
         } else if (!arguments.is_string() && !able.object_arguments && able.string_arguments) {
             arguments = arguments.dump();
         }
@@ -197,16 +196,15 @@ void calls_as_text(const TemplateCapabilities& able, Json& message) {
     Json list = Json::array();
     for (const Json& call : message["tool_calls"])
         list.push_back(call.is_object() && call.contains("function") ? call["function"] : call);
-    std::string text = text_of(message.value("content", Json()));
+    std::string text = text_of(content_of(message));
     if (!text.empty()) text += '\n';
     message.erase("tool_calls");
     set_content(able, message, text + Json{{"tool_calls", std::move(list)}}.dump());
 }
 
 void result_as_text(const TemplateCapabilities& able, Json& message) {
-    const std::string name = message.value("name", std::string());
-    std::string text =
-        "Result of the tool" + (name.empty() ? "" : " " + name) + ":\n" + text_of(message.value("content", Json()));
+    const std::string name(message.text("name"));
+    std::string text = "Result of the tool" + (name.empty() ? "" : " " + name) + ":\n" + text_of(content_of(message));
     message = {{"role", "user"}};
     set_content(able, message, std::move(text));
 }
@@ -216,14 +214,14 @@ void tools_as_text(const TemplateCapabilities& able, Json& messages, const Json&
         "You may call these tools: " + tools.dump() +
         "\nAnswer with {\"tool_calls\": [{\"name\": …, \"arguments\": {…}}]} to call some, or with "
         "{\"response\": \"…\"}.";
-    if (!messages.empty() && messages[0].is_object() && messages[0].value("role", "") == "system") {
-        std::string before = text_of(messages[0].value("content", Json()));
+    if (!messages.empty() && messages[0].text("role") == "system") {
+        std::string before = text_of(content_of(messages[0]));
         set_content(able, messages[0], before.empty() ? text : before + "\n\n" + text);
         return;
     }
     Json system{{"role", "system"}};
     set_content(able, system, text);
-    messages.insert(messages.begin(), std::move(system));
+    messages.insert(0, std::move(system));
 }
 
 bool is_system(const Json& message) { return message["role"] == "system" || message["role"] == "developer"; }
@@ -243,12 +241,12 @@ void merge_systems(const TemplateCapabilities& able, Json& messages) {
             kept.push_back(std::move(messages[i]));
             continue;
         }
-        const std::string one = text_of(messages[i].value("content", Json()));
+        const std::string one = text_of(content_of(messages[i]));
         if (!text.empty() && !one.empty()) text += "\n\n";
         text += one;
     }
     set_content(able, merged, std::move(text));
-    kept.insert(kept.begin(), std::move(merged));
+    kept.insert(0, std::move(merged));
     messages = std::move(kept);
 }
 
@@ -257,19 +255,19 @@ void adapt_reasoning(const TemplateCapabilities& able, Json& message) {
     if (able.reasoning_key.empty() || message["role"] != "assistant") return;
     std::string thoughts;
     for (const char* key : {"reasoning_content", "reasoning", "thinking"}) {
-        if (!message.contains(key) || !message[key].is_string() || message[key] == "") continue;
-        if (thoughts.empty()) thoughts = message[key].get<std::string>();
+        if (message.text(key).empty()) continue;
+        if (thoughts.empty()) thoughts = message.text(key);
         if (able.reasoning_key != key) message.erase(key);
     }
     if (thoughts.empty()) return;
-    std::string content = text_of(message.value("content", Json()));
+    std::string content = text_of(content_of(message));
     if (able.reasoning_key == "content") {
         message["content"] = Json::array({Json{{"type", "thinking"}, {"thinking", std::move(thoughts)}}});
         if (!content.empty()) message["content"].push_back(part(content)[0]);
         return;
     }
-    const bool calls =
-        message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
+    const Json& all_calls = std::as_const(message)["tool_calls"];
+    const bool calls = all_calls.is_array() && !all_calls.empty();
     if (calls && !able.reasoning_with_content && !content.empty()) {
         thoughts += "\n\n" + content;
         set_content(able, message, "");
@@ -281,18 +279,17 @@ void adapt_reasoning(const TemplateCapabilities& able, Json& message) {
 void system_as_text(const TemplateCapabilities& able, Json& messages) {
     std::string text;
     for (std::size_t i = 0; i < messages.size();) {
-        if (messages[i].value("role", "") != "system") {
+        if (messages[i].text("role") != "system") {
             ++i;
             continue;
         }
-        text += text_of(messages[i].value("content", Json())) + "\n";
+        text += text_of(content_of(messages[i])) + "\n";
         messages.erase(i);
     }
     if (text.empty()) return;
     for (Json& message : messages)
-        if (message.value("role", "") == "user") {
-            Json content = message.value("content", Json());
-            set_content(able, message, text + text_of(content));
+        if (message.text("role") == "user") {
+            set_content(able, message, text + text_of(content_of(message)));
             return;
         }
 }
@@ -323,32 +320,30 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
 
 std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json) {
     return reporting_memory(kAdapting, [&] {
-        (void)JsonDocument::parse(inputs_json, "template inputs", {.max_depth = 200});  // also limits the depth
-        const RoundToNearest guard;
-        Json inputs = Json::parse(inputs_json, nullptr, false);
-        if (!inputs.is_object() || !inputs.contains("messages") || !inputs["messages"].is_array())
+        Json inputs = Json::parse(inputs_json, "template inputs", {.max_depth = 200});
+        if (!std::as_const(inputs)["messages"].is_array())
             fail(ErrorCode::bad_parameter, "template inputs: an object with a list of messages is expected");
         Json& messages = inputs["messages"];
         for (Json& message : messages) {
-            if (!message.is_object() || !message.value("role", Json()).is_string())
+            if (!std::as_const(message)["role"].is_string())
                 fail(ErrorCode::bad_parameter, "template inputs: a message has no role");
             if (message["role"] == "developer" && !able.developer_role) message["role"] = "system";
             adapt_content(able, message);
-            if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+            if (std::as_const(message)["tool_calls"].is_array()) {
                 if (!able.tool_calls) calls_as_text(able, message);
                 else {
                     adapt_arguments(able, message);
-                    if (!able.null_content && message.value("content", Json()).is_null()) message["content"] = "";
+                    if (!able.null_content && content_of(message).is_null()) message["content"] = "";
                 }
             }
             if (message["role"] == "tool" && !able.tool_role) result_as_text(able, message);
             adapt_reasoning(able, message);
         }
         if (able.system_role) merge_systems(able, messages);
-        const bool has_tools = inputs.contains("tools") && inputs["tools"].is_array() && !inputs["tools"].empty();
-        if (has_tools && !able.tools) tools_as_text(able, messages, inputs["tools"]);
+        const Json& tools = std::as_const(inputs)["tools"];
+        if (tools.is_array() && !tools.empty() && !able.tools) tools_as_text(able, messages, tools);
         if (!able.system_role) system_as_text(able, messages);
-        return inputs.dump(-1, ' ', false, Json::error_handler_t::replace);
+        return inputs.dump();
     });
 }
 

@@ -3,8 +3,6 @@
 // answer proper, then what a schema or a grammar allows. The frame is what the parser of answers takes away again.
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "chat/answer_format.hpp"
 #include "chat/channel_grammar.hpp"
@@ -24,7 +22,6 @@ namespace tinfer {
 namespace {
 
 using chat::ReasoningFormat;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kContentNeedle = "qzneedle7";  // occurs in no template
 

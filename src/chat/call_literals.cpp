@@ -3,8 +3,6 @@
 
 #include <cctype>
 
-#include <nlohmann/json.hpp>
-
 #include "base/hex.hpp"
 #include "base/json.hpp"
 #include "base/utf8.hpp"
@@ -18,9 +16,7 @@ bool is_json_blank(char c) noexcept { return c == ' ' || c == '\t' || c == '\n' 
 
 }  // namespace
 
-std::string json_string(std::string_view text) {
-    return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string json_string(std::string_view text) { return Json(text).dump(); }
 
 bool is_json(std::string_view text) {
     try {

@@ -10,12 +10,10 @@ namespace {
 
 constexpr std::string_view kAsk = "qzask";
 
-ProbeJson probe_message(std::string_view role, ProbeJson content) {
-    return {{"role", role}, {"content", std::move(content)}};
-}
+Json probe_message(std::string_view role, Json content) { return {{"role", role}, {"content", std::move(content)}}; }
 
-ProbeJson probed_tool(std::string_view name, ProbeJson properties) {
-    ProbeJson parameters{{"type", "object"}, {"properties", std::move(properties)}, {"required", ProbeJson::array()}};
+Json probed_tool(std::string_view name, Json properties) {
+    Json parameters{{"type", "object"}, {"properties", std::move(properties)}, {"required", Json::array()}};
     return {{"type", "function"},
             {"function", {{"name", name}, {"description", "a tool"}, {"parameters", std::move(parameters)}}}};
 }
@@ -43,25 +41,24 @@ ToolCall CallProbe::first_call() { return {{}, std::string(kFirst), R"({"qzk": "
 ToolCall CallProbe::second_call() { return {{}, std::string(kSecond), "{}"}; }
 
 std::string CallProbe::tools() {
-    const auto type = [](std::string_view name) { return ProbeJson{{"type", name}}; };
-    ProbeJson properties{
+    const auto type = [](std::string_view name) { return Json{{"type", name}}; };
+    Json properties{
         {kKey, type("string")}, {kNumberKey, type("integer")}, {"qzb", type("boolean")}, {"qzt", type("string")}};
-    return ProbeJson::array({probed_tool(kFirst, std::move(properties)), probed_tool(kSecond, ProbeJson::object())})
-        .dump();
+    return Json::array({probed_tool(kFirst, std::move(properties)), probed_tool(kSecond, Json::object())}).dump();
 }
 
 CallProbe::CallProbe(const ChatTemplate& chat_template) : template_(chat_template) {
-    const ProbeJson ask = probe_message("user", kAsk);
+    const Json ask = probe_message("user", kAsk);
     const auto with_text = [&](bool thinks) {
-        ProbeJson answer = probe_message("assistant", kText);
+        Json answer = probe_message("assistant", kText);
         if (thinks)
             for (const char* key : {"reasoning_content", "reasoning", "thinking"}) answer[key] = kThought;
-        return render(ProbeJson::array({ask, std::move(answer)}), false).value_or("");
+        return render(Json::array({ask, std::move(answer)}), false).value_or("");
     };
     text_ = with_text(false);
     told_ = with_text(true);
-    next_ = render(ProbeJson::array({ask, probe_message("assistant", kText), ask}), false).value_or("");
-    prompt_ = render(ProbeJson::array({ask}), true).value_or("");
+    next_ = render(Json::array({ask, probe_message("assistant", kText), ask}), false).value_or("");
+    prompt_ = render(Json::array({ask}), true).value_or("");
     // Templates differ in what a message with calls has to look like.
     constexpr Variant kVariants[] = {{},
                                      {.text_arguments = true},
@@ -82,23 +79,22 @@ CallProbe::CallProbe(const ChatTemplate& chat_template) : template_(chat_templat
         }
 }
 
-std::optional<std::string> CallProbe::render(ProbeJson messages, bool answer_follows) const {
-    return probe_render(template_, std::move(messages), answer_follows, ProbeJson::parse(tools()));
+std::optional<std::string> CallProbe::render(Json messages, bool answer_follows) const {
+    return probe_render(template_, std::move(messages), answer_follows, Json::parse(tools()));
 }
 
 std::optional<std::string> CallProbe::render_calls(const std::vector<ToolCall>& calls, Variant variant) const {
-    ProbeJson list = ProbeJson::array();
+    Json list = Json::array();
     for (std::size_t i = 0; i < calls.size(); ++i) {
         const std::string id = variant.function_ids ? cat("functions.", calls[i].name, ":", i) : cat("call0000", i);
-        ProbeJson arguments =
-            variant.text_arguments ? ProbeJson(calls[i].arguments) : ProbeJson::parse(calls[i].arguments);
+        Json arguments = variant.text_arguments ? Json(calls[i].arguments) : Json::parse(calls[i].arguments);
         list.push_back({{"id", id},
                         {"type", "function"},
                         {"function", {{"name", calls[i].name}, {"arguments", std::move(arguments)}}}});
     }
-    ProbeJson answer = probe_message("assistant", variant.null_content ? ProbeJson() : ProbeJson(""));
+    Json answer = probe_message("assistant", variant.null_content ? Json() : Json(""));
     answer["tool_calls"] = std::move(list);
-    auto text = render(ProbeJson::array({probe_message("user", kAsk), std::move(answer)}), false);
+    auto text = render(Json::array({probe_message("user", kAsk), std::move(answer)}), false);
     if (!text) return std::nullopt;
     std::size_t at = text->rfind(kAsk);
     at = at == text->npos ? common_length(*text, text_) : at;

@@ -11,6 +11,7 @@
 #include "chat/probe_render.hpp"
 #include "tinfer/chat.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
 
@@ -48,7 +49,7 @@ private:
     struct Variant {
         bool null_content = false, text_arguments = false, function_ids = false;
     };
-    [[nodiscard]] std::optional<std::string> render(ProbeJson messages, bool answer_follows) const;
+    [[nodiscard]] std::optional<std::string> render(Json messages, bool answer_follows) const;
     [[nodiscard]] std::optional<std::string> render_calls(const std::vector<ToolCall>& calls, Variant variant) const;
 
     const ChatTemplate& template_;

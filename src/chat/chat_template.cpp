@@ -5,8 +5,6 @@
 #include <ctime>
 #include <mutex>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "base/fp_env.hpp"
 #include "chat/answer_format.hpp"
@@ -137,7 +135,6 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
 RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMessage> messages,
                                     const RenderOptions& options) const {
     return reporting_memory(kRendering, [&] {
-        using Json = nlohmann::ordered_json;
         const auto text_of = [&](std::optional<Token> token) {
             return token ? std::string(vocab.piece(*token, true)) : std::string();
         };
@@ -147,7 +144,7 @@ RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMess
                     {"eos_token", text_of(vocab.eos())}};
         for (const ChatMessage& message : messages)
             inputs["messages"].push_back(Json{{"role", message.role}, {"content", message.content}});
-        return render(inputs.dump(-1, ' ', false, Json::error_handler_t::replace), options);
+        return render(inputs.dump(), options);
     });
 }
 

@@ -17,9 +17,6 @@ constexpr std::string_view kFormatSpace = " \t\r\n";
 
 bool is_only_space(std::string_view text) { return text.find_first_not_of(kFormatSpace) == text.npos; }
 
-/// Equal whatever the order of members.
-nlohmann::json parsed(std::string_view text) { return nlohmann::json::parse(text, nullptr, false); }
-
 /// Where a call stands in a text: from its object, its id or its name up to behind its arguments.
 struct CallPlace {
     std::size_t begin = 0, end = 0;
@@ -87,7 +84,7 @@ private:
         if (name == text.npos) return std::nullopt;
         const auto name_end = name + CallProbe::kFirst.size();
         if (const auto around = json_around(text, 0, name)) {
-            const auto object = ProbeJson::parse(text.substr(around->first, around->second - around->first));
+            const auto object = Json::parse(text.substr(around->first, around->second - around->first));
             if (!find_object(object, written.calls[0])) return std::nullopt;
             return CallPlace{around->first, around->second, name_end};
         }
@@ -130,7 +127,7 @@ private:
     static bool is_arguments(std::string_view text, std::size_t at) {
         bool early = false;
         const auto end = end_of_json(text, at, early);
-        return end && parsed(text.substr(at, *end - at)) == parsed(CallProbe::first_call().arguments);
+        return end && Json::try_parse(text.substr(at, *end - at)) == Json::parse(CallProbe::first_call().arguments);
     }
 
     /// A call at or behind `from`, once the shape is known.
@@ -175,7 +172,7 @@ private:
         in.skip_space();
         if (!in.take_mark(row_.name_close)) return std::nullopt;
         std::size_t end = in.at;
-        const nlohmann::json arguments = parsed(call.arguments);
+        const Json arguments = Json::parse(call.arguments);
         for (std::size_t i = 0; i < arguments.size(); ++i) {
             const auto open = text.find(row_.parameter_open, end);
             if (open == text.npos) return std::nullopt;
@@ -195,7 +192,7 @@ private:
     // ---- name and arguments -----------------------------------------------------------------------------------------
 
     /// The keys of an object with a call, or of a list of such objects.
-    bool find_object(const ProbeJson& value, const ToolCall& call) {
+    bool find_object(const Json& value, const ToolCall& call) {
         if (value.is_array()) {
             if (value.size() != 1 || !find_object(value[0], call)) return false;
             row_.shape = CallShape::list;
@@ -203,18 +200,18 @@ private:
         }
         if (!value.is_object()) return false;
         row_.shape = CallShape::object;
-        if (value.size() == 1 && value.begin().key() == call.name) {
+        if (value.size() == 1 && value.items()[0].key == call.name) {
             row_.object = CallObject::keyed;
             return true;
         }
         bool has_name = false, has_arguments = false;
-        const nlohmann::json arguments = parsed(call.arguments);
+        const Json arguments = Json::parse(call.arguments);
         for (const auto& [key, item] : value.items()) {
             const bool is_text = item.is_string();
             if (is_text && item == call.name) {
                 row_.name_key = keep(key);
                 has_name = true;
-            } else if (parsed(item.dump()) == arguments || (is_text && parsed(item.get<std::string>()) == arguments)) {
+            } else if (item == arguments || (is_text && Json::try_parse(item.string()) == arguments)) {
                 row_.arguments_key = keep(key);
                 has_arguments = true;
             } else if (is_text && (item == call.id || key.ends_with("id"))) {
@@ -452,7 +449,8 @@ bool reads_back(const ToolFormat& row, const WrittenCalls& written) {
     }
     if (read.size() != written.calls.size()) return false;
     for (std::size_t i = 0; i < read.size(); ++i)
-        if (read[i].name != written.calls[i].name || parsed(read[i].arguments) != parsed(written.calls[i].arguments))
+        if (read[i].name != written.calls[i].name ||
+            Json::try_parse(read[i].arguments) != Json::parse(written.calls[i].arguments))
             return false;
     return true;
 }

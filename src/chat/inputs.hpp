@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "chat/value.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
 
@@ -21,7 +22,7 @@ struct PathStep {
 /// the bytes of the rendering.
 class InputNames {
 public:
-    explicit InputNames(Heap& heap) noexcept : heap_(heap) {}
+    explicit InputNames(Heap& heap) : heap_(heap) {}
     /// The origin of the input at the path, created on first use.
     [[nodiscard]] Origin origin(const std::vector<PathStep>& path);
     [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
@@ -50,7 +51,8 @@ private:
     Origin constant_;
 };
 
-/// Throws template_runtime with the offset in the text.
-[[nodiscard]] Value read_json(Heap& heap, std::string_view json, OriginOfPath origin);
+/// Throws template_runtime; for a text with the place in it.
+[[nodiscard]] Value read_json(Heap& heap, const Json& json, OriginOfPath origin);
+[[nodiscard]] Value read_json(Heap& heap, std::string_view text, OriginOfPath origin);
 
 }  // namespace tinfer::chat

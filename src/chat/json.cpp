@@ -5,13 +5,11 @@
 #include <cmath>
 #include <cstdio>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
-#include "base/number_text.hpp"
 #include "chat/inputs.hpp"
 #include "chat/runtime_error.hpp"
 #include "chat/value.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
 namespace {
@@ -149,86 +147,41 @@ private:
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-/// Builds values from the SAX events of the parser. A string's path decides its origin.
-class JsonReader final : public nlohmann::json_sax<nlohmann::json> {
+/// A string's path decides its origin.
+class JsonReader {
 public:
-    JsonReader(Heap& heap, OriginOfPath origin) : heap_(heap), origin_(std::move(origin)), open_(heap) {}
+    JsonReader(Heap& heap, OriginOfPath origin) : heap_(heap), origin_(std::move(origin)) {}
 
-    bool null() override { return add(None{}); }
-    bool boolean(bool value) override { return add(value); }
-    bool number_integer(number_integer_t value) override { return add(static_cast<std::int64_t>(value)); }
-    bool number_unsigned(number_unsigned_t value) override {
-        if (value > static_cast<number_unsigned_t>(INT64_MAX)) return add(static_cast<double>(value));
-        return add(static_cast<std::int64_t>(value));
+    Value read(const Json& json) {
+        switch (json.kind()) {
+            case JsonKind::null: return None{};
+            case JsonKind::boolean: return json.boolean();
+            case JsonKind::number:
+                if (json.is_integer() && (!json.is_natural() || json.get<std::uint64_t>() <= INT64_MAX))
+                    return json.get<std::int64_t>();
+                return json.get<double>();
+            case JsonKind::string: return make_string(heap_, json.string(), origin_(path_, json.string()));
+            default: break;
+        }
+        if (path_.size() >= kMaxDepth) runtime_error("JSON is nested too deep");
+        path_.emplace_back();
+        const Value out = json.is_array() ? Value(make_list(heap_)) : Value(make_map(heap_));
+        for (const Json& item : json) {
+            out.list().push(read(item));
+            ++path_.back().index;
+        }
+        for (const auto& [key, value] : json.items()) {
+            path_.back().name = key;
+            OriginText name(heap_, key, origin_.of_key(path_));
+            out.map().set(make_string(heap_, std::move(name)), read(value));
+        }
+        path_.pop_back();
+        return out;
     }
-    bool number_float(number_float_t value, const string_t& text) override {
-        double nearest = value;  // strtod, which has read `value`, rounds as the caller's rounding mode says
-        (void)read_number(text, nearest);
-        return add(nearest);
-    }
-    bool string(string_t& value) override { return add(make_string(heap_, value, origin_(path_, value))); }
-    bool binary(binary_t&) override { return false; }
-    bool start_object(std::size_t) override { return open(make_map(heap_)); }
-    bool key(string_t& name) override {
-        path_.back() = PathStep{name, 0};
-        return true;
-    }
-    bool end_object() override { return close(); }
-    bool start_array(std::size_t) override { return open(make_list(heap_)); }
-    bool end_array() override { return close(); }
-    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-        std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, column 2: …"
-        if (const auto begin = what.find("] "); begin != what.npos) what.remove_prefix(begin + 2);
-        message_ = cat("JSON at byte ", position, ": ", escaped(what, 200));
-        return false;
-    }
-
-    Value root;
-    std::string message_ = "JSON is nested too deep";
 
 private:
-    bool add(Value value) {
-        if (open_.empty()) {
-            root = std::move(value);
-            return true;
-        }
-        const Value& parent = open_.back();
-        if (parent.is_list()) {
-            parent.list().push(std::move(value));
-            ++path_.back().index;
-        } else {
-            const std::string& name = path_.back().name;
-            OriginText key(heap_, name, origin_.of_key(path_));
-            parent.map().set(make_string(heap_, std::move(key)), std::move(value));
-        }
-        return true;
-    }
-
-    bool open(Value container) {
-        if (open_.size() >= kMaxDepth) return false;
-        const bool is_list = container.is_list();
-        // add it first: its own path must be complete before steps into it are pushed
-        const Value copy = container;
-        if (open_.empty()) root = copy;
-        else if (open_.back().is_list()) open_.back().list().push(copy);
-        else
-            open_.back().map().set(make_string(heap_, std::string_view(path_.back().name), origin_.of_key(path_)),
-                                   copy);
-        open_.push_back(std::move(container));
-        path_.push_back(is_list ? PathStep{{}, 0} : PathStep{});
-        return true;
-    }
-
-    bool close() {
-        open_.pop_back();
-        path_.pop_back();
-        if (!open_.empty() && open_.back().is_list()) ++path_.back().index;
-        return true;
-    }
-
     Heap& heap_;
     OriginOfPath origin_;
-    Values open_;
     std::vector<PathStep> path_;
 };
 
@@ -240,10 +193,19 @@ OriginText to_json(Heap& heap, const Value& value, const JsonStyle& style) {
     return out;
 }
 
-Value read_json(Heap& heap, std::string_view json, OriginOfPath origin) {
-    JsonReader reader(heap, std::move(origin));
-    if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) runtime_error(reader.message_);
-    return reader.root;
+Value read_json(Heap& heap, const Json& json, OriginOfPath origin) {
+    return JsonReader(heap, std::move(origin)).read(json);
+}
+
+Value read_json(Heap& heap, std::string_view text, OriginOfPath origin) {
+    Json json;
+    try {
+        json = Json::parse(text, "JSON", {.max_depth = kMaxDepth});
+    } catch (const Error& error) {
+        if (error.code() == ErrorCode::out_of_memory) throw;
+        runtime_error(error.what());
+    }
+    return read_json(heap, json, std::move(origin));
 }
 
 Value from_json(Heap& heap, std::string_view json, Origin origin) {

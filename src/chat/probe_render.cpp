@@ -7,10 +7,10 @@
 
 namespace tinfer::chat {
 
-std::optional<std::string> probe_render(const ChatTemplate& chat_template, ProbeJson messages, bool answer_follows,
-                                        ProbeJson tools) {
+std::optional<std::string> probe_render(const ChatTemplate& chat_template, Json messages, bool answer_follows,
+                                        Json tools) {
     constexpr std::uint64_t kMaxSteps = 2'000'000;
-    ProbeJson inputs{{"messages", std::move(messages)},
+    Json inputs{{"messages", std::move(messages)},
                      {"add_generation_prompt", answer_follows},
                      {"bos_token", "<s>"},
                      {"eos_token", "</s>"},

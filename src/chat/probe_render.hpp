@@ -5,16 +5,13 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
 #include "tinfer/chat.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
 
-using ProbeJson = nlohmann::ordered_json;
-
 /// The prompt; nullopt where the template raises an error. `tools` null: none are given.
-[[nodiscard]] std::optional<std::string> probe_render(const ChatTemplate& chat_template, ProbeJson messages,
-                                                      bool answer_follows, ProbeJson tools = nullptr);
+[[nodiscard]] std::optional<std::string> probe_render(const ChatTemplate& chat_template, Json messages,
+                                                      bool answer_follows, Json tools = nullptr);
 
 }  // namespace tinfer::chat

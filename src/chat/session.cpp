@@ -3,32 +3,25 @@
 // the KV cache.
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
-#include "base/json.hpp"
-#include "base/number_text.hpp"
 #include "tinfer/chat_session.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::size_t kLeastAnswer = 16;  // minimum room for an answer, in tokens
 constexpr std::string_view kTalking = "chat: an allocation failed";
 
 Json parse_input(std::string_view text, std::string_view name, bool wants_array) {
-    (void)JsonDocument::parse(text, name);  // strict, and limits the depth
-    const RoundToNearest guard;
-    Json value = Json::parse(text, nullptr, false);
+    Json value = Json::parse(text, name);
     if (wants_array ? !value.is_array() : !value.is_object())
         fail(ErrorCode::bad_parameter, cat(name, ": a JSON ", wants_array ? "array" : "object", " is expected"));
     return value;
 }
 
 void check_message(const Json& message) {
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
-        fail(ErrorCode::bad_parameter, "message: an object with a role is expected");
+    if (!message["role"].is_string()) fail(ErrorCode::bad_parameter, "message: an object with a role is expected");
 }
 
 ChatTemplate template_for(const Model& model, const ChatOptions& options, bool& is_own) {
@@ -64,7 +57,7 @@ struct Chat::Impl {
         const bool has = !messages.empty() && messages[0]["role"] == "system";
         if (has) messages.erase(0);
         if (n_left_out > 0) n_left_out += (text.empty() ? 0 : 1) - (has ? 1 : 0);
-        if (!text.empty()) messages.insert(messages.begin(), Json{{"role", "system"}, {"content", text}});
+        if (!text.empty()) messages.insert(0, Json{{"role", "system"}, {"content", text}});
         is_complete = false;
     }
 
@@ -73,8 +66,8 @@ struct Chat::Impl {
     /// The messages without those dropped to make room.
     Json shown_messages() const {
         Json shown = messages;
-        const std::ptrdiff_t begin = has_system() ? 1 : 0;
-        if (begin < n_left_out) shown.erase(shown.begin() + begin, shown.begin() + n_left_out);
+        const std::size_t begin = has_system() ? 1 : 0, end = static_cast<std::size_t>(n_left_out);
+        if (begin < end) shown.erase(begin, end);
         return shown;
     }
 
@@ -93,8 +86,7 @@ struct Chat::Impl {
         for (const auto& [name, value] : variables.items()) inputs[name] = value;
         RenderOptions render_options;
         render_options.now = options.now;
-        const std::string text = inputs.dump(-1, ' ', false, Json::error_handler_t::replace);
-        return chat_template.render(adapt_inputs(able, text), render_options);
+        return chat_template.render(adapt_inputs(able, inputs.dump()), render_options);
     }
 
     /// What the template appends to the messages to prompt for an answer.
@@ -114,7 +106,7 @@ struct Chat::Impl {
     std::size_t calls_so_far() const {
         std::size_t n = 0;
         for (const Json& message : messages)
-            if (message.contains("tool_calls") && message["tool_calls"].is_array()) n += message["tool_calls"].size();
+            if (message["tool_calls"].is_array()) n += message["tool_calls"].size();
         return n;
     }
 
@@ -383,7 +375,7 @@ bool Chat::take_back() {
         Json& messages = impl_->messages;
         for (std::size_t i = messages.size(); i > 0; --i)
             if (messages[i - 1]["role"] == "assistant") {
-                messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(i - 1), messages.end());
+                messages.erase(i - 1, messages.size());
                 impl_->is_complete = false;
                 return true;
             }
@@ -414,8 +406,7 @@ bool Chat::is_answering() const noexcept { return impl_->is_answering(); }
 const ChatAnswer& Chat::answer() const& noexcept { return impl_->answer; }
 std::optional<StopReason> Chat::stop() const noexcept { return impl_->stop; }
 std::string Chat::messages() const {
-    return reporting_memory(kTalking,
-                            [&] { return impl_->messages.dump(-1, ' ', false, Json::error_handler_t::replace); });
+    return reporting_memory(kTalking, [&] { return impl_->messages.dump(); });
 }
 
 void Chat::set_messages(std::string_view json_array) {

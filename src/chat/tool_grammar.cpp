@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/number_text.hpp"
@@ -60,17 +58,14 @@ public:
 
 private:
     void read_tools(std::string_view tools) {
-        (void)JsonDocument::parse(tools, "tools");  // strict, and limits the depth
-        const auto list = nlohmann::ordered_json::parse(tools, nullptr, false);
+        const Json list = Json::parse(tools, "tools");
         if (!list.is_array()) fail(ErrorCode::bad_parameter, "tools: a JSON array is expected");
         bool is_known = options_.function.empty();
         for (const auto& tool : list) {
-            const auto* function = tool.is_object() && tool.contains("function") ? &tool["function"] : &tool;
-            const std::string name = function->is_object() ? function->value("name", std::string()) : std::string();
+            const std::string name((tool.contains("function") ? tool["function"] : tool).text("name"));
             if (!options_.function.empty() && name != options_.function) continue;
             is_known = true;
-            naming(name,
-                   [&] { tools_.push_back(std::make_unique<ToolSchema>(tool.dump(), options_.schema, program_)); });
+            naming(name, [&] { tools_.push_back(std::make_unique<ToolSchema>(tool, options_.schema, program_)); });
         }
         if (!is_known) fail(ErrorCode::bad_parameter, cat("tools: there is no '", escaped(options_.function), "'"));
         if (tools_.empty() && options_.use == ToolUse::required)

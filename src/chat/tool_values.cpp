@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/call_literals.hpp"
@@ -17,28 +15,25 @@ namespace {
 using grammar::kNone;
 using grammar::NodeKind;
 using grammar::Program;
-using ToolJson = nlohmann::ordered_json;
 
 constexpr std::uint32_t kMaxBlanks = 16;
 constexpr int kDeepest = 50;  // nesting of values in notations other than JSON
 
-ToolJson function_of(const ToolJson& tool) {
-    const bool is_wrapped = tool.is_object() && tool.contains("function") && tool["function"].is_object();
-    const ToolJson& function = is_wrapped ? tool["function"] : tool;
-    if (!function.is_object() || !function.contains("name") || !function["name"].is_string() ||
-        function["name"].get_ref<const std::string&>().empty())
-        fail(ErrorCode::bad_parameter, "tools: an entry has no name");
+const Json& function_of(const Json& tool) {
+    const Json& function = tool["function"].is_object() ? tool["function"] : tool;
+    if (function.text("name").empty()) fail(ErrorCode::bad_parameter, "tools: an entry has no name");
     return function;
 }
 
 /// The schema of the arguments: an object without undeclared members, unless the schema says otherwise.
-std::string object_schema(const ToolJson& function, const std::string& name) {
-    ToolJson schema = function.contains("parameters") ? function["parameters"] : ToolJson();
-    if (schema.is_null()) schema = ToolJson{{"type", "object"}, {"properties", ToolJson::object()}};
-    if (schema.is_boolean()) schema = ToolJson::object();
+std::string object_schema(const Json& function, const std::string& name) {
+    Json schema = function["parameters"];
+    if (schema.is_null()) schema = Json{{"type", "object"}, {"properties", Json::object()}};
+    if (schema.is_boolean()) schema = Json::object();
     if (!schema.is_object()) fail(ErrorCode::bad_schema, cat("tool '", escaped(name), "': parameters: no schema"));
-    const ToolJson type = schema.value("type", ToolJson("object"));
-    const bool has_object = type == "object" || (type.is_array() && std::ranges::find(type, "object") != type.end());
+    const Json* const type = schema.find("type");
+    const bool has_object = type == nullptr || *type == "object" ||
+                            std::any_of(type->begin(), type->end(), [](const Json& one) { return one == "object"; });
     if (!has_object) fail(ErrorCode::bad_schema, cat("tool '", escaped(name), "': /type: arguments are an object"));
     schema["type"] = "object";
     if (schema.contains("properties") && !schema.contains("additionalProperties") &&
@@ -109,10 +104,10 @@ std::uint32_t add_blanks(Program& program, std::uint32_t next) {
     return program.add(node);
 }
 
-ToolSchema::ToolSchema(std::string_view tool, const SchemaOptions& options, std::shared_ptr<Program> program)
+ToolSchema::ToolSchema(const Json& tool, const SchemaOptions& options, std::shared_ptr<Program> program)
     : options_(options), program_(std::move(program)) {
-    const ToolJson function = function_of(ToolJson::parse(tool));
-    name_ = function["name"].get<std::string>();
+    const Json& function = function_of(tool);
+    name_ = function.text("name");
     text_ = object_schema(function, name_);
     document_ = std::make_unique<JsonDocument>(
         JsonDocument::parse(text_, "schema", {.max_depth = 200, .code = ErrorCode::bad_schema}));

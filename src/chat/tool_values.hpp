@@ -13,6 +13,7 @@
 #include "chat/tool_format.hpp"
 #include "grammar/emit.hpp"
 #include "grammar/free_text.hpp"
+#include "tinfer/json.hpp"
 
 namespace tinfer::chat {
 
@@ -20,7 +21,7 @@ namespace tinfer::chat {
 class ToolSchema {
 public:
     /// `tool` is an entry of the tool list. Throws bad_parameter or bad_schema with the tool's name.
-    ToolSchema(std::string_view tool, const SchemaOptions& options, std::shared_ptr<grammar::Program> program);
+    ToolSchema(const Json& tool, const SchemaOptions& options, std::shared_ptr<grammar::Program> program);
 
     [[nodiscard]] const std::string& name() const { return name_; }
     /// The rule of the arguments as one JSON object.

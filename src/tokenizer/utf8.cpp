@@ -12,37 +12,7 @@ namespace {
 
 constexpr bool is_continuation(unsigned char byte) noexcept { return (byte & 0xC0) == 0x80; }
 
-// Range of the second byte of a well-formed sequence; the later ones are 80..BF.
-struct SecondByte {
-    std::size_t length;
-    unsigned char low, high;
-};
-
-constexpr SecondByte second_byte(unsigned char lead) noexcept {
-    if (lead >= 0xC2 && lead <= 0xDF) return {2, 0x80, 0xBF};
-    if (lead == 0xE0) return {3, 0xA0, 0xBF};
-    if (lead == 0xED) return {3, 0x80, 0x9F};
-    if (lead >= 0xE1 && lead <= 0xEF) return {3, 0x80, 0xBF};
-    if (lead == 0xF0) return {4, 0x90, 0xBF};
-    if (lead == 0xF4) return {4, 0x80, 0x8F};
-    if (lead >= 0xF1 && lead <= 0xF3) return {4, 0x80, 0xBF};
-    return {0, 0, 0};
-}
-
 }  // namespace
-
-Utf8Front utf8_front(std::string_view text) noexcept {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-    if (byte(0) < 0x80) return {Utf8Front::Kind::character, 1};
-    const auto [length, low, high] = second_byte(byte(0));
-    if (length == 0) return {Utf8Front::Kind::invalid, 1};
-    for (std::size_t i = 1; i < length; ++i) {
-        if (i == text.size()) return {Utf8Front::Kind::incomplete, i};
-        const bool fits = i == 1 ? byte(1) >= low && byte(1) <= high : is_continuation(byte(i));
-        if (!fits) return {Utf8Front::Kind::invalid, i};
-    }
-    return {Utf8Front::Kind::character, length};
-}
 
 bool is_valid_utf8(std::string_view text) noexcept {
     while (!text.empty()) {

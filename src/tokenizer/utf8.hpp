@@ -8,17 +8,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.hpp"
+
 namespace tinfer::tokenizer {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";   // U+FFFD
 inline constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581, a space in SPM vocabularies
 
-/// Strict decoding of the first character of a text (Unicode 15.0, table 3-7).
-struct Utf8Front {
-    enum class Kind : std::uint8_t { character, invalid, incomplete } kind;
-    std::size_t length;  ///< of the character, or of the maximal invalid or incomplete subpart; ≥ 1
-};
-[[nodiscard]] Utf8Front utf8_front(std::string_view text) noexcept;  // text is not empty
+using tinfer::utf8_front;
+using tinfer::Utf8Front;
 
 [[nodiscard]] bool is_valid_utf8(std::string_view text) noexcept;
 

@@ -9,7 +9,7 @@
 #include "tinfer/chat_session.hpp"
 
 using namespace tinfer;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
@@ -140,7 +140,7 @@ TEST_CASE("adapting: thoughts go to where the template reads them, under whateve
 TEST_CASE("[golden] adapting: gpt-oss gets thoughts handed back, also where its template takes no text beside them") {
     if (test::skip_without_golden()) return;
     std::ifstream file(*test::golden_file("chat/openai-gpt-oss-120b.json"));
-    const ChatTemplate chat_template(Json::parse(file)["template"].get<std::string>());
+    const ChatTemplate chat_template(OrderedJson::parse(file)["template"].get<std::string>());
     const auto able = capabilities(chat_template);
     CHECK(able.reasoning_key == "thinking");
     CHECK_FALSE(able.reasoning_with_content);
@@ -176,7 +176,7 @@ TEST_CASE(
     if (test::skip_without_golden()) return;
     const auto source_of = [](const std::filesystem::path& path) {
         std::ifstream file(path);
-        return Json::parse(file)["template"].get<std::string>();
+        return OrderedJson::parse(file)["template"].get<std::string>();
     };
     const auto of = [&](const std::string& name) {
         return capabilities(ChatTemplate(source_of(*test::golden_file("chat/" + name + ".json"))));

@@ -21,7 +21,7 @@
 namespace tinfer {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kPerson = R"({"type": "object", "properties": {"name": {"type": "string"},
     "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": false})";
@@ -38,11 +38,11 @@ ChatAnswer parsed(const ChatTemplate& chat_template, const std::string& prompt, 
 std::optional<std::string> prompt_of(const ChatTemplate& chat_template, bool thinking) {
     const auto able = capabilities(chat_template);
     const auto render = [&](bool answer_follows) {
-        const Json inputs{{"messages", Json::array({Json{{"role", "user"}, {"content", "u"}}})},
-                          {"add_generation_prompt", answer_follows},
-                          {"bos_token", "<s>"},
-                          {"eos_token", "</s>"},
-                          {"enable_thinking", thinking}};
+        const OrderedJson inputs{{"messages", OrderedJson::array({OrderedJson{{"role", "user"}, {"content", "u"}}})},
+                                 {"add_generation_prompt", answer_follows},
+                                 {"bos_token", "<s>"},
+                                 {"eos_token", "</s>"},
+                                 {"enable_thinking", thinking}};
         return chat_template.render(adapt_inputs(able, inputs.dump()), {.now = LocalTime{2026, 3, 9}}).text;
     };
     try {
@@ -204,7 +204,7 @@ TEST_CASE("structured answers: every form of a header that the parser of gpt-oss
 TEST_CASE("[golden] structured answers: gpt-oss writes them into its final channel") {
     if (test::skip_without_golden()) return;
     std::ifstream file(*test::golden_file("chat/openai-gpt-oss-120b.json"));
-    const ChatTemplate harmony(Json::parse(file)["template"].get<std::string>());
+    const ChatTemplate harmony(OrderedJson::parse(file)["template"].get<std::string>());
     const std::string prompt = "<|start|>assistant", final = "<|channel|>final<|message|>";
     const auto grammar = answer_grammar(harmony, kPerson, {.generation_prompt = prompt});
     const std::string thinks = "<|channel|>analysis<|message|>Ann is 7.<|end|><|start|>assistant";
@@ -226,7 +226,7 @@ TEST_CASE("[golden] structured answers: for every published template the content
         if (path.extension() != ".json") continue;
         CAPTURE(path.filename().string());
         std::ifstream file(path);
-        const ChatTemplate chat_template(Json::parse(file)["template"].get<std::string>());
+        const ChatTemplate chat_template(OrderedJson::parse(file)["template"].get<std::string>());
         const auto* thinks = chat::detect_reasoning_format(chat_template.source());
         for (const bool thinking : {true, false}) {
             const auto prompt = prompt_of(chat_template, thinking);

@@ -12,7 +12,7 @@
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using tinfer::ToolUse;
 
 constexpr const char* kTools = R"([
@@ -26,11 +26,13 @@ constexpr const char* kTools = R"([
      "type": "object", "properties": {}}}}])";
 const std::string kAsk = "Do it, qzask.", kSays = "Fine: 2 of 3, Zq.";
 
-Json call_of(const char* name, Json arguments) { return {{"name", name}, {"arguments", std::move(arguments)}}; }
-const std::vector<Json> kCalls{
+OrderedJson call_of(const char* name, OrderedJson arguments) {
+    return {{"name", name}, {"arguments", std::move(arguments)}};
+}
+const std::vector<OrderedJson> kCalls{
     call_of("write_file",
             {{"path", "a b.txt"}, {"n", -12}, {"deep", {{"k", "\u00e9\u65e5"}, {"xs", {1, 2.5}}, {"on", true}}}}),
-    call_of("now", Json::object()),
+    call_of("now", OrderedJson::object()),
     call_of("write_file", {{"path", "\u65e5\u672c \u00fcn\u00ef \U0001F600 & <b>"}}),
 };
 
@@ -50,22 +52,22 @@ class Harness {
 public:
     explicit Harness(const std::string& source) : template_(source), able_(tinfer::capabilities(template_)) {}
 
-    Json run() {
-        Json out;
+    OrderedJson run() {
+        OrderedJson out;
         out["family"] = tinfer::AnswerParser(template_, {.tools = kTools}).family();
         text_ = answer({{"role", "assistant"}, {"content", kSays}}, {kSays});
         if (text_)
             if (const auto at = text_->text.rfind(kSays); at != std::string::npos)
                 turn_end_ = text_->text.substr(at + kSays.size());
-        const Json ask{{"role", "user"}, {"content", kAsk}}, says{{"role", "assistant"}, {"content", kSays}};
-        if (const auto next = render(Json::array({ask, says, ask}), false, true))
+        const OrderedJson ask{{"role", "user"}, {"content", kAsk}}, says{{"role", "assistant"}, {"content", kSays}};
+        if (const auto next = render(OrderedJson::array({ask, says, ask}), false, true))
             if (const auto at = next->rfind(kSays); at != std::string::npos) next_ = next->substr(at + kSays.size());
         std::size_t n = 0;
-        for (const auto& group : std::vector<std::vector<Json>>{{kCalls[0]}, {kCalls[1]}, {kCalls[2]}, kCalls}) {
+        for (const auto& group : std::vector<std::vector<OrderedJson>>{{kCalls[0]}, {kCalls[1]}, {kCalls[2]}, kCalls}) {
             const std::string name = group.size() > 1 ? "three" : "one" + std::to_string(n++);
             auto written = calls(group);
             if (!written) continue;
-            std::vector<Json> expected = group;
+            std::vector<OrderedJson> expected = group;
             const std::string one = out.contains("one0") ? out["one0"]["text"] : "";
             if (group.size() > 1 && ends_early(written->text, one)) {  // the template ends the turn between two calls
                 expected.pop_back();
@@ -79,13 +81,13 @@ public:
     }
 
 private:
-    std::optional<std::string> render(Json messages, bool answer_follows, bool adapt, bool thinks = true) {
-        const Json inputs{{"messages", std::move(messages)},
-                          {"tools", Json::parse(kTools)},
-                          {"add_generation_prompt", answer_follows},
-                          {"bos_token", "<s>"},
-                          {"eos_token", "</s>"},
-                          {"enable_thinking", thinks}};
+    std::optional<std::string> render(OrderedJson messages, bool answer_follows, bool adapt, bool thinks = true) {
+        const OrderedJson inputs{{"messages", std::move(messages)},
+                                 {"tools", OrderedJson::parse(kTools)},
+                                 {"add_generation_prompt", answer_follows},
+                                 {"bos_token", "<s>"},
+                                 {"eos_token", "</s>"},
+                                 {"enable_thinking", thinks}};
         try {
             const tinfer::RenderOptions options{.now = tinfer::LocalTime{2026, 3, 9, 14, 5, 7}, .max_steps = 5'000'000};
             return template_.render(adapt ? tinfer::adapt_inputs(able_, inputs.dump()) : inputs.dump(), options).text;
@@ -95,9 +97,10 @@ private:
     }
 
     /// The answer that a message is, where all of the texts are shown.
-    std::optional<Written> answer(const Json& message, const std::vector<std::string>& shown, bool adapt = true) {
-        const Json ask{{"role", "user"}, {"content", kAsk}}, says{{"role", "assistant"}, {"content", kSays}};
-        const auto all = render(Json::array({ask, message}), false, adapt);
+    std::optional<Written> answer(const OrderedJson& message, const std::vector<std::string>& shown,
+                                  bool adapt = true) {
+        const OrderedJson ask{{"role", "user"}, {"content", kAsk}}, says{{"role", "assistant"}, {"content", kSays}};
+        const auto all = render(OrderedJson::array({ask, message}), false, adapt);
         if (!all) return std::nullopt;
         const std::size_t asked = all->rfind(kAsk);
         std::size_t at = asked;
@@ -107,14 +110,14 @@ private:
             if (at == std::string::npos) return std::nullopt;
             at += text.size();
         }
-        const auto before = render(Json::array({ask}), false, adapt);
+        const auto before = render(OrderedJson::array({ask}), false, adapt);
         const std::size_t begin = before ? same_begin(*before, *all) : asked + kAsk.size();
         for (const bool thinks : {true, false})
-            if (const auto prompt = render(Json::array({ask}), true, adapt, thinks);
+            if (const auto prompt = render(OrderedJson::array({ask}), true, adapt, thinks);
                 prompt && all->starts_with(*prompt))
                 return Written{prompt->substr(std::min(begin, prompt->size())), all->substr(prompt->size())};
         // The prompt opens thoughts that are not in the history: an answer begins where a text does.
-        const auto text = render(Json::array({ask, says}), false, adapt);
+        const auto text = render(OrderedJson::array({ask, says}), false, adapt);
         if (!text) return std::nullopt;
         std::size_t cut = std::max(std::min(same_begin(*all, *text), text->rfind(kSays)), asked + kAsk.size());
         for (std::size_t i = cut; i > asked + kAsk.size() && cut - i < 40; --i) {
@@ -129,16 +132,17 @@ private:
         return Written{all->substr(from, cut - from), all->substr(cut)};
     }
 
-    std::optional<Written> calls(const std::vector<Json>& list) {
+    std::optional<Written> calls(const std::vector<OrderedJson>& list) {
         std::vector<std::string> shown;
-        for (const Json& call : list) shown.push_back(call["name"]);
+        for (const OrderedJson& call : list) shown.push_back(call["name"]);
         for (const bool adapt : {true, false})
             for (const bool is_text : {false, true})
-                for (const Json& content : {Json(""), Json()}) {
+                for (const OrderedJson& content : {OrderedJson(""), OrderedJson()}) {
                     if (adapt && (!able_.tool_calls || is_text)) continue;
-                    Json message{{"role", "assistant"}, {"content", content}, {"tool_calls", Json::array()}};
+                    OrderedJson message{
+                        {"role", "assistant"}, {"content", content}, {"tool_calls", OrderedJson::array()}};
                     for (std::size_t i = 0; i < list.size(); ++i) {
-                        Json function = list[i];
+                        OrderedJson function = list[i];
                         if (is_text) function["arguments"] = function["arguments"].dump();
                         message["tool_calls"].push_back(
                             {{"id", "call0000" + std::to_string(i)}, {"type", "function"}, {"function", function}});
@@ -200,7 +204,8 @@ private:
         return out;
     }
 
-    bool is_read(const Written& written, const std::string& text, const std::vector<Json>& expected, std::string& why) {
+    bool is_read(const Written& written, const std::string& text, const std::vector<OrderedJson>& expected,
+                 std::string& why) {
         tinfer::ChatAnswer first;
         for (const std::size_t step : {text.size() + 1, std::size_t{1}, std::size_t{7}}) {
             tinfer::AnswerParser parser(template_, {.tools = kTools, .generation_prompt = written.prompt});
@@ -210,22 +215,22 @@ private:
             if (step > text.size()) first = parser.whole();
             else if (!(parser.whole() == first)) return why = "another answer in pieces", false;
         }
-        Json read = Json::array();
+        OrderedJson read = OrderedJson::array();
         for (const auto& call : first.tool_calls)
-            read.push_back({{"name", call.name}, {"arguments", Json::parse(call.arguments, nullptr, false)}});
+            read.push_back({{"name", call.name}, {"arguments", OrderedJson::parse(call.arguments, nullptr, false)}});
         // Members in any order: a template may sort them.
         if (nlohmann::json(read) != nlohmann::json(expected)) return why = "read " + read.dump(), false;
         const std::string content = first.content.substr(0, first.content.find_last_not_of(" \r\n\t") + 1);
         const bool is_right =
             !expected.empty() ? content.empty() : (content + first.reasoning).find(kSays) != std::string::npos;
-        if (!is_right) why = "content " + Json(content).dump();
+        if (!is_right) why = "content " + OrderedJson(content).dump();
         return is_right;
     }
 
-    Json look(const Written& written, const std::vector<Json>& expected) {
-        Json best;
+    OrderedJson look(const Written& written, const std::vector<OrderedJson>& expected) {
+        OrderedJson best;
         for (const std::string& text : without_end(written.text)) {
-            Json one{{"text", text}, {"prompt", written.prompt}};
+            OrderedJson one{{"text", text}, {"prompt", written.prompt}};
             std::string why;
             one["read"] = is_read(written, text, expected, why);
             for (const ToolUse use : {ToolUse::automatic, ToolUse::required}) {
@@ -241,7 +246,7 @@ private:
                 }
             }
             if (!why.empty()) one["why"] = why;
-            const auto n_right = [](const Json& j) {
+            const auto n_right = [](const OrderedJson& j) {
                 int n = 0;
                 for (const auto& [key, value] : j.items()) n += value == true;
                 return n;
@@ -261,12 +266,12 @@ private:
 
 int main() {
     for (std::string line; std::getline(std::cin, line);) {
-        Json out;
+        OrderedJson out;
         try {
-            out = Harness(Json::parse(line)["template"].get<std::string>()).run();
+            out = Harness(OrderedJson::parse(line)["template"].get<std::string>()).run();
         } catch (const tinfer::Error& error) {
             out = {{"error", error.what()}};
         }
-        std::cout << out.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+        std::cout << out.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << std::endl;
     }
 }

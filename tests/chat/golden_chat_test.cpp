@@ -13,7 +13,7 @@
 namespace tinfer::test {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 LocalTime time_of(const std::string& text) {
     LocalTime t;
@@ -23,7 +23,7 @@ LocalTime time_of(const std::string& text) {
 }
 
 /// What a case renders, or "error: " and the message.
-std::string rendered(const ChatTemplate& chat_template, const Json& inputs, const RenderOptions& options) {
+std::string rendered(const ChatTemplate& chat_template, const OrderedJson& inputs, const RenderOptions& options) {
     try {
         return chat_template.render(inputs.dump(), options).text;
     } catch (const Error& error) {
@@ -39,11 +39,11 @@ TEST_CASE("[C6][golden] chat: every published template renders every conversatio
     for (const auto& path : golden_entries("chat")) {
         if (path.extension() != ".json") continue;
         std::ifstream file(path);
-        const Json data = Json::parse(file);
+        const OrderedJson data = OrderedJson::parse(file);
         const ChatTemplate chat_template(data["template"].get<std::string>());
         RenderOptions options;
         if (data.contains("now")) options.now = time_of(data["now"].get<std::string>());
-        for (const Json& c : data["cases"]) {
+        for (const OrderedJson& c : data["cases"]) {
             CAPTURE(path.filename().string());
             CAPTURE(c["name"].get<std::string>());
             const std::string expected =

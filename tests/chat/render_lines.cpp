@@ -10,23 +10,23 @@
 #include <tinfer/tinfer.hpp>
 
 int main() {
-    using Json = nlohmann::ordered_json;
+    using OrderedJson = nlohmann::ordered_json;
     const tinfer::RenderOptions options{.now = tinfer::LocalTime{2026, 3, 9, 14, 5, 7}, .max_steps = 5'000'000};
     for (std::string line; std::getline(std::cin, line);) {
-        const Json task = Json::parse(line);
-        Json answer;
+        const OrderedJson task = OrderedJson::parse(line);
+        OrderedJson answer;
         try {
             const tinfer::ChatTemplate chat_template(task["template"].get<std::string>());
             std::string inputs = task["inputs"].dump();
             if (task.value("adapted", false))
                 inputs = tinfer::adapt_inputs(tinfer::capabilities(chat_template), inputs);
             const auto prompt = chat_template.render(inputs, options);
-            answer = {{"text", prompt.text}, {"outside", Json::array()}};
+            answer = {{"text", prompt.text}, {"outside", OrderedJson::array()}};
             for (const auto& span : prompt.spans)
                 if (span.origin != 0) answer["outside"].push_back({span.begin, span.end});
         } catch (const tinfer::Error& error) {
             answer = {{"error", error.what()}};
         }
-        std::cout << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+        std::cout << answer.dump(-1, ' ', false, OrderedJson::error_handler_t::replace) << '\n';
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as JSON: refused with an Error, or read. What is read is walked whole; written again it gives the same
-// values.
+// values. The same as a value that can be changed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -72,6 +72,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         const std::string once = written(tinfer::JsonDocument::parse(text, "input", options));
         expect(written(tinfer::JsonDocument::parse(once, "again", {.max_bytes = 8u << 20})) == once);
+        const auto value = tinfer::Json::parse(text, "input", options);
+        for (const tinfer::JsonLayout layout : {tinfer::JsonLayout{}, {.indent = 1}, {.ascii = true}}) {
+            const auto again = tinfer::Json::parse(value.dump(layout), "again", {.max_bytes = 256u << 20});
+            expect(again == value && again.dump() == value.dump());
+        }
+        auto copy = value;
+        expect(copy == value);
+        if (copy.is_array() && !copy.empty()) copy.erase(copy.size() / 2);
+        if (copy.is_object()) copy.update({{"", value}, {"a", copy}});
+        expect(copy.kind() == value.kind() && (copy.size() > 0 || value.size() <= 1));
     } catch (const tinfer::Error& error) {
         expect(std::string_view(error.what()).starts_with("input: "));
     }

@@ -24,14 +24,15 @@ inline constexpr std::uint64_t kMaxSites = 200'000;
 
 /// Calls `action` with its first allocation refused, then with its second, … until all succeed. `usable` is called
 /// after each failure and says whether what the action works on is as it should be. `also` is another code that may
-/// come out: of an observer that runs out of memory itself, of a message that could be made in time.
+/// come out: of an observer that runs out of memory itself, of a message that could be made in time. With a `step` only
+/// each step-th allocation is refused.
 inline Sites refuse_each_allocation(const std::function<void()>& action, const std::function<bool()>& usable = {},
-                                    std::optional<ErrorCode> also = {}) {
+                                    std::optional<ErrorCode> also = {}, std::uint64_t step = 1) {
     Sites sites;
     const auto report = [&](std::uint64_t n, const std::string& what) {
         if (sites.wrong.empty()) sites.wrong = "allocation " + std::to_string(n) + ": " + what;
     };
-    for (std::uint64_t n = 1; n < kMaxSites && sites.wrong.empty(); ++n) {
+    for (std::uint64_t n = 1; n < kMaxSites && sites.wrong.empty(); n += step) {
         const AllocationScope scope;
         enum class End { returned, out_of_memory, other_error, other_exception } end = End::returned;
         ErrorCode code{};
