@@ -105,7 +105,7 @@ struct Statement {
 /// Throws template_syntax with line and column.
 [[nodiscard]] Body parse(std::string_view source);
 
-inline constexpr int kMaxNesting = 250;   ///< of brackets and blocks
+inline constexpr int kMaxNesting = 250;   ///< of brackets, signs and blocks; less where the stack ends first
 // clang-format on
 
 }  // namespace tinfer::chat

@@ -336,6 +336,7 @@ Value Interpreter::apply_filter(std::string_view name, const Value& subject, Arg
     const Filter filter = find_filter(name);
     if (filter == nullptr) runtime_error(cat("there is no filter '", escaped(name), "'"));
     heap_.work(1);
+    const Nested nested(*this);  // map applies filters, map among them
     return filter(*this, subject, given);
 }
 

@@ -3,12 +3,14 @@
 // rendering.
 #pragma once
 
+#include <cstddef>
 #include <ctime>
 #include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/stack_budget.hpp"
 #include "chat/ast.hpp"
 #include "chat/value.hpp"
 
@@ -117,6 +119,8 @@ private:
     OriginText* out_ = nullptr;
     Place place_;  ///< of the current expression, for error messages
     int depth_ = 0;
+    /// Of 256 KiB; the rest is for what an expression calls at its deepest, such as the printing of nested values.
+    StackBudget stack_{std::size_t{160} << 10};
 };
 
 // ---- operators (operators.cpp) --------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ namespace tinfer::chat {
 class Interpreter::Nested {
 public:
     explicit Nested(Interpreter& interpreter) : depth_(interpreter.depth_) {
-        if (depth_ >= kMaxEvaluations) runtime_error("calls and expressions are nested too deep");
+        if (depth_ >= kMaxEvaluations || interpreter.stack_.is_spent())
+            runtime_error("calls and expressions are nested too deep");
         ++depth_;
     }
     Nested(const Nested&) = delete;
@@ -18,7 +19,7 @@ public:
     ~Nested() { --depth_; }
 
 private:
-    static constexpr int kMaxEvaluations = 1500;  // about 1 KB of stack each
+    static constexpr int kMaxEvaluations = 1500;
     int& depth_;
 };
 

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/stack_budget.hpp"
 #include "chat/ast.hpp"
 #include "chat/lexer.hpp"
 
@@ -60,7 +62,11 @@ public:
     class Nested {
     public:
         explicit Nested(TokenStream& tokens) : tokens_(tokens) {
-            if (++tokens_.depth_ > kMaxNesting) syntax_error(tokens_.place(), cat("nested deeper than ", kMaxNesting));
+            if (tokens_.depth_ >= kMaxNesting) syntax_error(tokens_.place(), cat("nested deeper than ", kMaxNesting));
+            if (tokens_.stack_.is_spent())
+                syntax_error(tokens_.place(),
+                             cat(tokens_.depth_, " brackets, signs and blocks inside each other: too deep"));
+            ++tokens_.depth_;
         }
         Nested(const Nested&) = delete;
         Nested& operator=(const Nested&) = delete;
@@ -74,6 +80,7 @@ private:
     std::vector<LexToken> tokens_;
     std::size_t at_ = 0;
     int depth_ = 0;
+    StackBudget stack_{std::size_t{200} << 10};  // of 256 KiB
     int n_varargs_ = 0, n_kwargs_ = 0;
 };
 

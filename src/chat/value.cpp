@@ -66,9 +66,11 @@ bool truth(const Value& value) noexcept {
 
 namespace {
 
-bool may_be_key(const Value& value) {
+bool may_be_key(const Value& value, int depth = 0) {
+    if (depth > kMaxDepth) runtime_error("values are nested too deep to be a key");
     if (!value.is_list()) return !value.is_map() || value.map().is_namespace;
-    return value.list().is_tuple && std::ranges::all_of(value.list().items, may_be_key);
+    return value.list().is_tuple &&
+           std::ranges::all_of(value.list().items, [&](const Value& item) { return may_be_key(item, depth + 1); });
 }
 
 }  // namespace

@@ -17,6 +17,18 @@ std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) no
 
 PrefixTree::PrefixTree(std::size_t n_seq_max) : sequences_(n_seq_max) {}
 
+// From the leaves up: a node that let go of its child, and that of its own, would take stack for every page.
+PrefixTree::~PrefixTree() {
+    for (Node* at = &root_; at != nullptr;) {
+        if (at->children.empty()) {
+            at = at->parent;
+            if (at != nullptr) at->children.pop_back();
+        } else {
+            at = at->children.back().get();
+        }
+    }
+}
+
 PrefixTree::Node* PrefixTree::child(const Node& node, std::span<const Token> page,
                                     const AdapterSet& adapters) noexcept {
     for (const auto& next : node.children)

@@ -33,6 +33,9 @@ public:
     };
 
     explicit PrefixTree(std::size_t n_seq_max);
+    ~PrefixTree();
+    PrefixTree(const PrefixTree&) = delete;
+    PrefixTree& operator=(const PrefixTree&) = delete;
 
     /// Sets the adapters of an empty sequence.
     void set_adapters(SeqId seq, const AdapterSet& adapters) { sequences_[index(seq)].adapters = adapters; }

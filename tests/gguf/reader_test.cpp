@@ -9,6 +9,7 @@
 #include "gguf/file.hpp"
 #include "gguf/worked_example.hpp"
 #include "support/gguf_writer.hpp"
+#include "support/small_stack.hpp"
 
 namespace tinfer::gguf {
 namespace {
@@ -283,6 +284,15 @@ TEST_CASE("gguf: keys are found among many, and among keys of equal hash") {
     CHECK(file->find_int("macallums") == 4);
     CHECK(file->find_int("altarage") == 5);
     CHECK(file->find_int("zinke") == 6);
+}
+
+TEST_CASE("[L8] gguf: arrays inside arrays fit into a small stack, to read and to print, and have a limit") {
+    const auto said = [](int n) {
+        const auto bytes = GgufWriter().kv("deep", nested(n)).bytes();
+        return test::refusal_on_small_stack([&] { CHECK(parse_bytes(bytes)->n_keys() == 1); });
+    };
+    CHECK(said(4) == "");
+    for (const int n : {5, 100, 2'000}) CHECK(said(n).find("arrays nested deeper than 4") != std::string::npos);
 }
 
 }  // namespace tinfer::gguf

@@ -16,24 +16,7 @@ namespace tinfer::test {
 
 namespace {
 
-/// What the action throws, on a small stack; empty where it throws nothing.
-std::string refusal(const std::function<void()>& action) {
-    std::string said;
-    on_small_stack([&] {
-        try {
-            action();
-        } catch (const Error& error) {
-            said = error.what();
-        }
-    });
-    return said;
-}
-
-std::string repeated(std::string_view text, std::size_t n) {
-    std::string out;
-    for (std::size_t i = 0; i < n; ++i) out += text;
-    return out;
-}
+std::string refusal(const std::function<void()>& action) { return refusal_on_small_stack(action); }
 
 /// Schemas d0 to d(n), each made of `link` with the number of the next in place of {}, and the last.
 std::string chain(std::size_t n, std::string_view link, std::string_view last, std::string_view root = {}) {

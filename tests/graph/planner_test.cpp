@@ -12,6 +12,7 @@
 #include "graph/plan.hpp"
 #include "graph/sample_graph.hpp"
 #include "support/alloc_counter.hpp"
+#include "support/small_stack.hpp"
 
 using namespace tinfer;
 using graph::Graph;
@@ -308,4 +309,16 @@ TEST_CASE("verify: a damaged plan is found") {
         "ends at the wrong step");
     found([](Plan& p) { p.dead[1] = p.dead[0]; }, "ends a result that is not alive");
     found([](Plan& p) { p.offsets.pop_back(); }, "made from another graph");
+}
+
+TEST_CASE("planner: a hundred thousand nodes in a row are made, verified, fused and planned on a small stack") {
+    test::on_small_stack([] {
+        Graph g(100'000, 200'000);
+        Tensor x = g.input("x", DType::f32, {8, 1, 1, 1});
+        for (int i = 0; i < 100'000; ++i) x = i % 2 == 0 ? g.silu(x) : g.add(x, x);
+        g.output(x);
+        const Plan plan = test::plan_of(g);
+        CHECK(plan.steps.size() > 40'000);
+        CHECK(plan.arena_bytes < 4096);
+    });
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "support/small_stack.hpp"
 #include "support/tiny_model.hpp"
 
 namespace tinfer::serving {
@@ -76,6 +77,17 @@ TEST_CASE("[V12] prefix tree: finds what plain comparison finds, whatever comes 
         }
         REQUIRE(std::ranges::equal(tree.tokens(seq), own));
     }
+}
+
+TEST_CASE("[V12] prefix tree: a prompt of any length is let go on a small stack") {
+    test::on_small_stack([] {
+        PrefixTree tree(2);
+        const std::vector<Token> tokens(PrefixTree::kPage * 20'000, Token{1});
+        tree.append(SeqId{0}, tokens);
+        tree.copy(SeqId{0}, SeqId{1}, tokens.size() / 2);
+        tree.append(SeqId{1}, std::vector<Token>(PrefixTree::kPage, Token{2}));
+        CHECK(tree.find(tokens)->n_tokens == tokens.size());
+    });
 }
 
 }  // namespace tinfer::serving

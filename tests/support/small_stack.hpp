@@ -9,7 +9,10 @@
 #include <exception>
 #include <functional>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
+#include "base/error.hpp"
 #include "support/sanitizers.hpp"
 
 namespace tinfer::test {
@@ -42,6 +45,25 @@ inline void on_small_stack(const std::function<void()>& action) {
     if (failed != 0) throw std::runtime_error("pthread_create failed");
     pthread_join(thread, nullptr);
     if (run.thrown) std::rethrow_exception(run.thrown);
+}
+
+/// The message of the Error that the action throws on a small stack; empty where it throws nothing.
+inline std::string refusal_on_small_stack(const std::function<void()>& action) {
+    std::string said;
+    on_small_stack([&] {
+        try {
+            action();
+        } catch (const Error& error) {
+            said = error.what();
+        }
+    });
+    return said;
+}
+
+inline std::string repeated(std::string_view text, std::size_t n) {
+    std::string out;
+    for (std::size_t i = 0; i < n; ++i) out += text;
+    return out;
 }
 
 }  // namespace tinfer::test
