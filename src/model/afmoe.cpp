@@ -16,7 +16,7 @@ namespace {
 constexpr int kAfmoePeriod = 4;  // layers, of which the last knows no positions
 
 void bind_full_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
-    const std::int64_t n = std::int64_t{hp.n_head[static_cast<std::size_t>(il)]} * hp.head_dim_v;
+    const std::int64_t n = std::int64_t{hp.n_head_of(il)} * hp.head_dim_v;
     layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, n);
 }
 
@@ -30,12 +30,12 @@ HParams read(KeyReader& keys) {
     (void)keys.require_u32("attention.sliding_window");
     read_window(keys, hp, WindowKind::standard, 0, kAfmoePeriod);
     read_window_base(keys, hp);
-    for (int il = 0; il < hp.n_layer; ++il) hp.rope_layers.push_back((il + 1) % kAfmoePeriod != 0);
-    hp.expert_gating = GatingFunc::sigmoid;
+    for (int il = 0; il < hp.n_layer; ++il) hp.rope.layers.push_back((il + 1) % kAfmoePeriod != 0);
+    hp.experts.gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = shared_width(keys, hp);
+    hp.experts.n_ff = required_expert_width(keys);
+    hp.experts.n_ff_shared = shared_width(keys, hp);
     return hp;
 }
 
@@ -51,21 +51,21 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace afmoe
+
+const Family families::afmoe{.read_all = afmoe::read, .bind_all = afmoe::bind};
 
 namespace muse_glimmer {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
-    hp.rope_freq_scale = 1.0f;  // scaling keys have no effect
-    hp.rope_scaling = RopeScaling::none;
-    hp.yarn_ext_factor = 0.0f;
+    hp.rope.freq_scale = 1.0f;  // scaling keys have no effect
+    hp.rope.scaling = RopeScaling::none;
+    hp.rope.yarn_ext_factor = 0.0f;
     if (keys.require_u32("attention.sliding_window") == 0) keys.bad("attention.sliding_window", "0", "must be above 0");
     read_window(keys, hp, WindowKind::standard, 0, kAfmoePeriod);
     read_window_base(keys, hp);
-    hp.rope_layers = windowed_layers(hp);
+    hp.rope.layers = windowed_layers(hp);
     hp.logit_scale = positive_f32(keys, "logit_scale", {});
     hp.final_softcap = keys.f32("final_logit_softcapping", 30.0f);
     if (!(hp.final_softcap >= 0)) keys.bad("final_logit_softcapping", cat(hp.final_softcap), "must not be below 0");
@@ -85,8 +85,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace muse_glimmer
+
+const Family families::muse_glimmer{.read_all = muse_glimmer::read, .bind_all = muse_glimmer::bind};
 
 }  // namespace tinfer::model

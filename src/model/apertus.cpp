@@ -51,10 +51,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                        .ffn = FeedForward::plain});
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return self_attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return ffn(b, w, h); });
-}
-
 }  // namespace tinfer::model::apertus
+
+namespace tinfer::model {
+const Family families::apertus{.ffn = apertus::ffn, .read_all = apertus::read, .bind_all = apertus::bind};
+}  // namespace tinfer::model

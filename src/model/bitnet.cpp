@@ -41,6 +41,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace tinfer::model::bitnet
+
+namespace tinfer::model {
+const Family families::bitnet{.read_all = bitnet::read, .bind_all = bitnet::bind};
+}  // namespace tinfer::model

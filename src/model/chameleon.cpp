@@ -19,7 +19,7 @@ constexpr TokenRange kImageTokens{4, 8196};  // of every released vocabulary
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
-    hp.head_norm = NormKind::layer;
+    hp.attention.head_norm = NormKind::layer;
     hp.layer_norm_eps = kHeadNormEps;
     hp.norms_behind = keys.boolean("swin_norm", false);
     hp.suppressed = {kImageTokens.begin, std::min(kImageTokens.end, hp.n_vocab)};
@@ -35,6 +35,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace tinfer::model::chameleon
+
+namespace tinfer::model {
+const Family families::chameleon{.read_all = chameleon::read, .bind_all = chameleon::bind};
+}  // namespace tinfer::model

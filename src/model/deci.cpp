@@ -38,3 +38,7 @@ void build(const BuildContext& b) {
 }
 
 }  // namespace tinfer::model::deci
+
+namespace tinfer::model {
+const Family families::deci{.read_all = deci::read, .bind_all = deci::bind, .build_all = deci::build};
+}  // namespace tinfer::model

@@ -10,8 +10,9 @@ namespace tinfer::model::falcon {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, NormKind::layer);
-    if (hp.n_rot != hp.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must equal head size ", hp.head_dim_k, " for 'falcon'"));
+    if (hp.rope.n_rot != hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot),
+                 cat("must equal head size ", hp.head_dim_k, " for 'falcon'"));
     if (const auto layout = keys.find_string("tensor_data_layout"); layout && *layout != "jploski")
         unsupported(keys.file(), hp.arch, cat("qkv layout '", escaped(*layout), "' not supported"));
     hp.activation = Activation::gelu;
@@ -31,3 +32,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { parallel_stack(b); }
 
 }  // namespace tinfer::model::falcon
+
+namespace tinfer::model {
+const Family families::falcon{.read_all = falcon::read, .bind_all = falcon::bind, .build_all = falcon::build};
+}  // namespace tinfer::model

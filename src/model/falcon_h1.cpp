@@ -11,8 +11,8 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
     require_full_rotation(keys, hp);
     read_grouped_state_space(keys, hp);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) add_grouped_states(hp, il);
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) add_grouped_states(hp, il);
     return hp;
 }
 
@@ -37,3 +37,8 @@ void build(const BuildContext& b) {
 }
 
 }  // namespace tinfer::model::falcon_h1
+
+namespace tinfer::model {
+const Family families::falcon_h1{
+    .read_all = falcon_h1::read, .bind_all = falcon_h1::bind, .build_all = falcon_h1::build};
+}  // namespace tinfer::model

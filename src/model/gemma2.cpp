@@ -25,7 +25,7 @@ HParams read_gemma(KeyReader& keys) {
 void scale_by_width(KeyReader& keys, HParams& hp, int n_layer_of_27b) {
     const bool given = keys.f32("attention.scale", 0.0f) != 0.0f;
     if (hp.n_layer == n_layer_of_27b && !given)
-        hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
+        hp.attention.scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
 }
 
 float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
@@ -36,13 +36,12 @@ float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
 
 /// Sliding layers turn by base 10000, unscaled; the others by the file's base and scale.
 void read_two_ropes(KeyReader& keys, HParams& hp) {
-    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope_freq_base = *base;  // a name seen in the wild
+    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope.freq_base = *base;  // a name seen in the wild
     const float base = keys.f32("rope.local.freq_base", 10000.0f);
-    hp.rope_freq_base_window = keys.f32("rope.freq_base_swa", base);
-    if (!(hp.rope_freq_base > 0)) keys.bad("rope.global.freq_base", cat(hp.rope_freq_base), "must be above 0");
-    if (!(hp.rope_freq_base_window > 0))
-        keys.bad("rope.freq_base_swa", cat(hp.rope_freq_base_window), "must be above 0");
-    hp.rope_window_scaled = false;
+    hp.windows.freq_base = keys.f32("rope.freq_base_swa", base);
+    if (!(hp.rope.freq_base > 0)) keys.bad("rope.global.freq_base", cat(hp.rope.freq_base), "must be above 0");
+    if (!(hp.windows.freq_base > 0)) keys.bad("rope.freq_base_swa", cat(hp.windows.freq_base), "must be above 0");
+    hp.windows.rope_scaled = false;
 }
 
 }  // namespace
@@ -52,7 +51,7 @@ namespace gemma2 {
 HParams read(KeyReader& keys) {
     HParams hp = read_gemma(keys);
     scale_by_width(keys, hp, 46);
-    hp.attn_softcap = soft_cap(keys, "attn_logit_softcapping", 50.0f);
+    hp.attention.softcap = soft_cap(keys, "attn_logit_softcapping", 50.0f);
     hp.final_softcap = soft_cap(keys, "final_logit_softcapping", 30.0f);
     read_window(keys, hp, WindowKind::standard, 4096, 2);
     return hp;
@@ -63,9 +62,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::always_tied, {.norms = BlockNorms::around});
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace gemma2
+
+const Family families::gemma2{.read_all = gemma2::read, .bind_all = gemma2::bind};
 
 namespace gemma3 {
 
@@ -74,7 +73,7 @@ HParams read(KeyReader& keys) {
     scale_by_width(keys, hp, 62);
     hp.final_softcap = soft_cap(keys, "final_logit_softcapping", 0.0f);
     (void)keys.require_u32("attention.sliding_window");
-    read_window(keys, hp, hp.causal ? WindowKind::standard : WindowKind::symmetric, 0, 6);
+    read_window(keys, hp, hp.attention.causal ? WindowKind::standard : WindowKind::symmetric, 0, 6);
     read_two_ropes(keys, hp);
     return hp;
 }
@@ -86,16 +85,16 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       {.norms = BlockNorms::around, .head_norms = HeadNorms::shared});
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace gemma3
+
+const Family families::gemma3{.read_all = gemma3::read, .bind_all = gemma3::bind};
 
 namespace gemma_embedding {
 
 HParams read(KeyReader& keys) {
     HParams hp = gemma3::read(keys);
-    hp.causal = false;
-    hp.window = {WindowKind::symmetric, hp.window.size, false};
+    hp.attention.causal = false;
+    hp.windows.window = {WindowKind::symmetric, hp.windows.window.size, false};
     return hp;
 }
 
@@ -105,8 +104,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace gemma_embedding
+
+const Family families::gemma_embedding{.read_all = gemma_embedding::read, .bind_all = gemma_embedding::bind};
 
 }  // namespace tinfer::model

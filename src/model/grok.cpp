@@ -14,14 +14,14 @@ HParams read(KeyReader& keys) {
     hp.activation = Activation::gelu;
     hp.embd_scale = positive_f32(keys, "embedding_scale", 78.38367176906169f);  // sqrt(6144)
     hp.logit_scale = positive_f32(keys, "logit_scale", 0.5773502691896257f);
-    hp.attn_softcap = positive_f32(keys, "attn_logit_softcapping", 30.0f);
+    hp.attention.softcap = positive_f32(keys, "attn_logit_softcapping", 30.0f);
     const bool scaled =
         keys.f32("attention.scale", 0.0f) != 0.0f;  // of all models; output_scale is Grok's own name for it
-    hp.attn_scale =
-        positive_f32(keys, "attention.output_scale", scaled ? hp.attn_scale : 0.08838834764831845f);  // 1/sqrt(128)
+    hp.attention.scale = positive_f32(keys, "attention.output_scale",
+                                      scaled ? hp.attention.scale : 0.08838834764831845f);  // 1/sqrt(128)
     read_experts(keys, hp);  // shares of all experts: the norm behind them would take out their sum anyway
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'grok' needs expert_count > 0");
-    hp.n_ff_expert = expert_width(keys, "expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0]));
+    if (hp.experts.n == 0) keys.bad("expert_count", "0", "architecture 'grok' needs expert_count > 0");
+    hp.experts.n_ff = expert_width(keys, "expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0]));
     return hp;
 }
 
@@ -34,6 +34,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace tinfer::model::grok
+
+namespace tinfer::model {
+const Family families::grok{.read_all = grok::read, .bind_all = grok::bind};
+}  // namespace tinfer::model

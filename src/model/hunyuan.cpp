@@ -16,7 +16,7 @@ namespace {
 HParams read_hunyuan(KeyReader& keys, FeedForwardKey ff = FeedForwardKey::required) {
     HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = ff});
     require_full_rotation(keys, hp);
-    hp.head_norms_behind_rope = true;
+    hp.attention.head_norms_behind_rope = true;
     return hp;
 }
 
@@ -37,32 +37,34 @@ HParams read(KeyReader& keys) {
     // NTK-aware base (reddit.com/r/LocalLLaMA, 2023): b · α^(d/(d − 2))
     const float alpha = keys.f32("rope.scaling.alpha", 0.0f);
     if (alpha > 0 && hp.head_dim_k > 2) {
-        const double d = hp.head_dim_k, base = static_cast<double>(hp.rope_freq_base);
-        hp.rope_freq_base = static_cast<float>(base * math::pow(static_cast<double>(alpha), d / (d - 2)));
+        const double d = hp.head_dim_k, base = static_cast<double>(hp.rope.freq_base);
+        hp.rope.freq_base = static_cast<float>(base * math::pow(static_cast<double>(alpha), d / (d - 2)));
     }
-    if (alpha < 0 || !std::isfinite(hp.rope_freq_base))
+    if (alpha < 0 || !std::isfinite(hp.rope.freq_base))
         keys.bad("rope.scaling.alpha", cat(alpha), "must not be below 0, and leave the base of RoPE finite");
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_hunyuan(binder, hp, FeedForward::gated); }
-void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace hunyuan_dense
+
+const Family families::hunyuan_dense{.read_all = hunyuan_dense::read, .bind_all = hunyuan_dense::bind};
 
 namespace hunyuan_vl {  // HunyuanOCR
 
 HParams read(KeyReader& keys) {
     HParams hp = hunyuan_dense::read(keys);
     read_rope_sections(keys, hp, false, false);
-    if (hp.rope_sections[0] == 0 || hp.rope_sections[1] == 0) hp.rope_sections = {};
+    if (hp.rope.sections[0] == 0 || hp.rope.sections[1] == 0) hp.rope.sections = {};
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return hunyuan_dense::bind(binder, hp); }
-void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace hunyuan_vl
+
+const Family families::hunyuan_vl{.read_all = hunyuan_vl::read, .bind_all = hunyuan_vl::bind};
 
 namespace hunyuan_moe {
 
@@ -70,15 +72,17 @@ HParams read(KeyReader& keys) {
     HParams hp = read_hunyuan(keys);
     read_normalized_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = hp.n_ff[0];  // the key of experts is there, and has no effect
+    hp.experts.n_ff = hp.n_ff[0];  // the key of experts is there, and has no effect
     (void)keys.u32("expert_feed_forward_length", 0);
-    hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0]));
+    hp.experts.n_ff_shared =
+        expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0]));
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_hunyuan(binder, hp, FeedForward::experts); }
-void build(const BuildContext& b) { sequential_stack(b); }
 
 }  // namespace hunyuan_moe
+
+const Family families::hunyuan_moe{.read_all = hunyuan_moe::read, .bind_all = hunyuan_moe::bind};
 
 }  // namespace tinfer::model

@@ -20,9 +20,9 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::rms, LayerKinds::hybrid);
     read_state_space(keys, hp);
     read_experts(keys, hp);
-    hp.n_ff_expert = hp.n_ff[0];
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il)
+    hp.experts.n_ff = hp.n_ff[0];
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il)
         if (hp.n_head_kv[il] == 0) add_selective_states(hp, il);
     return hp;
 }
@@ -30,22 +30,16 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own},
                       [&](int il, LayerWeights& layer) {
-                          if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_attention(binder, hp, il, layer);
+                          if (hp.n_head_kv_of(il) > 0) bind_attention(binder, hp, il, layer);
                           else bind_normed_state_space(binder, hp, il, layer);
-                          if (hp.n_expert > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight")))
+                          if (hp.experts.n > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight")))
                               bind_experts(binder, hp, il, layer);
                           else bind_gated_ffn(binder, hp, il, layer);
                       });
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
-                                                                    : selective_state_space(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
-
 }  // namespace tinfer::model::jamba
+
+namespace tinfer::model {
+const Family families::jamba{.recurrence = selective_state_space, .read_all = jamba::read, .bind_all = jamba::bind};
+}  // namespace tinfer::model

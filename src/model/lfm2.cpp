@@ -13,7 +13,7 @@ namespace {
 // [b | c | u] = W_in·h;  W_out·(c ⊙ conv(b ⊙ u))
 Tensor gated_conv(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const StateSpaceWeights& w = b.layer(il).ssm;
     const std::int64_t n = b.hp.n_embd;
     g.set_part(Part::state);
     const Tensor bcu = g.name(linear(b, w.in, h), "conv_in");
@@ -29,11 +29,13 @@ namespace {
 
 HParams read_lfm2(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, NormKind::rms, LayerKinds::hybrid);
-    hp.ssm.n_conv = positive_u32(keys, "shortconv.l_cache", 256);
-    if (hp.ssm.n_conv < 2) keys.bad("shortconv.l_cache", cat(hp.ssm.n_conv), "must lie in 2 to 256");
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il)
-        if (hp.n_head_kv[il] == 0) hp.states[il] = {{"conv_state", std::int64_t{hp.ssm.n_conv - 1} * hp.n_embd}};
+    hp.recurrent.ssm.n_conv = positive_u32(keys, "shortconv.l_cache", 256);
+    if (hp.recurrent.ssm.n_conv < 2)
+        keys.bad("shortconv.l_cache", cat(hp.recurrent.ssm.n_conv), "must lie in 2 to 256");
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il)
+        if (hp.n_head_kv[il] == 0)
+            hp.recurrent.states[il] = {{"conv_state", std::int64_t{hp.recurrent.ssm.n_conv - 1} * hp.n_embd}};
     return hp;
 }
 
@@ -42,12 +44,13 @@ Weights bind_lfm2(WeightBinder& binder, const HParams& hp, FeedForward ffn) {
     const std::string_view norm = binder.exists("output_norm.weight") ? "output_norm" : "token_embd_norm";
     Weights w = bind_globals(binder, hp, Head::tied_if_missing, binder.norm(norm, {hp.n_embd}));
     bind_blocks(binder, hp, w, {.mixer = Mixer::own, .ffn = ffn}, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) {
+        if (hp.n_head_kv_of(il) > 0) {
             bind_attention(binder, hp, il, layer);
             bind_head_norms(binder, hp, il, layer);
         } else {
             layer.ssm.in = binder.linear(block_name(il, "shortconv.in_proj"), hp.n_embd, 3 * std::int64_t{hp.n_embd});
-            layer.ssm.conv = binder.vectors(block_name(il, "shortconv.conv.weight"), {hp.ssm.n_conv, hp.n_embd});
+            layer.ssm.conv =
+                binder.vectors(block_name(il, "shortconv.conv.weight"), {hp.recurrent.ssm.n_conv, hp.n_embd});
             layer.ssm.out = binder.linear(block_name(il, "shortconv.out_proj"), hp.n_embd, hp.n_embd);
         }
         if (ffn == FeedForward::dense_or_experts) require_choice_bias(binder, il, layer);
@@ -59,8 +62,7 @@ void lfm2_stack(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
-                                                                    : gated_conv(b, in, il, h);
+            return b.hp.n_head_kv_of(il) > 0 ? self_attention(b, in, il, h) : gated_conv(b, in, il, h);
         },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }
@@ -81,6 +83,8 @@ void build(const BuildContext& b) { lfm2_stack(b); }
 
 }  // namespace lfm2
 
+const Family families::lfm2{.read_all = lfm2::read, .bind_all = lfm2::bind, .build_all = lfm2::build};
+
 namespace lfm2moe {
 
 HParams read(KeyReader& keys) {
@@ -88,7 +92,7 @@ HParams read(KeyReader& keys) {
     read_normalized_experts(keys, hp);
     require_experts(keys, hp);
     require_gating(keys);
-    hp.n_ff_expert = required_expert_width(keys);
+    hp.experts.n_ff = required_expert_width(keys);
     if (hp.n_head[0] * hp.head_dim_k != hp.n_embd)
         keys.bad("attention.head_count", cat(hp.n_head[0]), "times the head size must be embedding_length");
     return hp;
@@ -98,5 +102,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_lfm2(binder,
 void build(const BuildContext& b) { lfm2_stack(b); }
 
 }  // namespace lfm2moe
+
+const Family families::lfm2moe{.read_all = lfm2moe::read, .bind_all = lfm2moe::bind, .build_all = lfm2moe::build};
 
 }  // namespace tinfer::model

@@ -10,9 +10,9 @@ namespace tinfer::model::mamba {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::rms, LayerKinds::recurrent);
     read_state_space(keys, hp);
-    hp.ssm.norms = keys.boolean("ssm.dt_b_c_rms", false);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) add_selective_states(hp, il);
+    hp.recurrent.ssm.norms = keys.boolean("ssm.dt_b_c_rms", false);
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) add_selective_states(hp, il);
     return hp;
 }
 
@@ -25,3 +25,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { mixer_stack(b, selective_state_space); }
 
 }  // namespace tinfer::model::mamba
+
+namespace tinfer::model {
+const Family families::mamba{.read_all = mamba::read, .bind_all = mamba::bind, .build_all = mamba::build};
+}  // namespace tinfer::model

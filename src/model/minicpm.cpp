@@ -9,29 +9,6 @@
 
 namespace tinfer::model {
 
-namespace minicpm {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    // Files without these keys mean the first release. Its own divisor of logits is n_embd / 256; readers of such files
-    // have always used the inverse, which greedy decoding does not see (architectures §5.19).
-    hp.embd_scale = positive_f32(keys, "embedding_scale", 12.0f);
-    hp.residual_scale = positive_f32(keys, "residual_scale", 1.4f / std::sqrt(static_cast<float>(hp.n_layer)));
-    hp.logit_scale = 1.0f / positive_f32(keys, "logit_scale", 256.0f / static_cast<float>(hp.n_embd));
-    hp.expert_weights_norm = true;
-    read_experts(keys, hp);
-    hp.n_ff_expert = hp.n_ff[0];
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
-}
-
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace minicpm
-
 namespace minicpm3 {
 
 HParams read(KeyReader& keys) {
@@ -39,15 +16,16 @@ HParams read(KeyReader& keys) {
     hp.embd_scale = 12.0f;
     hp.residual_scale = 1.4f / std::sqrt(static_cast<float>(hp.n_layer));
     hp.logit_scale = 256.0f / static_cast<float>(hp.n_embd);
-    hp.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", keys.require_u32("attention.q_lora_rank"));
-    hp.mla.n_lora_kv = expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
-    if (hp.n_rot >= hp.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.head_dim_k));
+    hp.attention.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", keys.require_u32("attention.q_lora_rank"));
+    hp.attention.mla.n_lora_kv =
+        expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
+    if (hp.rope.n_rot >= hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot), cat("must be below the head size ", hp.head_dim_k));
     if (const TensorInfo* output = keys.file().find_tensor("blk.0.attn_output.weight");
         output != nullptr && output->ne[0] % hp.n_head[0] == 0 && output->ne[0] / hp.n_head[0] <= 65536)
         hp.head_dim_v = static_cast<int>(output->ne[0] / hp.n_head[0]);  // not every file's value_length says it
-    hp.mla.head_dim_k = hp.head_dim_k;
-    hp.mla.head_dim_v = hp.head_dim_v;
+    hp.attention.mla.head_dim_k = hp.head_dim_k;
+    hp.attention.mla.head_dim_v = hp.head_dim_v;
     hp.n_head_kv = hp.n_head;
     return hp;
 }
@@ -57,12 +35,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::tied_if_missing, {.mixer = Mixer::own}, attention);
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return latent_attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
-
 }  // namespace minicpm3
+
+const Family families::minicpm3{.mixer = latent_attention, .read_all = minicpm3::read, .bind_all = minicpm3::bind};
 
 }  // namespace tinfer::model

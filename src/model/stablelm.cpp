@@ -26,3 +26,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { b.hp.parallel_residual ? parallel_stack(b) : sequential_stack(b); }
 
 }  // namespace tinfer::model::stablelm
+
+namespace tinfer::model {
+const Family families::stablelm{.read_all = stablelm::read, .bind_all = stablelm::bind, .build_all = stablelm::build};
+}  // namespace tinfer::model

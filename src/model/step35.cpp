@@ -11,20 +11,21 @@ namespace tinfer::model::step35 {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
-    require_window_array(keys, hp);
+    require_window_array(keys);
     read_window(keys, hp, WindowKind::standard, 0, 0);
     read_window_base(keys, hp, 10000.0f);
     read_window_rotation(keys, hp);
-    hp.rope_window_scaled = hp.rope_window_factors = false;
-    if (hp.n_rot_window == 0) hp.n_rot_window = hp.n_rot;
-    if (hp.n_rot % 4 != 0)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), "layers without a window rotate half of it, an even number");
-    hp.n_rot /= 2;
-    hp.expert_gating = GatingFunc::sigmoid;
+    hp.windows.rope_scaled = hp.windows.rope_factors = false;
+    if (hp.windows.n_rot == 0) hp.windows.n_rot = hp.rope.n_rot;
+    if (hp.rope.n_rot % 4 != 0)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot),
+                 "layers without a window rotate half of it, an even number");
+    hp.rope.n_rot /= 2;
+    hp.experts.gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
+    hp.experts.n_ff = required_expert_width(keys);
+    hp.experts.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
     hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"),
                       .dense = layer_limits(keys, hp, "swiglu_clamp_shexp")};
     return hp;
@@ -34,12 +35,14 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_stack(binder, hp, Head::required,
                       {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared_if_given, .ffn = FeedForward::own},
                       [&](int il, LayerWeights& layer) {
-                          const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)];
+                          const std::int64_t n_head = hp.n_head_of(il);
                           layer.attn_gate = binder.find_linear(block_name(il, "attn_gate"), hp.n_embd, n_head);
                           bind_by_router(binder, hp, il, layer);
                       });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace tinfer::model::step35
+
+namespace tinfer::model {
+const Family families::step35{.read_all = step35::read, .bind_all = step35::bind};
+}  // namespace tinfer::model

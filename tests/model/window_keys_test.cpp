@@ -87,8 +87,8 @@ TEST_CASE("[golden] windows: which layers slide, which turn, and by how much, fa
         const auto hp = read(row.name, {{key, std::int64_t{11}}}, {key + "_pattern"});  // the family says which slide
         CHECK(slides(hp) == periodic(hp.n_layer, row.period, 's', 'f'));
         CHECK(turns(hp) == periodic(hp.n_layer, row.period, 'r', row.turns == Turns::all ? 'r' : '-'));
-        CHECK(hp.window.kind == row.kind);
-        CHECK(hp.window.size == 11);
+        CHECK(hp.windows.window.kind == row.kind);
+        CHECK(hp.windows.window.size == 11);
     }
     if (is_there("gemma3"))
         for (const int period : {2, 0}) {
