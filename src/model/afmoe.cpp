@@ -5,8 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model {
@@ -20,45 +18,15 @@ void bind_full_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, n);
 }
 
-}  // namespace
-
-namespace afmoe {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
+void read_afmoe(KeyReader& keys, HParams& hp) {
     hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
     (void)keys.require_u32("attention.sliding_window");
     read_window(keys, hp, WindowKind::standard, 0, kAfmoePeriod);
     read_window_base(keys, hp);
-    for (int il = 0; il < hp.n_layer; ++il) hp.rope.layers.push_back((il + 1) % kAfmoePeriod != 0);
-    hp.experts.gating = GatingFunc::sigmoid;
-    read_experts(keys, hp);
-    require_experts(keys, hp);
-    hp.experts.n_ff = required_expert_width(keys);
-    hp.experts.n_ff_shared = shared_width(keys, hp);
-    return hp;
+    hp.rope.layers = periodic_layers(hp.n_layer, kAfmoePeriod);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing,
-                      {.norms = BlockNorms::around,
-                       .qkv_bias = Bias::optional,
-                       .head_norms = HeadNorms::shared,
-                       .ffn = FeedForward::dense_or_experts},
-                      [&](int il, LayerWeights& layer) {
-                          bind_full_gate(binder, hp, il, layer);
-                          require_choice_bias(binder, il, layer);
-                      });
-}
-
-}  // namespace afmoe
-
-const Family families::afmoe{.read_all = afmoe::read, .bind_all = afmoe::bind};
-
-namespace muse_glimmer {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
+void read_muse_glimmer(KeyReader& keys, HParams& hp) {
     hp.rope.freq_scale = 1.0f;  // scaling keys have no effect
     hp.rope.scaling = RopeScaling::none;
     hp.rope.yarn_ext_factor = 0.0f;
@@ -69,24 +37,39 @@ HParams read(KeyReader& keys) {
     hp.logit_scale = positive_f32(keys, "logit_scale", {});
     hp.final_softcap = keys.f32("final_logit_softcapping", 30.0f);
     if (!(hp.final_softcap >= 0)) keys.bad("final_logit_softcapping", cat(hp.final_softcap), "must not be below 0");
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    refuse_factors(binder);
-    constexpr float kPostEps = 1e-8f;  // whatever the key of the other norms says
-    Weights w = bind_stack(binder, hp, Head::required,
-                           {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .head_norms = HeadNorms::shared},
-                           [&](int il, LayerWeights& layer) {
-                               bind_full_gate(binder, hp, il, layer);
-                               layer.attn_post_norm.eps = layer.ffn_post_norm.eps = kPostEps;
-                           });
-    w.token_embd_norm = Norm{.present = true};
-    return w;
-}
+}  // namespace
 
-}  // namespace muse_glimmer
+const Family families::afmoe{
+    .rope = RopeKind::neox,
+    .experts = {.count = ExpertKeys::Count::required,
+                .gating = GatingFunc::sigmoid,
+                .shared = ExpertKeys::Shared::counted},
+    .keys = read_afmoe,
+    .block = {.norms = BlockNorms::around,
+              .qkv_bias = Bias::optional,
+              .head_norms = HeadNorms::shared,
+              .ffn = FeedForward::dense_or_experts},
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            bind_full_gate(binder, hp, il, layer);
+            require_choice_bias(binder, il, layer);
+        },
+};
 
-const Family families::muse_glimmer{.read_all = muse_glimmer::read, .bind_all = muse_glimmer::bind};
+const Family families::muse_glimmer{
+    .keys = read_muse_glimmer,
+    .head = Head::required,
+    .block = {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .head_norms = HeadNorms::shared},
+    .check = [](WeightBinder& binder, const HParams&) { refuse_factors(binder); },
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            constexpr float kPostEps = 1e-8f;  // whatever the key of the other norms says
+            bind_full_gate(binder, hp, il, layer);
+            layer.attn_post_norm.eps = layer.ffn_post_norm.eps = kPostEps;
+        },
+    .weights = [](WeightBinder&, const HParams&, Weights& w) { w.token_embd_norm = Norm{.present = true}; },
+};
 
 }  // namespace tinfer::model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a builder of graphs reads, and the registry of architectures (registry.cpp), the only place that maps an
+// What a builder of graphs reads, and the registry of architectures (registry_table.cpp), the only place that maps an
 // architecture's name to code.
 #pragma once
 
@@ -35,7 +35,7 @@ struct BatchShape {
 struct LayerMemory {
     const TensorInfo *k = nullptr, *v = nullptr;         ///< of attention
     const TensorInfo* index = nullptr;                   ///< keys of an indexer, one head
-    std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of HParams::states
+    std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of Recurrent::states
 };
 
 struct GraphAdapters;

@@ -85,43 +85,6 @@ void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeight
     w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, bias);
 }
 
-void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    const std::int64_t e = hp.n_embd, f = hp.experts.width(static_cast<std::size_t>(il)), n = hp.experts.n;
-    w.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), e, n, bias);
-    if (binder.exists(block_name(il, "ffn_gate_up_exps.weight"))) {
-        w.ffn_gate_up_exps = binder.experts(block_name(il, "ffn_gate_up_exps"), e, 2 * f, n, bias);
-    } else {
-        binder.refuse(block_name(il, "ffn_gate.0.weight"), "legacy per-expert layout; reconvert the file");
-        w.ffn_gate_exps = binder.experts(block_name(il, "ffn_gate_exps"), e, f, n, bias);
-        w.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n, bias);
-    }
-    w.ffn_down_exps = binder.experts(block_name(il, "ffn_down_exps"), f, e, n, bias);
-    for (const char* const name : {"exp_probs_b.bias", "exp_probs_b"})  // some writers leave the suffix out
-        if (w.exp_probs_b == nullptr) w.exp_probs_b = binder.find_vector(block_name(il, name), n);
-    if (hp.experts.n_ff_shared == 0) return;
-    w.ffn_gate_shexp = binder.linear(block_name(il, "ffn_gate_shexp"), e, hp.experts.n_ff_shared);
-    w.ffn_up_shexp = binder.linear(block_name(il, "ffn_up_shexp"), e, hp.experts.n_ff_shared);
-    w.ffn_down_shexp = binder.linear(block_name(il, "ffn_down_shexp"), hp.experts.n_ff_shared, e);
-}
-
-void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    const bool routed = binder.exists(block_name(il, "ffn_gate_inp.weight"));
-    if (routed != hp.experts.stand_in(il) || (routed && binder.exists(block_name(il, "ffn_up.weight"))))
-        binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
-    if (routed) bind_experts(binder, hp, il, w);
-    else bind_gated_ffn(binder, hp, il, w);
-}
-
-void require_choice_bias(const WeightBinder& binder, int il, const LayerWeights& w) {
-    if (w.ffn_gate_inp && w.exp_probs_b == nullptr) binder.missing(block_name(il, "exp_probs_b.bias"));
-}
-
-void bind_by_router(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    if (!binder.exists(block_name(il, "ffn_gate_inp.weight"))) return bind_gated_ffn(binder, hp, il, w);
-    if (hp.experts.n == 0) binder.unsupported(cat("layer ", il, " has a router, and expert_count is 0"));
-    bind_experts(binder, hp, il, w);
-}
-
 void refuse_factors(const WeightBinder& binder) {
     for (const char* const name : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
         binder.refuse(name, "RoPE factors not supported under this name");

@@ -202,14 +202,6 @@ Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate) {
     return g.reshape(g.name(g.mul(g.heads(a, n), per_head), "attn_gated"), flat);
 }
 
-void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
-    if (!b.hp.rotates(il)) return;
-    Graph& g = b.g;
-    const AttentionInputs& view = in.of(b.hp, il);
-    x.q = g.name(g.rope(x.q, view.rope_table, view.rope), "q_rope");
-    x.k = g.name(g.rope(x.k, view.rope_table, view.rope), "k_rope");
-}
-
 Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate) {
     Graph& g = b.g;
     const LayerWeights& w = b.layer(il);
@@ -224,8 +216,8 @@ Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv&
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
 
 namespace {
-
 constexpr float kSwigluLimit = 7.0f;  // of gpt-oss: gate ≤ 7, |up| ≤ 7
+}
 
 Tensor activate(Graph& g, Activation activation, Tensor x) {
     switch (activation) {
@@ -244,41 +236,10 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
     return x;
 }
 
-// The number of the layer that these weights belong to; that of layers, which has no limits, for any others.
 std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
     const LayerWeights* const first = b.w.layers.data();
     const bool inside = !std::less<>()(&w, first) && std::less<>()(&w, first + b.w.layers.size());
     return inside ? static_cast<std::size_t>(&w - first) : b.w.layers.size();
-}
-
-}  // namespace
-
-Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
-    Graph& g = b.g;
-    g.set_part(Part::router);
-    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
-    const bool after = b.hp.experts.gating == GatingFunc::softmax_selected;
-    Tensor probs = logits;
-    if (b.hp.experts.gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
-    if (b.hp.experts.gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
-    if (b.hp.experts.gating == GatingFunc::sqrt_softplus)
-        probs = g.name(g.signed_sqrt(g.name(g.softplus(logits), "ffn_moe_softplus")), "ffn_moe_probs");
-    Tensor scores = probs;  // rank the experts; probs weigh them
-    if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
-    if (b.hp.experts.n_group > 1)
-        scores = g.name(g.keep_groups(scores, b.hp.experts.n_group, b.hp.experts.n_group_used), "ffn_moe_groups");
-    Routing out;
-    out.ids = ids ? ids : g.name(g.top_k(scores, b.hp.experts.used(layer_of(b, w))), "ffn_moe_topk");
-    if (!after) {
-        out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.experts.weights_norm, b.hp.experts.weights_scale),
-                             "ffn_moe_weights");
-        return out;
-    }
-    const Tensor chosen = g.name(g.moe_weights(logits, out.ids, false, 1.0f), "ffn_moe_chosen");
-    out.weights = g.name(g.softmax(chosen), "ffn_moe_weights");
-    if (b.hp.experts.weights_scale != 1.0f)
-        out.weights = g.name(g.scale(out.weights, b.hp.experts.weights_scale), "ffn_moe_scaled");
-    return out;
 }
 
 Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit) {
@@ -343,43 +304,6 @@ Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (!w.ffn_gate_inp_shexp) return shared;
     const Tensor gate = g.name(g.sigmoid(g.name(linear(b, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
     return g.name(g.mul(shared, gate), "shexp_out");
-}
-
-Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
-    Graph& g = b.g;
-    g.set_part(Part::experts);
-    if (!w.ffn_gate_up_exps && !w.ffn_gate_exps) {
-        const Tensor plain = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
-        return expert_linear(b, w.ffn_down_exps, g.name(activate(g, b.hp.activation, plain), "ffn_moe_act"), ids,
-                             "ffn_moe_down");
-    }
-    Tensor gate, up;
-    if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(b, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
-        const std::int64_t n_ff = g.value(both).ne[0] / 2;
-        gate = g.view(both, 0, n_ff);
-        up = g.view(both, n_ff, n_ff);
-    } else {
-        gate = expert_linear(b, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
-        up = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
-    }
-    const float limit = GateLimits::of(b.hp.gate_limits.routed, layer_of(b, w));
-    const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"}, limit);
-    return expert_linear(b, w.ffn_down_exps, product, ids, "ffn_moe_down");
-}
-
-Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing) {
-    return b.g.name(b.g.moe_sum(experts(b, w, x, routing.ids), routing.weights), "ffn_moe_out");
-}
-
-Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
-    Graph& g = b.g;
-    const Tensor routed = routed_experts(b, w, h, route(b, w, h, ids));
-    if (!w.ffn_up_shexp) return routed;
-    const Tensor shared = shared_expert(b, w, h);
-    g.set_part(Part::ffn);
-    const Tensor sum = g.name(g.add(routed, shared), "ffn_out");
-    return b.hp.experts.sum_scale == 1.0f ? sum : g.name(g.scale(sum, b.hp.experts.sum_scale), "ffn_out_scaled");
 }
 
 Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {

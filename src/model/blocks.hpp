@@ -71,7 +71,7 @@ struct Qkv {
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
-/// q of each token times the factor of HParams::temperature_scale, which grows with the position; q contiguous.
+/// q of each token times the factor of Attention::temperature_scale, which grows with the position; q contiguous.
 [[nodiscard]] Tensor scale_by_temperature(const BuildContext& b, const Inputs& in, Tensor q);
 /// Wo · (cached_attention(q, k, v) ⊙ gate), with a norm before Wo where the layer has one. `gate`: of attention_gate.
 [[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});
@@ -86,6 +86,9 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 
 // ---- feed-forward
 
+[[nodiscard]] Tensor activate(Graph& g, Activation activation, Tensor x);
+/// The number of the layer that these weights belong to; that of layers, which has no limits, for any others.
+[[nodiscard]] std::size_t layer_of(const BuildContext& b, const LayerWeights& w);
 /// Names of the two results of gated().
 struct GatedNames {
     std::string_view activation, product;
@@ -141,8 +144,8 @@ bool each_layer(const BuildContext& b, Layer&& layer) {
     return true;
 }
 
-/// Layers of one residual stream: layer(il, w, x) gives what layer il makes of x, absent where the run ends there, as it
-/// does without outputs. Absent then.
+/// Layers of one residual stream: layer(il, w, x) gives what layer il makes of x, absent where the run ends there (it
+/// does without outputs). Absent then.
 template <class Layer>
 Tensor stream_layers(const BuildContext& b, Tensor x, Layer&& layer) {
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {

@@ -14,6 +14,7 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.norm = rms ? NormKind::rms : NormKind::layer});
     if (rms) (void)keys.find_f32("attention.layer_norm_epsilon");
     require_full_rotation(keys, hp);
+    hp.parallel_residual = true;
     hp.logit_scale = positive_f32(keys, "logit_scale", {});
     (void)keys.require_u32("attention.sliding_window");
     read_window_behind_full(keys, hp, WindowKind::standard, 4);
@@ -45,11 +46,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { parallel_stack(b); }
-
 }  // namespace tinfer::model::cohere2moe
 
 namespace tinfer::model {
-const Family families::cohere2moe{
-    .read_all = cohere2moe::read, .bind_all = cohere2moe::bind, .build_all = cohere2moe::build};
+const Family families::cohere2moe{.read_all = cohere2moe::read, .bind_all = cohere2moe::bind};
 }  // namespace tinfer::model

@@ -5,50 +5,6 @@
 
 namespace tinfer::model {
 
-namespace {
-
-int width_of_one(KeyReader& keys, const HParams& hp, ExpertKeys::Width width) {
-    constexpr std::string_view kKey = "expert_feed_forward_length";
-    const auto n_ff = static_cast<std::uint32_t>(hp.n_ff[0]);
-    switch (width) {
-        case ExpertKeys::Width::required: return required_expert_width(keys);
-        case ExpertKeys::Width::or_dense: return expert_width(keys, kKey, n_ff);
-        case ExpertKeys::Width::or_part:
-            return expert_width(keys, kKey, n_ff / static_cast<std::uint32_t>(hp.experts.n_used));
-        case ExpertKeys::Width::dense_whatever: (void)keys.u32(kKey, 0); break;
-        case ExpertKeys::Width::dense: break;
-    }
-    return hp.n_ff[0];
-}
-
-int width_of_shared(KeyReader& keys, const HParams& hp, ExpertKeys::Shared shared) {
-    constexpr std::string_view kKey = "expert_shared_feed_forward_length";
-    switch (shared) {
-        case ExpertKeys::Shared::counted: return shared_width(keys, hp);
-        case ExpertKeys::Shared::if_given: return optional_width(keys, kKey);
-        case ExpertKeys::Shared::or_one: return expert_width(keys, kKey, static_cast<std::uint32_t>(hp.experts.n_ff));
-        case ExpertKeys::Shared::or_dense: return expert_width(keys, kKey, static_cast<std::uint32_t>(hp.n_ff[0]));
-        case ExpertKeys::Shared::none: break;
-    }
-    return 0;
-}
-
-}  // namespace
-
-void read_experts(KeyReader& keys, HParams& hp, const ExpertKeys& rules) {
-    using Sum = ExpertKeys::Sum;
-    if (rules.count == ExpertKeys::Count::none) return;
-    hp.experts.gating = rules.gating;
-    hp.experts.weights_norm = rules.sum == Sum::normalized;
-    if (rules.sum == Sum::always) read_normalized_experts(keys, hp);
-    else if (rules.sum == Sum::never) read_plain_experts(keys, hp);
-    else read_experts(keys, hp);
-    if (rules.count == ExpertKeys::Count::required) require_experts(keys, hp);
-    if (rules.gating_given) require_gating(keys);
-    hp.experts.n_ff = width_of_one(keys, hp, rules.width);
-    hp.experts.n_ff_shared = width_of_shared(keys, hp, rules.shared);
-}
-
 HParams Family::read(KeyReader& reader) const {
     if (read_all != nullptr) return read_all(reader);
     HParams hp = read_common(reader, rope, common);

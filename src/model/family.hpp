@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A family of models as data: which keys it reads, which weights it has, which blocks in which order. Most families are
-// rows of the registry (registry.cpp); one with a formula of its own has a file, which defines a constant of this type.
+// rows of the registry (registry_table.cpp); one with a formula of its own has a file, which defines a constant of this
+// type.
 #pragma once
 
 #include <string_view>

@@ -5,10 +5,11 @@
 #include "model/families.hpp"
 #include "model/mamba2.hpp"
 
-namespace tinfer::model::granitehybrid {
+namespace tinfer::model {
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm, NormKind::rms, LayerKinds::hybrid);
+namespace {
+
+void read_granite_hybrid(KeyReader& keys, HParams& hp) {
     hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
     hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
     const float logits = keys.f32("logit_scale", 0.0f);
@@ -18,33 +19,29 @@ HParams read(KeyReader& keys) {
     read_grouped_state_space(keys, hp);
     hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
     bool any = false;
-    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) {
-        if (hp.n_head_kv[il] > 0) continue;
-        add_grouped_states(hp, il);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        if (hp.n_head_kv_of(il) > 0) continue;
+        add_grouped_states(hp, static_cast<std::size_t>(il));
         any = true;
     }
     if (!any) keys.bad("attention.head_count_kv", "above 0 in every layer", "some layer must be recurrent, with 0");
     read_normalized_experts(keys, hp);
-    if (hp.experts.n > 0) {
-        hp.experts.n_ff = hp.n_ff[0];
-        hp.experts.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
-        (void)keys.u32("expert_feed_forward_length", 0);
-    }
-    return hp;
+    if (hp.experts.n == 0) return;
+    hp.experts.n_ff = hp.n_ff[0];
+    hp.experts.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
+    (void)keys.u32("expert_feed_forward_length", 0);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    BlockParts parts = kBiasesAsGiven;
-    parts.mixer = Mixer::own;
-    return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv_of(il) > 0) bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        else bind_grouped(binder, hp, il, layer, Bias::optional, true);
-    });
-}
+}  // namespace
 
-}  // namespace tinfer::model::granitehybrid
+const Family families::granitehybrid{.common = {.kinds = LayerKinds::hybrid},
+                                     .keys = read_granite_hybrid,
+                                     .block = kBiasesAsGiven,
+                                     .layer =
+                                         [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+                                             if (hp.n_head_kv_of(il) == 0)
+                                                 bind_grouped(binder, hp, il, layer, Bias::optional, true);
+                                         },
+                                     .recurrence = grouped_state_space};
 
-namespace tinfer::model {
-const Family families::granitehybrid{
-    .recurrence = grouped_state_space, .read_all = granitehybrid::read, .bind_all = granitehybrid::bind};
 }  // namespace tinfer::model

@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::grovemoe {
@@ -42,42 +40,38 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(g.add(y, more), "ffn_out");
 }
 
+void read_chunks(KeyReader& keys, HParams& hp) {
+    Experts& x = hp.experts;
+    if (x.gating != GatingFunc::softmax) keys.bad("expert_gating_func", cat(static_cast<int>(x.gating)), "must be 1");
+    x.n_chunk = positive_u32(keys, "experts_per_group", 1024);
+    if (x.n % x.n_chunk != 0) keys.bad("experts_per_group", cat(x.n_chunk), cat("must divide expert_count ", x.n));
+    x.n_ff_chunk = expert_width(keys, "expert_chunk_feed_forward_length", static_cast<std::uint32_t>(hp.head_dim_k));
+    x.chunk_scale = keys.require_f32("expert_group_scale");
+    if (x.chunk_scale < 0) keys.bad("expert_group_scale", cat(x.chunk_scale), "must not be below 0");
+}
+
+void bind_chunks(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const std::int64_t e = hp.n_embd, f = hp.experts.n_ff_chunk, n = hp.experts.n / hp.experts.n_chunk;
+    if (w.exp_probs_b != nullptr) binder.unsupported(cat("layer ", il, " has a bias for the choice of experts"));
+    w.ffn_gate_chexps = binder.experts(block_name(il, "ffn_gate_chexps"), e, f, n);
+    w.ffn_up_chexps = binder.experts(block_name(il, "ffn_up_chexps"), e, f, n);
+    w.ffn_down_chexps = binder.experts(block_name(il, "ffn_down_chexps"), f, e, n);
+}
+
 }  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
-    read_normalized_experts(keys, hp);
-    require_experts(keys, hp);
-    if (hp.experts.gating != GatingFunc::softmax)
-        keys.bad("expert_gating_func", cat(static_cast<int>(hp.experts.gating)), "must be 1");
-    hp.experts.n_ff =
-        expert_width(keys, "expert_feed_forward_length", static_cast<std::uint32_t>(hp.n_ff[0] / hp.experts.n_used));
-    hp.experts.n_chunk = positive_u32(keys, "experts_per_group", 1024);
-    if (hp.experts.n % hp.experts.n_chunk != 0)
-        keys.bad("experts_per_group", cat(hp.experts.n_chunk), cat("must divide expert_count ", hp.experts.n));
-    hp.experts.n_ff_chunk =
-        expert_width(keys, "expert_chunk_feed_forward_length", static_cast<std::uint32_t>(hp.head_dim_k));
-    hp.experts.chunk_scale = keys.require_f32("expert_group_scale");
-    if (hp.experts.chunk_scale < 0) keys.bad("expert_group_scale", cat(hp.experts.chunk_scale), "must not be below 0");
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing,
-                      {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::experts},
-                      [&](int il, LayerWeights& w) {
-                          const std::int64_t e = hp.n_embd, f = hp.experts.n_ff_chunk,
-                                             n = hp.experts.n / hp.experts.n_chunk;
-                          if (w.exp_probs_b != nullptr)
-                              binder.unsupported(cat("layer ", il, " has a bias for the choice of experts"));
-                          w.ffn_gate_chexps = binder.experts(block_name(il, "ffn_gate_chexps"), e, f, n);
-                          w.ffn_up_chexps = binder.experts(block_name(il, "ffn_up_chexps"), e, f, n);
-                          w.ffn_down_chexps = binder.experts(block_name(il, "ffn_down_chexps"), f, e, n);
-                      });
-}
 
 }  // namespace tinfer::model::grovemoe
 
 namespace tinfer::model {
-const Family families::grovemoe{.ffn = grovemoe::ffn, .read_all = grovemoe::read, .bind_all = grovemoe::bind};
+const Family families::grovemoe{
+    .rope = RopeKind::neox,
+    .common = {.ff = FeedForwardKey::optional},
+    .experts = {.count = ExpertKeys::Count::required,
+                .sum = ExpertKeys::Sum::always,
+                .width = ExpertKeys::Width::or_part},
+    .keys = grovemoe::read_chunks,
+    .block = {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::experts},
+    .layer = grovemoe::bind_chunks,
+    .ffn = grovemoe::ffn,
+};
 }  // namespace tinfer::model

@@ -107,13 +107,9 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
 
 namespace {
 
-void kimi_stack(const BuildContext& b, Decay decay) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return is_delta_layer(b.hp, il) ? kimi_delta(b, in, il, h, decay) : latent_attention(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+template <Decay kDecay>
+Tensor kimi_recurrence(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    return kimi_delta(b, in, il, h, kDecay);
 }
 
 void refuse_joined(const WeightBinder& binder, int il) {
@@ -146,12 +142,12 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { kimi_stack(b, Decay::open); }
-
 }  // namespace kimi_linear
 
-const Family families::kimi_linear{
-    .read_all = kimi_linear::read, .bind_all = kimi_linear::bind, .build_all = kimi_linear::build};
+const Family families::kimi_linear{.mixer = latent_attention,
+                                   .recurrence = kimi_recurrence<Decay::open>,
+                                   .read_all = kimi_linear::read,
+                                   .bind_all = kimi_linear::bind};
 
 namespace bailingmoe3 {
 
@@ -182,11 +178,11 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { kimi_stack(b, Decay::bounded); }
-
 }  // namespace bailingmoe3
 
-const Family families::bailingmoe3{
-    .read_all = bailingmoe3::read, .bind_all = bailingmoe3::bind, .build_all = bailingmoe3::build};
+const Family families::bailingmoe3{.mixer = latent_attention,
+                                   .recurrence = kimi_recurrence<Decay::bounded>,
+                                   .read_all = bailingmoe3::read,
+                                   .bind_all = bailingmoe3::bind};
 
 }  // namespace tinfer::model

@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::llama4 {
@@ -54,34 +52,33 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(g.add(g.reshape(routed, g.value(h).ne), shared), "ffn_out");
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    hp.experts.gating = GatingFunc::sigmoid;
-    read_experts(keys, hp);
-    if (hp.experts.n == 0) keys.bad("expert_count", "0", "architecture 'llama4' needs expert_count > 0");
+void read_chunks(KeyReader& keys, HParams& hp) {
     if (hp.experts.n_used != 1)
         keys.bad("expert_used_count", cat(hp.experts.n_used), "architecture 'llama4' routes each token to one expert");
-    hp.experts.n_ff = hp.experts.n_ff_shared =
-        expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
+    hp.experts.n_ff_shared = hp.experts.n_ff;
     hp.experts.layer_step =
         static_cast<int>(std::min<std::uint32_t>(keys.require_u32("interleave_moe_layer_step"), 1u << 20));
     read_window(keys, hp, WindowKind::chunked, kChunk, kPeriod);
     if (hp.has_windowed_layers()) hp.rope.layers = hp.windows.layers;
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
-        if (hp.experts.layer_step > 0 && (il + 1) % hp.experts.layer_step == 0) bind_experts(binder, hp, il, layer);
-        else bind_gated_ffn(binder, hp, il, layer);
-    });
+void bind_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    const int step = hp.experts.layer_step;
+    if (step > 0 && (il + 1) % step == 0) bind_experts(binder, hp, il, layer);
+    else bind_gated_ffn(binder, hp, il, layer);
 }
+
+}  // namespace
 
 }  // namespace tinfer::model::llama4
 
 namespace tinfer::model {
 const Family families::llama4{
-    .mixer = llama4::attention, .ffn = llama4::ffn, .read_all = llama4::read, .bind_all = llama4::bind};
+    .experts = {.count = ExpertKeys::Count::required, .gating = GatingFunc::sigmoid},
+    .keys = llama4::read_chunks,
+    .block = {.ffn = FeedForward::own},
+    .layer = llama4::bind_ffn,
+    .mixer = llama4::attention,
+    .ffn = llama4::ffn,
+};
 }  // namespace tinfer::model

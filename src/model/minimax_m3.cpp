@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::minimax_m3 {
@@ -48,18 +46,9 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     return g.name(linear(b, w.attn_output, a), "attn_out");
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
+void read_indexer_of_blocks(KeyReader& keys, HParams& hp) {
     if (hp.n_layer_draft > 0)
         keys.bad("nextn_predict_layers", cat(hp.n_layer_draft), "blocks that only draft are not known here");
-    hp.activation = Activation::swiglu_clamped;
-    read_experts(keys, hp);
-    require_experts(keys, hp);
-    require_gating(keys);
-    hp.experts.n_ff = required_expert_width(keys);
-    hp.experts.n_ff_shared = shared_width(keys, hp);
     IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
@@ -78,28 +67,33 @@ HParams read(KeyReader& keys) {
         keys.bad("attention.indexer.block_size", cat(x.block), "times top_k must be at most 2^30");
     x.neox = true;
     x.n_rot = hp.rope.n_rot;
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(
-        binder, hp, Head::required,
-        {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::dense_or_experts},
-        [&](int il, LayerWeights& w) {
-            const auto name = [&](std::string_view role) { return block_name(il, role); };
-            const std::int64_t n = hp.attention.indexer.n_head, d = hp.attention.indexer.head_dim;
-            require_choice_bias(binder, il, w);
-            if (!hp.attention.indexer.is_in(static_cast<std::size_t>(il))) return;
-            w.indexer.q = binder.linear(name("indexer.q_proj"), hp.n_embd, n * d);
-            w.indexer.k = binder.linear(name("indexer.k_proj"), hp.n_embd, d);
-            w.indexer.q_norm = binder.norm(name("indexer.q_norm"), {d});
-            w.indexer.k_norm = binder.norm(name("indexer.k_norm"), {d});
-        });
+void bind_indexer_of_blocks(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const auto name = [&](std::string_view role) { return block_name(il, role); };
+    const std::int64_t n = hp.attention.indexer.n_head, d = hp.attention.indexer.head_dim;
+    require_choice_bias(binder, il, w);
+    if (!hp.attention.indexer.is_in(static_cast<std::size_t>(il))) return;
+    w.indexer.q = binder.linear(name("indexer.q_proj"), hp.n_embd, n * d);
+    w.indexer.k = binder.linear(name("indexer.k_proj"), hp.n_embd, d);
+    w.indexer.q_norm = binder.norm(name("indexer.q_norm"), {d});
+    w.indexer.k_norm = binder.norm(name("indexer.k_norm"), {d});
 }
+
+}  // namespace
 
 }  // namespace tinfer::model::minimax_m3
 
 namespace tinfer::model {
 const Family families::minimax_m3{
-    .mixer = minimax_m3::attention, .read_all = minimax_m3::read, .bind_all = minimax_m3::bind};
+    .rope = RopeKind::neox,
+    .common = {.ff = FeedForwardKey::optional},
+    .activation = Activation::swiglu_clamped,
+    .experts = {.count = ExpertKeys::Count::required, .gating_given = true, .shared = ExpertKeys::Shared::counted},
+    .keys = minimax_m3::read_indexer_of_blocks,
+    .head = Head::required,
+    .block = {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::dense_or_experts},
+    .layer = minimax_m3::bind_indexer_of_blocks,
+    .mixer = minimax_m3::attention,
+};
 }  // namespace tinfer::model

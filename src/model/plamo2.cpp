@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/recurrent.hpp"
 
@@ -61,39 +60,37 @@ void bind_state_space(WeightBinder& binder, const HParams& hp, int il, LayerWeig
     w.out = binder.linear(name("ssm_out"), s.n_inner, hp.n_embd);
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, NormKind::rms, LayerKinds::hybrid);
+void read_plamo2(KeyReader& keys, HParams& hp) {
     hp.attention.scale = 1.0f / std::sqrt(static_cast<float>(hp.head_dim_v));
     read_state_space(keys, hp);
     if (const std::uint32_t n = keys.require_u32("ssm.group_count"); n != 0)
         keys.bad("ssm.group_count", cat(n), "must be 0");
-    if (hp.recurrent.ssm.n_inner % hp.recurrent.ssm.n_rank != 0)
-        keys.bad("ssm.time_step_rank", cat(hp.recurrent.ssm.n_rank),
-                 cat("must divide inner_size ", hp.recurrent.ssm.n_inner));
+    const StateSpaceParams& s = hp.recurrent.ssm;
+    if (s.n_inner % s.n_rank != 0)
+        keys.bad("ssm.time_step_rank", cat(s.n_rank), cat("must divide inner_size ", s.n_inner));
     hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
     for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il)
         if (hp.n_head_kv[il] == 0) add_selective_states(hp, il);
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(
-        binder, hp, Head::tied_if_missing, {.mixer = Mixer::own, .ffn = FeedForward::fused},
-        [&](int il, LayerWeights& layer) {
-            const auto i = static_cast<std::size_t>(il);
-            layer.attn_post_norm = bare_norm(binder, block_name(il, "post_attention_norm"), {hp.n_embd});
-            layer.ffn_post_norm = bare_norm(binder, block_name(il, "post_ffw_norm"), {hp.n_embd});
-            if (hp.n_head_kv[i] == 0) return bind_state_space(binder, hp, il, layer);
-            bind_attention(binder, hp, il, layer);
-            layer.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head[i]});
-            layer.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv[i]});
-        });
+void bind_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_bare_post_norms(binder, hp, il, layer);
+    if (hp.n_head_kv_of(il) == 0) return bind_state_space(binder, hp, il, layer);
+    layer.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head_of(il)});
+    layer.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv_of(il)});
 }
+
+}  // namespace
 
 }  // namespace tinfer::model::plamo2
 
 namespace tinfer::model {
-const Family families::plamo2{.recurrence = plamo2::state_space, .read_all = plamo2::read, .bind_all = plamo2::bind};
+const Family families::plamo2{
+    .rope = RopeKind::neox,
+    .common = {.kinds = LayerKinds::hybrid},
+    .keys = plamo2::read_plamo2,
+    .block = {.ffn = FeedForward::fused},
+    .layer = plamo2::bind_layer,
+    .recurrence = plamo2::state_space,
+};
 }  // namespace tinfer::model

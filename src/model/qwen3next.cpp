@@ -171,14 +171,11 @@ Weights bind_delta_stack(WeightBinder& binder, const HParams& hp) {
     });
 }
 
-void delta_stack(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv_of(il) > 0 ? gated_attention(b, in, il, h) : delta_net(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+Tensor gated_from_all(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    return gated_attention(b, in, il, h);
 }
+
+Tensor delta_of_layer(const BuildContext& b, const Inputs& in, int il, Tensor h) { return delta_net(b, in, il, h); }
 
 }  // namespace
 
@@ -216,12 +213,11 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_delta_stack(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen3next
 
 const Family families::qwen3next{
-    .read_all = qwen3next::read, .bind_all = qwen3next::bind, .build_all = qwen3next::build};
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen3next::read, .bind_all = qwen3next::bind};
 
 namespace qwen35 {
 
@@ -233,11 +229,11 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen35
 
-const Family families::qwen35{.read_all = qwen35::read, .bind_all = qwen35::bind, .build_all = qwen35::build};
+const Family families::qwen35{
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35::read, .bind_all = qwen35::bind};
 
 namespace qwen35moe {
 
@@ -253,11 +249,10 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen35moe
 
 const Family families::qwen35moe{
-    .read_all = qwen35moe::read, .bind_all = qwen35moe::bind, .build_all = qwen35moe::build};
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35moe::read, .bind_all = qwen35moe::bind};
 
 }  // namespace tinfer::model

@@ -192,6 +192,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 
 }  // namespace rwkv6qwen2
 
-const Family families::rwkv6qwen2{.mixer = rwkv6qwen2::time_mix, .read_all = rwkv6qwen2::read, .bind_all = rwkv6qwen2::bind};
+const Family families::rwkv6qwen2{
+    .mixer = rwkv6qwen2::time_mix, .read_all = rwkv6qwen2::read, .bind_all = rwkv6qwen2::bind};
 
 }  // namespace tinfer::model

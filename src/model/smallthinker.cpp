@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::smallthinker {
@@ -16,25 +14,12 @@ namespace {
 constexpr int kPeriod = 4;     // layers, of which the first has no positions
 constexpr int kWindow = 4096;  // whatever size the file gives
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
-    hp.activation = Activation::relu;
-    read_normalized_experts(keys, hp);
-    require_experts(keys, hp);
+void read_router_and_windows(KeyReader& keys, HParams& hp) {
     if (hp.experts.gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
-    hp.experts.n_ff = required_expert_width(keys);
-    if (read_window_behind_full(keys, hp, WindowKind::standard, kPeriod)) {
-        hp.windows.window.size = kWindow;
-        for (int il = 0; il < hp.n_layer; ++il) hp.rope.layers.push_back(il % kPeriod != 0);
-        read_window_base(keys, hp);
-    }
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.qkv_bias = Bias::optional, .ffn = FeedForward::experts});
+    if (!read_window_behind_full(keys, hp, WindowKind::standard, kPeriod)) return;
+    hp.windows.window.size = kWindow;
+    for (int il = 0; il < hp.n_layer; ++il) hp.rope.layers.push_back(il % kPeriod != 0);
+    read_window_base(keys, hp);
 }
 
 void build(const BuildContext& b) {
@@ -52,9 +37,18 @@ void build(const BuildContext& b) {
     });
 }
 
+}  // namespace
+
 }  // namespace tinfer::model::smallthinker
 
 namespace tinfer::model {
 const Family families::smallthinker{
-    .read_all = smallthinker::read, .bind_all = smallthinker::bind, .build_all = smallthinker::build};
+    .rope = RopeKind::neox,
+    .common = {.ff = FeedForwardKey::optional},
+    .activation = Activation::relu,
+    .experts = {.count = ExpertKeys::Count::required, .sum = ExpertKeys::Sum::always},
+    .keys = smallthinker::read_router_and_windows,
+    .block = {.qkv_bias = Bias::optional, .ffn = FeedForward::experts},
+    .build_all = smallthinker::build,
+};
 }  // namespace tinfer::model

@@ -81,7 +81,8 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                      .causal = causal(),
                      .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model),
-                     .accepts_embeddings = (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
+                     .accepts_embeddings =
+                         (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
                      .embeddings = options_.embeddings,
                      .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps,
@@ -169,7 +170,8 @@ void Layout::add_index_keys() {
         const auto i = static_cast<std::size_t>(il);
         if (!hp.attention.indexer.is_in(i)) continue;
         check_head_size(type, hp.attention.indexer.head_dim);
-        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.attention.indexer.head_dim, slots);
+        layer_memory_[i].index =
+            add_cache(TensorClass::cache_k, "cache_index", il, type, hp.attention.indexer.head_dim, slots);
     }
 }
 
@@ -195,8 +197,9 @@ void Layout::add_states() {
     const model::HParams& hp = model_->hp;
     for (std::size_t i = 0; i < hp.recurrent.states.size(); ++i)
         for (std::size_t k = 0; k < hp.recurrent.states[i].size(); ++k)
-            layer_memory_[i].states[k] = add_cache(TensorClass::recurrent, hp.recurrent.states[i][k].role, static_cast<int>(i),
-                                                   DType::f32, hp.recurrent.states[i][k].size, memory_limits_.states().n_rows());
+            layer_memory_[i].states[k] =
+                add_cache(TensorClass::recurrent, hp.recurrent.states[i][k].role, static_cast<int>(i), DType::f32,
+                          hp.recurrent.states[i][k].size, memory_limits_.states().n_rows());
 }
 
 void Layout::add_inputs() {

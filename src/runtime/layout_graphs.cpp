@@ -177,9 +177,9 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         RopeParams of_index = x.rope;
         of_index.neox = hp.attention.indexer.neox ? 1 : 0;
         const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.attention.indexer.head_dim};
-        graph.name(
-            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one, hp.attention.indexer.first),
-            "cache_index_shift");
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one,
+                                   hp.attention.indexer.first),
+                   "cache_index_shift");
     }
 }
 
