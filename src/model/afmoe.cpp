@@ -5,8 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model {
@@ -16,77 +14,62 @@ namespace {
 constexpr int kAfmoePeriod = 4;  // layers, of which the last knows no positions
 
 void bind_full_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
-    const std::int64_t n = std::int64_t{hp.n_head[static_cast<std::size_t>(il)]} * hp.head_dim_v;
+    const std::int64_t n = std::int64_t{hp.n_head_of(il)} * hp.head_dim_v;
     layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, n);
 }
 
-}  // namespace
-
-namespace afmoe {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
+void read_afmoe(KeyReader& keys, HParams& hp) {
     hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
     (void)keys.require_u32("attention.sliding_window");
     read_window(keys, hp, WindowKind::standard, 0, kAfmoePeriod);
     read_window_base(keys, hp);
-    for (int il = 0; il < hp.n_layer; ++il) hp.rope_layers.push_back((il + 1) % kAfmoePeriod != 0);
-    hp.expert_gating = GatingFunc::sigmoid;
-    read_experts(keys, hp);
-    require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = shared_width(keys, hp);
-    return hp;
+    hp.rope.layers = periodic_layers(hp.n_layer, kAfmoePeriod);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing,
-                      {.norms = BlockNorms::around,
-                       .qkv_bias = Bias::optional,
-                       .head_norms = HeadNorms::shared,
-                       .ffn = FeedForward::dense_or_experts},
-                      [&](int il, LayerWeights& layer) {
-                          bind_full_gate(binder, hp, il, layer);
-                          require_choice_bias(binder, il, layer);
-                      });
-}
-
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace afmoe
-
-namespace muse_glimmer {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    hp.rope_freq_scale = 1.0f;  // scaling keys have no effect
-    hp.rope_scaling = RopeScaling::none;
-    hp.yarn_ext_factor = 0.0f;
+void read_muse_glimmer(KeyReader& keys, HParams& hp) {
+    hp.rope.freq_scale = 1.0f;  // scaling keys have no effect
+    hp.rope.scaling = RopeScaling::none;
+    hp.rope.yarn_ext_factor = 0.0f;
     if (keys.require_u32("attention.sliding_window") == 0) keys.bad("attention.sliding_window", "0", "must be above 0");
     read_window(keys, hp, WindowKind::standard, 0, kAfmoePeriod);
     read_window_base(keys, hp);
-    hp.rope_layers = windowed_layers(hp);
+    hp.rope.layers = windowed_layers(hp);
     hp.logit_scale = positive_f32(keys, "logit_scale", {});
     hp.final_softcap = keys.f32("final_logit_softcapping", 30.0f);
     if (!(hp.final_softcap >= 0)) keys.bad("final_logit_softcapping", cat(hp.final_softcap), "must not be below 0");
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    refuse_factors(binder);
-    constexpr float kPostEps = 1e-8f;  // whatever the key of the other norms says
-    Weights w = bind_stack(binder, hp, Head::required,
-                           {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .head_norms = HeadNorms::shared},
-                           [&](int il, LayerWeights& layer) {
-                               bind_full_gate(binder, hp, il, layer);
-                               layer.attn_post_norm.eps = layer.ffn_post_norm.eps = kPostEps;
-                           });
-    w.token_embd_norm = Norm{.present = true};
-    return w;
-}
+}  // namespace
 
-void build(const BuildContext& b) { sequential_stack(b); }
+const Family families::afmoe{
+    .rope = RopeKind::neox,
+    .experts = {.count = ExpertKeys::Count::required,
+                .gating = GatingFunc::sigmoid,
+                .shared = ExpertKeys::Shared::counted},
+    .keys = read_afmoe,
+    .block = {.norms = BlockNorms::around,
+              .qkv_bias = Bias::optional,
+              .head_norms = HeadNorms::shared,
+              .ffn = FeedForward::dense_or_experts},
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            bind_full_gate(binder, hp, il, layer);
+            require_choice_bias(binder, il, layer);
+        },
+};
 
-}  // namespace muse_glimmer
+const Family families::muse_glimmer{
+    .keys = read_muse_glimmer,
+    .head = Head::required,
+    .block = {.norms = BlockNorms::around, .qkv_bias = Bias::optional, .head_norms = HeadNorms::shared},
+    .check = [](WeightBinder& binder, const HParams&) { refuse_factors(binder); },
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            constexpr float kPostEps = 1e-8f;  // whatever the key of the other norms says
+            bind_full_gate(binder, hp, il, layer);
+            layer.attn_post_norm.eps = layer.ffn_post_norm.eps = kPostEps;
+        },
+    .weights = [](WeightBinder&, const HParams&, Weights& w) { w.token_embd_norm = Norm{.present = true}; },
+};
 
 }  // namespace tinfer::model

@@ -3,8 +3,6 @@
 // constants each layer has learned.
 #include "base/error.hpp"
 #include "base/math.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::apertus {
@@ -32,29 +30,24 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(linear(b, w.ffn_down, z), "ffn_out");
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
+void read_xielu(KeyReader& keys, HParams& hp) {
     hp.xielu = {.alpha_n = constants(keys, hp, "xielu.alpha_n"),
                 .alpha_p = constants(keys, hp, "xielu.alpha_p"),
                 .beta = constants(keys, hp, "xielu.beta"),
                 .eps = constants(keys, hp, "xielu.eps")};
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::required,
-                      {.qkv_bias = Bias::optional,
-                       .out_bias = Bias::optional,
-                       .head_norms = HeadNorms::shared,
-                       .ffn = FeedForward::plain});
-}
-
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return self_attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return ffn(b, w, h); });
-}
+}  // namespace
 
 }  // namespace tinfer::model::apertus
+
+namespace tinfer::model {
+const Family families::apertus{.rope = RopeKind::neox,
+                               .keys = apertus::read_xielu,
+                               .head = Head::required,
+                               .block = {.qkv_bias = Bias::optional,
+                                         .out_bias = Bias::optional,
+                                         .head_norms = HeadNorms::shared,
+                                         .ffn = FeedForward::plain},
+                               .ffn = apertus::ffn};
+}  // namespace tinfer::model

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The registry of architectures: one row each, naming the family's file of functions. It is the only place that maps an
+// What a builder of graphs reads, and the registry of architectures (registry_table.cpp), the only place that maps an
 // architecture's name to code.
 #pragma once
 
@@ -35,7 +35,7 @@ struct BatchShape {
 struct LayerMemory {
     const TensorInfo *k = nullptr, *v = nullptr;         ///< of attention
     const TensorInfo* index = nullptr;                   ///< keys of an indexer, one head
-    std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of HParams::states
+    std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of Recurrent::states
 };
 
 struct GraphAdapters;
@@ -53,19 +53,10 @@ struct BuildContext {
     std::span<const LayerMemory> cross{};                       ///< per decoder layer: K and V of cross-attention
     bool hadamard_on_keys = false, hadamard_on_values = false;  ///< model/kv_rotation.hpp
     GraphAdapters* adapters = nullptr;                          ///< what is attached to the context; null: nothing
+    [[nodiscard]] const LayerWeights& layer(int il) const noexcept { return w.layers[static_cast<std::size_t>(il)]; }
 };
 
-struct Architecture {
-    ArchitectureInfo info;
-    HParams (*read)(KeyReader&);
-    Weights (*bind)(WeightBinder&, const HParams&);
-    void (*build)(const BuildContext&);
-    /// The same for an encoder in the same file, to which these layers attend; null where there is none.
-    HParams (*read_encoder)(KeyReader&) = nullptr;
-    Weights (*bind_encoder)(WeightBinder&, const HParams&) = nullptr;
-    void (*build_encoder)(const BuildContext&) = nullptr;
-    [[nodiscard]] bool has_encoder() const noexcept { return build_encoder != nullptr; }
-};
+struct Architecture;  // model/family.hpp
 
 /// The row for a name; throws unsupported_arch (known, not implemented) or unknown_arch, both listing what there is.
 [[nodiscard]] const Architecture& find_architecture(const gguf::File& file, std::string_view name);

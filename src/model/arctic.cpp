@@ -9,10 +9,10 @@ namespace tinfer::model::arctic {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm);
-    hp.expert_weights_norm = true;
+    hp.experts.weights_norm = true;
     read_experts(keys, hp);
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'arctic' needs expert_count > 0");
-    hp.n_ff_expert = hp.n_ff[0];  // the dense part is as wide as the stream
+    if (hp.experts.n == 0) keys.bad("expert_count", "0", "architecture 'arctic' needs expert_count > 0");
+    hp.experts.n_ff = hp.n_ff[0];  // the dense part is as wide as the stream
     return hp;
 }
 
@@ -29,15 +29,10 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         // y = x + attention(norm(x))
-        g.set_part(Part::attn_norm);
         Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
         g.set_part(Part::attn_out);
         const Tensor y = add_residual(b, x, a, "ffn_inp");
 
@@ -46,9 +41,12 @@ void build(const BuildContext& b) {
         const Tensor dense = norm(b, w.ffn_norm, y, "ffn_norm"), routed = norm(b, w.ffn_norm_exps, x, "ffn_norm_exps");
         g.set_part(Part::ffn);
         const Tensor z = add_residual(b, y, gated_ffn(b, w.ffn_gate, w.ffn_up, w.ffn_down, dense), "ffn_dense");
-        x = end_layer(b, add_residual(b, z, moe_ffn(b, w, routed)));
-    }
-    head(b, x);
+        return add_residual(b, z, moe_ffn(b, w, routed));
+    });
 }
 
 }  // namespace tinfer::model::arctic
+
+namespace tinfer::model {
+const Family families::arctic{.read_all = arctic::read, .bind_all = arctic::bind, .build_all = arctic::build};
+}  // namespace tinfer::model

@@ -18,7 +18,7 @@ HParams read_encoder(KeyReader& keys, RopeKind rope) {
     if (keys.boolean("attention.causal", false)) unsupported(keys.file(), hp.arch, "causal bert not supported");
     if (keys.file().find_tensor("blk.0.ffn_gate_inp.weight") != nullptr)
         unsupported(keys.file(), hp.arch, "expert bert not supported");
-    hp.causal = false;
+    hp.attention.causal = false;
     return hp;
 }
 
@@ -52,12 +52,9 @@ Weights bind_encoder(WeightBinder& binder, const HParams& hp, BlockParts parts) 
 void post_norm_stack(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = self_attention(b, in, il, x);
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
         g.set_part(Part::attn_out);
         const Tensor sum = add_residual(b, x, a, "attn_sum");
         g.set_part(Part::attn_norm);
@@ -66,9 +63,8 @@ void post_norm_stack(const BuildContext& b) {
         g.set_part(Part::ffn);
         x = add_residual(b, h, feed_forward(b, w, h), "ffn_sum");
         g.set_part(Part::ffn_norm);
-        x = end_layer(b, norm(b, w.ffn_post_norm, x, "ffn_post_norm"));
-    }
-    head(b, x);
+        return norm(b, w.ffn_post_norm, x, "ffn_post_norm");
+    });
 }
 
 }  // namespace
@@ -92,6 +88,8 @@ void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace bert
 
+const Family families::bert{.read_all = bert::read, .bind_all = bert::bind, .build_all = bert::build};
+
 namespace nomic_bert {
 
 HParams read(KeyReader& keys) {
@@ -107,12 +105,15 @@ void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace nomic_bert
 
+const Family families::nomic_bert{
+    .read_all = nomic_bert::read, .bind_all = nomic_bert::bind, .build_all = nomic_bert::build};
+
 namespace jina_bert_v2 {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_encoder(keys, RopeKind::none);
     hp.activation = Activation::gelu;
-    hp.max_alibi_bias = 8.0f;
+    hp.attention.max_alibi_bias = 8.0f;
     return hp;
 }
 
@@ -131,12 +132,15 @@ void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace jina_bert_v2
 
+const Family families::jina_bert_v2{
+    .read_all = jina_bert_v2::read, .bind_all = jina_bert_v2::bind, .build_all = jina_bert_v2::build};
+
 namespace {
 
 HParams read_rotated_bert(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, NormKind::layer);
     (void)keys.file().require_u32("tokenizer.ggml.token_type_count");
-    hp.causal = false;  // whatever the file says
+    hp.attention.causal = false;  // whatever the file says
     hp.activation = Activation::gelu;
     return hp;
 }
@@ -154,15 +158,18 @@ void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace jina_bert_v3
 
+const Family families::jina_bert_v3{
+    .read_all = jina_bert_v3::read, .bind_all = jina_bert_v3::bind, .build_all = jina_bert_v3::build};
+
 namespace nomic_bert_moe {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_rotated_bert(keys);
-    hp.expert_layer_step = static_cast<int>(std::min(keys.require_u32("moe_every_n_layers"), 1u << 20));
+    hp.experts.layer_step = static_cast<int>(std::min(keys.require_u32("moe_every_n_layers"), 1u << 20));
     read_plain_experts(keys, hp);
-    if (hp.expert_layer_step > 0) require_experts(keys, hp);
-    if (hp.expert_gating != GatingFunc::softmax)
-        keys.bad("expert_gating_func", cat(static_cast<int>(hp.expert_gating)), "must be 1");
+    if (hp.experts.layer_step > 0) require_experts(keys, hp);
+    if (hp.experts.gating != GatingFunc::softmax)
+        keys.bad("expert_gating_func", cat(static_cast<int>(hp.experts.gating)), "must be 1");
     return hp;
 }
 
@@ -172,8 +179,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_encoder(binder, hp, parts);
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        const std::int64_t e = hp.n_embd, f = hp.n_ff[static_cast<std::size_t>(il)], n = hp.n_expert;
-        if (hp.expert_layer_step == 0 || il % hp.expert_layer_step != 1) {
+        const std::int64_t e = hp.n_embd, f = hp.n_ff_of(il), n = hp.experts.n;
+        if (hp.experts.layer_step == 0 || il % hp.experts.layer_step != 1) {
             bind_plain_ffn(binder, hp, il, layer, Bias::optional);
             continue;
         }
@@ -187,5 +194,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { post_norm_stack(b); }
 
 }  // namespace nomic_bert_moe
+
+const Family families::nomic_bert_moe{
+    .read_all = nomic_bert_moe::read, .bind_all = nomic_bert_moe::bind, .build_all = nomic_bert_moe::build};
 
 }  // namespace tinfer::model

@@ -18,16 +18,16 @@ Weights bind_globals(WeightBinder& binder, const HParams& hp, Head head, const N
     if (head != Head::always_tied) w.output.weight = binder.find_matrix("output", {hp.n_embd, hp.n_vocab});
     if (w.output.weight == nullptr)
         w.output.weight = head == Head::required ? binder.matrix("output", {hp.n_embd, hp.n_vocab}) : w.token_embd;
-    if (hp.rope == RopeKind::none) {
+    if (hp.rope.kind == RopeKind::none) {
         binder.ignore("rope_freqs.weight");
     } else {
-        const int n_pair = (hp.rope_window_factors ? std::max(hp.n_rot, hp.n_rot_window) : hp.n_rot) / 2;
+        const int n_pair = (hp.windows.rope_factors ? std::max(hp.rope.n_rot, hp.windows.n_rot) : hp.rope.n_rot) / 2;
         w.rope_freqs = binder.find_factors("rope_freqs.weight", n_pair);
         w.rope_factors_long = binder.find_factors("rope_factors_long.weight", n_pair);
         w.rope_factors_short = binder.find_factors("rope_factors_short.weight", n_pair);
         const bool one_alone = (w.rope_factors_long == nullptr) != (w.rope_factors_short == nullptr);
         if (one_alone ||
-            (hp.rope_scaling == RopeScaling::longrope && w.rope_factors_long == nullptr && w.rope_freqs == nullptr))
+            (hp.rope.scaling == RopeScaling::longrope && w.rope_factors_long == nullptr && w.rope_freqs == nullptr))
             binder.missing(w.rope_factors_long == nullptr ? "rope_factors_long.weight" : "rope_factors_short.weight");
     }
     binder.ignore_blocks(hp.n_layer, hp.n_layer + hp.n_layer_draft);
@@ -56,13 +56,13 @@ void bind_head_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeigh
 }
 
 void bind_gated_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+    const std::int64_t n_ff = hp.n_ff_of(il);
     w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff, bias);
     bind_plain_ffn(binder, hp, il, w, bias);
 }
 
 void bind_fused_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias down) {
-    const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+    const std::int64_t n_ff = hp.n_ff_of(il);
     const TensorInfo* up = binder.file().find_tensor(block_name(il, "ffn_up.weight"));
     const bool split = binder.exists(block_name(il, "ffn_gate.weight")) || (up != nullptr && up->ne[1] == n_ff);
     if (split) w.ffn_gate = binder.linear(block_name(il, "ffn_gate"), hp.n_embd, n_ff);
@@ -80,46 +80,9 @@ void bind_classifier(WeightBinder& binder, const HParams& hp, Weights& w) {
 }
 
 void bind_plain_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+    const std::int64_t n_ff = hp.n_ff_of(il);
     w.ffn_up = binder.linear(block_name(il, "ffn_up"), hp.n_embd, n_ff, bias);
     w.ffn_down = binder.linear(block_name(il, "ffn_down"), n_ff, hp.n_embd, bias);
-}
-
-void bind_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias bias) {
-    const std::int64_t e = hp.n_embd, f = hp.expert_size(static_cast<std::size_t>(il)), n = hp.n_expert;
-    w.ffn_gate_inp = binder.linear(block_name(il, "ffn_gate_inp"), e, n, bias);
-    if (binder.exists(block_name(il, "ffn_gate_up_exps.weight"))) {
-        w.ffn_gate_up_exps = binder.experts(block_name(il, "ffn_gate_up_exps"), e, 2 * f, n, bias);
-    } else {
-        binder.refuse(block_name(il, "ffn_gate.0.weight"), "legacy per-expert layout; reconvert the file");
-        w.ffn_gate_exps = binder.experts(block_name(il, "ffn_gate_exps"), e, f, n, bias);
-        w.ffn_up_exps = binder.experts(block_name(il, "ffn_up_exps"), e, f, n, bias);
-    }
-    w.ffn_down_exps = binder.experts(block_name(il, "ffn_down_exps"), f, e, n, bias);
-    for (const char* const name : {"exp_probs_b.bias", "exp_probs_b"})  // some writers leave the suffix out
-        if (w.exp_probs_b == nullptr) w.exp_probs_b = binder.find_vector(block_name(il, name), n);
-    if (hp.n_ff_shared == 0) return;
-    w.ffn_gate_shexp = binder.linear(block_name(il, "ffn_gate_shexp"), e, hp.n_ff_shared);
-    w.ffn_up_shexp = binder.linear(block_name(il, "ffn_up_shexp"), e, hp.n_ff_shared);
-    w.ffn_down_shexp = binder.linear(block_name(il, "ffn_down_shexp"), hp.n_ff_shared, e);
-}
-
-void bind_dense_or_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    const bool routed = binder.exists(block_name(il, "ffn_gate_inp.weight"));
-    if (routed != hp.has_experts(il) || (routed && binder.exists(block_name(il, "ffn_up.weight"))))
-        binder.unsupported(cat("mixed dense/expert layer ", il, " not supported"));
-    if (routed) bind_experts(binder, hp, il, w);
-    else bind_gated_ffn(binder, hp, il, w);
-}
-
-void require_choice_bias(const WeightBinder& binder, int il, const LayerWeights& w) {
-    if (w.ffn_gate_inp && w.exp_probs_b == nullptr) binder.missing(block_name(il, "exp_probs_b.bias"));
-}
-
-void bind_by_router(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    if (!binder.exists(block_name(il, "ffn_gate_inp.weight"))) return bind_gated_ffn(binder, hp, il, w);
-    if (hp.n_expert == 0) binder.unsupported(cat("layer ", il, " has a router, and expert_count is 0"));
-    bind_experts(binder, hp, il, w);
 }
 
 void refuse_factors(const WeightBinder& binder) {
@@ -132,8 +95,13 @@ Norm bare_norm(WeightBinder& binder, std::string_view name, WeightBinder::Shape 
     return {.weight = binder.vectors(name, shape), .present = true};
 }
 
+void bind_bare_post_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    w.attn_post_norm = bare_norm(binder, block_name(il, "post_attention_norm"), {hp.n_embd});
+    w.ffn_post_norm = bare_norm(binder, block_name(il, "post_ffw_norm"), {hp.n_embd});
+}
+
 void bind_attention_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)];
+    const std::int64_t n_head = hp.n_head_of(il);
     const TensorInfo* gate = binder.file().find_tensor(block_name(il, "attn_gate.weight"));
     const bool per_head = gate != nullptr && gate->ne[1] == n_head;
     w.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, per_head ? n_head : n_head * hp.head_v(il));
@@ -153,6 +121,7 @@ void bind_block_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeig
         w.attn_post_norm = norm("post_attention_norm");
         w.ffn_post_norm = norm("post_ffw_norm");
     }
+    if (norms == BlockNorms::bare) w.attn_norm = w.ffn_norm = Norm{.present = true};
 }
 
 void bind_norms_of_heads(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
@@ -187,10 +156,11 @@ void bind_feed_forward(WeightBinder& binder, const HParams& hp, int il, LayerWei
         case FeedForward::plain: bind_plain_ffn(binder, hp, il, w, parts.ffn_bias); break;
         case FeedForward::experts: bind_experts(binder, hp, il, w, parts.ffn_bias); break;
         case FeedForward::experts_if_any:
-            if (hp.n_expert > 0) bind_experts(binder, hp, il, w);
+            if (hp.experts.n > 0) bind_experts(binder, hp, il, w);
             else bind_gated_ffn(binder, hp, il, w, parts.ffn_bias);
             break;
         case FeedForward::dense_or_experts: bind_dense_or_experts(binder, hp, il, w); break;
+        case FeedForward::by_router: bind_by_router(binder, hp, il, w); break;
         case FeedForward::own: break;
     }
 }
@@ -201,15 +171,18 @@ void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const Bloc
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         bind_block_norms(binder, hp, il, layer, parts);
-        if (parts.mixer == Mixer::attention) bind_attention(binder, hp, il, layer, parts.qkv_bias, parts.out_bias);
-        bind_norms_of_heads(binder, hp, il, layer, parts);
+        if (parts.mixer == Mixer::attention && hp.n_head_kv_of(il) > 0)
+            bind_attention(binder, hp, il, layer, parts.qkv_bias, parts.out_bias);
+        if (hp.n_head_kv_of(il) > 0) bind_norms_of_heads(binder, hp, il, layer, parts);
         bind_feed_forward(binder, hp, il, layer, parts);
         if (own) own(il, layer);
     }
 }
 
 Weights bind_stack(WeightBinder& binder, const HParams& hp, Head head, const BlockParts& parts, const OwnParts& own) {
-    Weights w = bind_globals(binder, hp, head, parts.norm_bias);
+    const bool bare = parts.norms == BlockNorms::bare;
+    const Norm last = bare ? Norm{.present = true} : binder.norm("output_norm", {hp.n_embd}, parts.norm_bias);
+    Weights w = bind_globals(binder, hp, head, last);
     bind_blocks(binder, hp, w, parts, own);
     return w;
 }

@@ -45,12 +45,14 @@ void bind_by_router(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 void refuse_factors(const WeightBinder& binder);
 /// A norm's weight, stored with or without ".weight".
 [[nodiscard]] Norm bare_norm(WeightBinder& binder, std::string_view name, WeightBinder::Shape shape);
+/// The norms behind both branches, as bare_norm finds them.
+void bind_bare_post_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 /// attn_gate {n_embd, n_head} or {n_embd, n_head · head_dim_v}, by its shape; required.
 void bind_attention_gate(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 
-/// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; the
-/// family's.
-enum class BlockNorms : std::uint8_t { before, one, after, around, own };
+/// Norms of a block: attn_norm and ffn_norm; attn_norm alone; post_attention_norm and post_ffw_norm; those four; before
+/// each branch without weights, and behind the last layer too; the family's.
+enum class BlockNorms : std::uint8_t { before, one, after, around, bare, own };
 /// Norms of q and k: one for all heads {head_dim}, one a head {head_dim, n_head}, one over all {head_dim · n_head},
 /// which has a bias where the block's norms have one. `per_head` takes biases as the file gives them.
 enum class HeadNorms : std::uint8_t {
@@ -62,9 +64,19 @@ enum class HeadNorms : std::uint8_t {
     whole,
     whole_if_given
 };
+/// Attention in the layers that have heads of keys and values; or the family's in all.
 enum class Mixer : std::uint8_t { attention, own };
 /// The bind_… of that name; `experts_if_any` is gated where the model has none.
-enum class FeedForward : std::uint8_t { gated, fused, plain, experts, experts_if_any, dense_or_experts, own };
+enum class FeedForward : std::uint8_t {
+    gated,
+    fused,
+    plain,
+    experts,
+    experts_if_any,
+    dense_or_experts,
+    by_router,
+    own
+};
 
 /// What every block of a family reads; as it stands here, llama's without a bias.
 struct BlockParts {

@@ -3,15 +3,15 @@
 // is normed once more before their last product, and a matrix may have one scale of its own, which the product is
 // times.
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
-namespace tinfer::model::bitnet {
+namespace tinfer::model {
 
 namespace {
 
-void bind_scales(WeightBinder& binder, int il, LayerWeights& w) {
+void bind_scales_and_norms(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    w.attn_sub_norm = binder.norm(block_name(il, "attn_sub_norm"), {std::int64_t{hp.n_head_of(il)} * hp.head_dim_v});
+    w.ffn_sub_norm = binder.norm(block_name(il, "ffn_sub_norm"), {hp.n_ff_of(il)});
     struct Scaled {
         Linear& map;
         std::string_view role;
@@ -29,18 +29,6 @@ void bind_scales(WeightBinder& binder, int il, LayerWeights& w) {
 
 }  // namespace
 
-HParams read(KeyReader& keys) { return read_common(keys, RopeKind::neox); }
+const Family families::bitnet{.rope = RopeKind::neox, .head = Head::always_tied, .layer = bind_scales_and_norms};
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::always_tied, {}, [&](int il, LayerWeights& layer) {
-        const auto i = static_cast<std::size_t>(il);
-        layer.attn_sub_norm =
-            binder.norm(block_name(il, "attn_sub_norm"), {std::int64_t{hp.n_head[i]} * hp.head_dim_v});
-        layer.ffn_sub_norm = binder.norm(block_name(il, "ffn_sub_norm"), {hp.n_ff[i]});
-        bind_scales(binder, il, layer);
-    });
-}
-
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace tinfer::model::bitnet
+}  // namespace tinfer::model

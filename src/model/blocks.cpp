@@ -29,11 +29,12 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     full.kv.table = g.input(graph::Input::kv_table, DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input(graph::Input::kv_seqs, DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input(graph::Input::kv_spans, DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.reads_positions())
+    if (b.hp.attention.reads_positions())
         full.kv.positions = g.input(graph::Input::kv_positions, DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
     if (b.w.attn_rel_b != nullptr)
-        full.kv.bias = g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.causal), "attn_bias");
-    const bool rotates = b.hp.rope != RopeKind::none;
+        full.kv.bias =
+            g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.attention.causal), "attn_bias");
+    const bool rotates = b.hp.rope.kind != RopeKind::none;
     const Tensor factors = rotates && b.rope_factors != nullptr ? g.weight(*b.rope_factors) : Tensor{};
     full.rope = b.rope;
     if (rotates) full.rope_table = g.name(g.rope_table(positions, b.rope, factors), "rope_table");
@@ -45,9 +46,9 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
         in.windowed.kv.table = g.input(graph::Input::kv_table_window, DType::i32, {4, s.n_table_entries, 1, 1});
     }
     in.windowed.kv.spans = g.input(graph::Input::kv_spans_window, DType::i32, {4, s.n_tokens, 1, 1});
-    if (rotates && b.hp.has_window_rope()) {
+    if (rotates && b.hp.windows.rotate_otherwise()) {
         in.windowed.rope = b.rope_window;
-        const Tensor window_factors = b.hp.rope_window_factors ? factors : Tensor{};
+        const Tensor window_factors = b.hp.windows.rope_factors ? factors : Tensor{};
         in.windowed.rope_table = g.name(g.rope_table(positions, b.rope_window, window_factors), "rope_table_window");
     }
 }
@@ -104,22 +105,25 @@ AttentionParams attention_params(const BuildContext& b, int il) {
             .n_head_kv = b.hp.n_head_kv[i],
             .head_dim_k = b.hp.head_k(il),
             .head_dim_v = b.hp.head_v(il),
-            .scale = b.hp.attn_scale_window > 0 && b.hp.is_windowed(il) ? b.hp.attn_scale_window : b.hp.attn_scale,
-            .softcap = b.hp.attn_softcap,
-            .max_bias = b.hp.max_alibi_bias};
+            .scale = b.hp.attention.scale_window > 0 && b.hp.is_windowed(il) ? b.hp.attention.scale_window
+                                                                             : b.hp.attention.scale,
+            .softcap = b.hp.attention.softcap,
+            .max_bias = b.hp.attention.max_alibi_bias};
 }
 
 Tensor norm_heads(const BuildContext& b, const Norm& w, Tensor x, int n_head, std::string_view name) {
     const bool full = w && w.weight->ne[0] == b.g.value(x).ne[0] && n_head > 1;
-    if (full) return b.g.heads(norm_of_kind(b, b.hp.head_norm, w, x, name), n_head);
-    return norm_of_kind(b, b.hp.head_norm, w, b.g.heads(x, n_head), name);
+    if (full) return b.g.heads(norm_of_kind(b, b.hp.attention.head_norm, w, x, name), n_head);
+    return norm_of_kind(b, b.hp.attention.head_norm, w, b.g.heads(x, n_head), name);
 }
 
 Qkv qkv(const BuildContext& b, int il, Tensor h) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     const AttentionParams p = attention_params(b, il);
-    const auto clamped = [&](Tensor x) { return b.hp.qkv_clamp > 0 ? g.clamp(x, -b.hp.qkv_clamp, b.hp.qkv_clamp) : x; };
+    const auto clamped = [&](Tensor x) {
+        return b.hp.attention.qkv_clamp > 0 ? g.clamp(x, -b.hp.attention.qkv_clamp, b.hp.attention.qkv_clamp) : x;
+    };
     Qkv out;
     if (w.attn_qkv) {
         const std::int64_t n_q = std::int64_t{p.n_head} * p.head_dim_k, n_k = std::int64_t{p.n_head_kv} * p.head_dim_k;
@@ -131,7 +135,7 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
         out.k = g.name(clamped(linear(b, w.attn_k, h)), "k");
         out.v = g.name(clamped(linear(b, w.attn_v, h)), "v");
     }
-    const bool later = b.hp.head_norms_behind_rope;
+    const bool later = b.hp.attention.head_norms_behind_rope;
     out.q = norm_heads(b, later ? Norm{} : w.attn_q_norm, out.q, p.n_head, "q_norm");
     out.k = norm_heads(b, later ? Norm{} : w.attn_k_norm, out.k, p.n_head_kv, "k_norm");
     out.v = g.heads(out.v, p.n_head_kv);
@@ -163,11 +167,11 @@ Tensor self_attention(const BuildContext& b, const Inputs& in, int il, Tensor h)
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     rotate(b, in, il, x);
-    if (b.hp.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
-    if (b.hp.head_norms_behind_rope) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        x.q = norm_of_kind(b, b.hp.head_norm, w.attn_q_norm, x.q, "q_norm");
-        x.k = norm_of_kind(b, b.hp.head_norm, w.attn_k_norm, x.k, "k_norm");
+    if (b.hp.attention.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
+    if (b.hp.attention.head_norms_behind_rope) {
+        const LayerWeights& w = b.layer(il);
+        x.q = norm_of_kind(b, b.hp.attention.head_norm, w.attn_q_norm, x.q, "q_norm");
+        x.k = norm_of_kind(b, b.hp.attention.head_norm, w.attn_k_norm, x.k, "k_norm");
     }
     return attention_out(b, in, il, x, writes_only(b, il) ? Tensor{} : attention_gate(b, il, h));
 }
@@ -176,16 +180,17 @@ Tensor scale_by_temperature(const BuildContext& b, const Inputs& in, Tensor q) {
     Graph& g = b.g;
     const std::array<std::int64_t, 4> ne = g.value(q).ne;
     const Tensor factor =
-        g.name(g.log_temperature(in.positions, b.hp.temperature_scale, b.hp.temperature_length, 0), "attn_temperature");
+        g.name(g.log_temperature(in.positions, b.hp.attention.temperature_scale, b.hp.attention.temperature_length, 0),
+               "attn_temperature");
     return g.heads(g.name(g.mul(g.reshape(q, {ne[0] * ne[1], ne[2], 1, 1}), factor), "q_scaled"), ne[1]);
 }
 
 Tensor attention_gate(const BuildContext& b, int il, Tensor h) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     if (!w.attn_gate) return {};
     const Tensor z = g.name(linear(b, w.attn_gate, h), "attn_gate_logit");
-    return g.name(b.hp.attn_gate == GateKind::sigmoid ? g.sigmoid(z) : g.softplus(z), "attn_gate");
+    return g.name(b.hp.attention.gate == GateKind::sigmoid ? g.sigmoid(z) : g.softplus(z), "attn_gate");
 }
 
 Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate) {
@@ -197,30 +202,22 @@ Tensor gate_heads(const BuildContext& b, Tensor a, Tensor gate) {
     return g.reshape(g.name(g.mul(g.heads(a, n), per_head), "attn_gated"), flat);
 }
 
-void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x) {
-    if (!b.hp.rotates(il)) return;
-    Graph& g = b.g;
-    const AttentionInputs& view = in.of(b.hp, il);
-    x.q = g.name(g.rope(x.q, view.rope_table, view.rope), "q_rope");
-    x.k = g.name(g.rope(x.k, view.rope_table, view.rope), "k_rope");
-}
-
 Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     Tensor a = cached_attention(b, in, il, x);
     if (writes_only(b, il)) return a;
     g.set_part(Part::attn_out);
     if (gate) a = gate_heads(b, a, gate);
     const Tensor y = g.name(linear(b, w.attn_output, norm(b, w.attn_sub_norm, a, "attn_sub_norm")), "attn_out");
-    return b.hp.attn_out_scale == 1.0f ? y : g.name(g.scale(y, b.hp.attn_out_scale), "attn_out_scaled");
+    return b.hp.attention.out_scale == 1.0f ? y : g.name(g.scale(y, b.hp.attention.out_scale), "attn_out_scaled");
 }
 
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
 
 namespace {
-
 constexpr float kSwigluLimit = 7.0f;  // of gpt-oss: gate ≤ 7, |up| ≤ 7
+}
 
 Tensor activate(Graph& g, Activation activation, Tensor x) {
     switch (activation) {
@@ -239,41 +236,10 @@ Tensor activate(Graph& g, Activation activation, Tensor x) {
     return x;
 }
 
-// The number of the layer that these weights belong to; that of layers, which has no limits, for any others.
 std::size_t layer_of(const BuildContext& b, const LayerWeights& w) {
     const LayerWeights* const first = b.w.layers.data();
     const bool inside = !std::less<>()(&w, first) && std::less<>()(&w, first + b.w.layers.size());
     return inside ? static_cast<std::size_t>(&w - first) : b.w.layers.size();
-}
-
-}  // namespace
-
-Routing route(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
-    Graph& g = b.g;
-    g.set_part(Part::router);
-    const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
-    const bool after = b.hp.expert_gating == GatingFunc::softmax_selected;
-    Tensor probs = logits;
-    if (b.hp.expert_gating == GatingFunc::softmax) probs = g.name(g.softmax(logits), "ffn_moe_probs");
-    if (b.hp.expert_gating == GatingFunc::sigmoid) probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
-    if (b.hp.expert_gating == GatingFunc::sqrt_softplus)
-        probs = g.name(g.signed_sqrt(g.name(g.softplus(logits), "ffn_moe_softplus")), "ffn_moe_probs");
-    Tensor scores = probs;  // rank the experts; probs weigh them
-    if (w.exp_probs_b != nullptr) scores = g.name(g.add(scores, vector(g, w.exp_probs_b)), "ffn_moe_scores");
-    if (b.hp.n_expert_group > 1)
-        scores = g.name(g.keep_groups(scores, b.hp.n_expert_group, b.hp.n_expert_group_used), "ffn_moe_groups");
-    Routing out;
-    out.ids = ids ? ids : g.name(g.top_k(scores, b.hp.experts_used(layer_of(b, w))), "ffn_moe_topk");
-    if (!after) {
-        out.weights = g.name(g.moe_weights(probs, out.ids, b.hp.expert_weights_norm, b.hp.expert_weights_scale),
-                             "ffn_moe_weights");
-        return out;
-    }
-    const Tensor chosen = g.name(g.moe_weights(logits, out.ids, false, 1.0f), "ffn_moe_chosen");
-    out.weights = g.name(g.softmax(chosen), "ffn_moe_weights");
-    if (b.hp.expert_weights_scale != 1.0f)
-        out.weights = g.name(g.scale(out.weights, b.hp.expert_weights_scale), "ffn_moe_scaled");
-    return out;
 }
 
 Tensor gated(const BuildContext& b, Tensor gate, Tensor up, GatedNames names, float limit) {
@@ -338,43 +304,6 @@ Tensor shared_expert(const BuildContext& b, const LayerWeights& w, Tensor h) {
     if (!w.ffn_gate_inp_shexp) return shared;
     const Tensor gate = g.name(g.sigmoid(g.name(linear(b, w.ffn_gate_inp_shexp, h), "shexp_logit")), "shexp_gate");
     return g.name(g.mul(shared, gate), "shexp_out");
-}
-
-Tensor experts(const BuildContext& b, const LayerWeights& w, Tensor x, Tensor ids) {
-    Graph& g = b.g;
-    g.set_part(Part::experts);
-    if (!w.ffn_gate_up_exps && !w.ffn_gate_exps) {
-        const Tensor plain = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
-        return expert_linear(b, w.ffn_down_exps, g.name(activate(g, b.hp.activation, plain), "ffn_moe_act"), ids,
-                             "ffn_moe_down");
-    }
-    Tensor gate, up;
-    if (w.ffn_gate_up_exps) {
-        const Tensor both = expert_linear(b, w.ffn_gate_up_exps, x, ids, "ffn_moe_gate_up");
-        const std::int64_t n_ff = g.value(both).ne[0] / 2;
-        gate = g.view(both, 0, n_ff);
-        up = g.view(both, n_ff, n_ff);
-    } else {
-        gate = expert_linear(b, w.ffn_gate_exps, x, ids, "ffn_moe_gate");
-        up = expert_linear(b, w.ffn_up_exps, x, ids, "ffn_moe_up");
-    }
-    const float limit = GateLimits::of(b.hp.gate_limits.routed, layer_of(b, w));
-    const Tensor product = gated(b, gate, up, {"ffn_moe_silu", "ffn_moe_swiglu"}, limit);
-    return expert_linear(b, w.ffn_down_exps, product, ids, "ffn_moe_down");
-}
-
-Tensor routed_experts(const BuildContext& b, const LayerWeights& w, Tensor x, const Routing& routing) {
-    return b.g.name(b.g.moe_sum(experts(b, w, x, routing.ids), routing.weights), "ffn_moe_out");
-}
-
-Tensor moe_ffn(const BuildContext& b, const LayerWeights& w, Tensor h, Tensor ids) {
-    Graph& g = b.g;
-    const Tensor routed = routed_experts(b, w, h, route(b, w, h, ids));
-    if (!w.ffn_up_shexp) return routed;
-    const Tensor shared = shared_expert(b, w, h);
-    g.set_part(Part::ffn);
-    const Tensor sum = g.name(g.add(routed, shared), "ffn_out");
-    return b.hp.expert_sum_scale == 1.0f ? sum : g.name(g.scale(sum, b.hp.expert_sum_scale), "ffn_out_scaled");
 }
 
 Tensor feed_forward(const BuildContext& b, const LayerWeights& w, Tensor h) {
@@ -477,21 +406,16 @@ void sequential_stack(const BuildContext& b) {
 void parallel_stack(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = self_attention(b, in, il, h);
         Tensor none;
-        if (!keep_output_rows(b, in, il, {&a, &x, w.ffn_norm ? &none : &h})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x, w.ffn_norm ? &none : &h})) return {};
         g.set_part(Part::ffn_norm);
         if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches")));
-    }
-    head(b, x);
+        return add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"));
+    });
 }
 
 }  // namespace tinfer::model

@@ -71,7 +71,7 @@ struct Qkv {
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
-/// q of each token times the factor of HParams::temperature_scale, which grows with the position; q contiguous.
+/// q of each token times the factor of Attention::temperature_scale, which grows with the position; q contiguous.
 [[nodiscard]] Tensor scale_by_temperature(const BuildContext& b, const Inputs& in, Tensor q);
 /// Wo · (cached_attention(q, k, v) ⊙ gate), with a norm before Wo where the layer has one. `gate`: of attention_gate.
 [[nodiscard]] Tensor attention_out(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor gate = {});
@@ -86,6 +86,9 @@ void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 
 // ---- feed-forward
 
+[[nodiscard]] Tensor activate(Graph& g, Activation activation, Tensor x);
+/// The number of the layer that these weights belong to; that of layers, which has no limits, for any others.
+[[nodiscard]] std::size_t layer_of(const BuildContext& b, const LayerWeights& w);
 /// Names of the two results of gated().
 struct GatedNames {
     std::string_view activation, product;
@@ -130,38 +133,60 @@ struct Routing {
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
+/// The loop over the layers, for all families: layer(il, w) builds one, and says whether the run goes on behind it.
+template <class Layer>
+bool each_layer(const BuildContext& b, Layer&& layer) {
+    for (int il = 0; il < b.hp.n_layer; ++il) {
+        b.g.set_layer(il);
+        b.g.set_part(Part::attn_norm);
+        if (!layer(il, b.layer(il))) return false;
+    }
+    return true;
+}
+
+/// Layers of one residual stream: layer(il, w, x) gives what layer il makes of x, absent where the run ends there (it
+/// does without outputs). Absent then.
+template <class Layer>
+Tensor stream_layers(const BuildContext& b, Tensor x, Layer&& layer) {
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
+        const Tensor y = layer(il, w, x);
+        if (y) x = end_layer(b, y);
+        return static_cast<bool>(y);
+    });
+    return whole ? x : Tensor{};
+}
+
+/// Those layers and the head.
+template <class Layer>
+void stream_stack(const BuildContext& b, const Inputs& in, Layer&& layer) {
+    if (const Tensor x = stream_layers(b, in.x, layer)) head(b, x);
+}
+
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2), with the norms
 /// before and after a sub-layer that the layer has. attention(in, il, h), ffn(w, h); an absent result adds nothing.
 /// Returns absent where the run has no outputs.
-template <class Attention, class Ffn>
-Tensor sequential_layers(const BuildContext& b, const Inputs& in, Attention&& attention, Ffn&& ffn) {
-    Graph& g = b.g;
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-
+template <class Mix, class Ffn>
+Tensor sequential_layers(const BuildContext& b, const Inputs& in, Mix&& attention, Ffn&& ffn) {
+    return stream_layers(b, in.x, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         // x += attention(norm(x))
-        g.set_part(Part::attn_norm);
         Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor a = attention(in, il, h);
         if (!keep_output_rows(b, in, il, {&a, &x})) return {};
-        g.set_part(Part::attn_out);
+        b.g.set_part(Part::attn_out);
         x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
 
         // x += ffn(norm(x))
-        g.set_part(Part::ffn_norm);
+        b.g.set_part(Part::ffn_norm);
         h = norm(b, w.ffn_norm, x, "ffn_norm");
-        g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm")));
-    }
-    return x;
+        b.g.set_part(Part::ffn);
+        return add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"));
+    });
 }
 [[nodiscard]] Tensor sequential_layers(const BuildContext& b,
                                        const Inputs& in);  ///< of self_attention and feed_forward
 /// Those layers and the head.
-template <class Attention, class Ffn>
-void sequential_stack(const BuildContext& b, Attention&& attention, Ffn&& ffn) {
+template <class Mix, class Ffn>
+void sequential_stack(const BuildContext& b, Mix&& attention, Ffn&& ffn) {
     if (const Tensor x = sequential_layers(b, make_inputs(b), attention, ffn)) head(b, x);
 }
 void sequential_stack(const BuildContext& b);

@@ -14,23 +14,25 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.norm = rms ? NormKind::rms : NormKind::layer});
     if (rms) (void)keys.find_f32("attention.layer_norm_epsilon");
     require_full_rotation(keys, hp);
+    hp.parallel_residual = true;
     hp.logit_scale = positive_f32(keys, "logit_scale", {});
     (void)keys.require_u32("attention.sliding_window");
     read_window_behind_full(keys, hp, WindowKind::standard, 4);
     (void)keys.find_f32("rope.freq_base_swa");  // no effect
-    hp.expert_gating = GatingFunc::sigmoid;
+    hp.experts.gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
+    hp.experts.n_ff = required_expert_width(keys);
     if (const int all = shared_width(keys, hp); all > 0) {
-        hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(all));
-        hp.expert_sum_scale = 0.5f;
+        hp.experts.n_ff_shared =
+            expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(all));
+        hp.experts.sum_scale = 0.5f;
     } else {
         (void)keys.u32("expert_shared_feed_forward_length", 0);
     }
-    hp.rope_layers = windowed_layers(hp);
+    hp.rope.layers = windowed_layers(hp);
     for (int il = 0; il < hp.n_layer; ++il)
-        if (il < hp.n_layer_dense) hp.rope_layers[static_cast<std::size_t>(il)] = true;
+        if (il < hp.experts.n_layer_dense) hp.rope.layers[static_cast<std::size_t>(il)] = true;
     return hp;
 }
 
@@ -44,6 +46,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { parallel_stack(b); }
-
 }  // namespace tinfer::model::cohere2moe
+
+namespace tinfer::model {
+const Family families::cohere2moe{.read_all = cohere2moe::read, .bind_all = cohere2moe::bind};
+}  // namespace tinfer::model

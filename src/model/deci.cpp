@@ -24,17 +24,21 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     });
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            const auto i = static_cast<std::size_t>(il);
-            if (b.hp.n_head_kv[i] > 0) return self_attention(b, in, il, h);
-            if (b.hp.n_head[i] == 0) return Tensor{};
-            b.g.set_part(Part::attn_out);
-            return b.g.name(linear(b, b.w.layers[i].attn_output, h), "attn_out");
-        },
-        [&](const LayerWeights& w, Tensor h) { return w.ffn_down ? feed_forward(b, w, h) : Tensor{}; });
+// Attention; one matrix in its place; or nothing.
+Tensor mix_tokens(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    if (b.hp.n_head_kv_of(il) > 0) return self_attention(b, in, il, h);
+    if (b.hp.n_head_of(il) == 0) return {};
+    b.g.set_part(Part::attn_out);
+    return b.g.name(linear(b, b.layer(il).attn_output, h), "attn_out");
+}
+
+Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
+    return w.ffn_down ? feed_forward(b, w, h) : Tensor{};
 }
 
 }  // namespace tinfer::model::deci
+
+namespace tinfer::model {
+const Family families::deci{
+    .mixer = deci::mix_tokens, .ffn = deci::ffn, .read_all = deci::read, .bind_all = deci::bind};
+}  // namespace tinfer::model

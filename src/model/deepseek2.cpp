@@ -22,27 +22,30 @@ void read_latent_sizes(KeyReader& keys, HParams& hp) {
     const bool is_split = file.find_tensor("blk.0.attn_k_b.weight") != nullptr;
     if (is_split != head_dim_k.has_value() || is_split != head_dim_v.has_value())
         unsupported(file, hp.arch, "tensor layout and attention.*_mla keys disagree");
-    hp.mla.absorbed = is_split;
-    hp.mla.head_dim_k = is_split ? expert_width(keys, "attention.key_length_mla", 0) : hp.head_dim_k;
-    hp.mla.head_dim_v = is_split ? expert_width(keys, "attention.value_length_mla", 0) : hp.head_dim_v;
-    hp.mla.n_lora_kv = expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
+    hp.attention.mla.absorbed = is_split;
+    hp.attention.mla.head_dim_k = is_split ? expert_width(keys, "attention.key_length_mla", 0) : hp.head_dim_k;
+    hp.attention.mla.head_dim_v = is_split ? expert_width(keys, "attention.value_length_mla", 0) : hp.head_dim_v;
+    hp.attention.mla.n_lora_kv =
+        expert_width(keys, "attention.kv_lora_rank", keys.require_u32("attention.kv_lora_rank"));
     if (const std::uint32_t rank = keys.u32("attention.q_lora_rank", 0); rank > 0)
-        hp.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", rank);
-    if (hp.n_rot >= hp.mla.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.mla.head_dim_k));
-    if (hp.mla.n_lora_q > 0 && file.find_tensor("blk.0.attn_q.weight") != nullptr)
-        keys.bad("attention.q_lora_rank", cat(hp.mla.n_lora_q), "the file has attn_q, which means 0");
+        hp.attention.mla.n_lora_q = expert_width(keys, "attention.q_lora_rank", rank);
+    if (hp.rope.n_rot >= hp.attention.mla.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot),
+                 cat("must be below the head size ", hp.attention.mla.head_dim_k));
+    if (hp.attention.mla.n_lora_q > 0 && file.find_tensor("blk.0.attn_q.weight") != nullptr)
+        keys.bad("attention.q_lora_rank", cat(hp.attention.mla.n_lora_q), "the file has attn_q, which means 0");
     if (!is_split) return;
-    if (hp.head_dim_k != hp.mla.n_lora_kv + hp.n_rot || hp.head_dim_v != hp.mla.n_lora_kv || hp.n_head_kv[0] != 1)
+    if (hp.head_dim_k != hp.attention.mla.n_lora_kv + hp.rope.n_rot || hp.head_dim_v != hp.attention.mla.n_lora_kv ||
+        hp.n_head_kv[0] != 1)
         unsupported(file, hp.arch, "tensor layout and attention.*_mla keys disagree");
 }
 
 // μ²/sqrt(dn + dr): YaRN's correction of magnitudes, moved from the rotation into the scores.
 float attention_scale(const HParams& hp) {
-    const double factor = 1.0 / static_cast<double>(hp.rope_freq_scale),
-                 a = static_cast<double>(hp.yarn_log_multiplier);
+    const double factor = 1.0 / static_cast<double>(hp.rope.freq_scale),
+                 a = static_cast<double>(hp.rope.yarn_log_multiplier);
     const double mu = factor > 1.0 ? 1.0 + a * math::log(factor) : 1.0;
-    return static_cast<float>(mu * mu / std::sqrt(static_cast<double>(hp.mla.head_dim_k)));
+    return static_cast<float>(mu * mu / std::sqrt(static_cast<double>(hp.attention.mla.head_dim_k)));
 }
 
 }  // namespace
@@ -51,24 +54,24 @@ HParams read(KeyReader& keys) {
     if (keys.find_u32("attention.indexer.top_k") || keys.find_u32("attention.indexer.head_count"))
         unsupported(keys.file(), keys.arch(), "sparse attention indexer not supported");
     HParams hp = read_common(keys, RopeKind::norm);
-    hp.yarn_log_multiplier = keys.f32("rope.scaling.yarn_log_multiplier", 0.0f);
+    hp.rope.yarn_log_multiplier = keys.f32("rope.scaling.yarn_log_multiplier", 0.0f);
     read_latent_sizes(keys, hp);
-    if (hp.mla.absorbed) read_temperature(keys, hp, "attention.temperature_length");  // Mistral Large 3
-    if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attn_scale = attention_scale(hp);
-    if (hp.yarn_log_multiplier < 0 || !std::isfinite(hp.attn_scale))
-        keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.yarn_log_multiplier),
+    if (hp.attention.mla.absorbed) read_temperature(keys, hp, "attention.temperature_length");  // Mistral Large 3
+    if (keys.f32("attention.scale", 0.0f) == 0.0f) hp.attention.scale = attention_scale(hp);
+    if (hp.rope.yarn_log_multiplier < 0 || !std::isfinite(hp.attention.scale))
+        keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.rope.yarn_log_multiplier),
                  "must be 0 or more, and leave the scale of scores finite");
     // Files of 47 and 48 blocks (GLM-4.7-Flash, Moonlight's kin) leave the gating out and mean sigmoid.
     const bool has_bias = keys.file().find_tensor(block_name(hp.n_layer - 1, "exp_probs_b.bias")) != nullptr;
-    if (has_bias && (hp.n_layer == 47 || hp.n_layer == 48)) hp.expert_gating = GatingFunc::sigmoid;
+    if (has_bias && (hp.n_layer == 47 || hp.n_layer == 48)) hp.experts.gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
-    if (hp.n_expert == 0) hp.n_layer_dense = hp.n_layer;
-    if (hp.expert_gating == GatingFunc::softmax_selected)
+    if (hp.experts.n == 0) hp.experts.n_layer_dense = hp.n_layer;
+    if (hp.experts.gating == GatingFunc::softmax_selected)
         unsupported(keys.file(), hp.arch, "router function 3 not supported");
-    if (hp.n_expert > 0)
-        hp.n_ff_expert =
+    if (hp.experts.n > 0)
+        hp.experts.n_ff =
             expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
-    if (hp.n_expert > 0) hp.n_ff_shared = shared_width(keys, hp);
+    if (hp.experts.n > 0) hp.experts.n_ff_shared = shared_width(keys, hp);
     return hp;
 }
 
@@ -78,10 +81,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       attention);
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return latent_attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
-
 }  // namespace tinfer::model::deepseek2
+
+namespace tinfer::model {
+const Family families::deepseek2{.mixer = latent_attention, .read_all = deepseek2::read, .bind_all = deepseek2::bind};
+}  // namespace tinfer::model

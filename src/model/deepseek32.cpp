@@ -16,14 +16,14 @@ constexpr std::uint32_t kLongContext = 1048576;  // from here on files of GLM le
 HParams read_split_deepseek(KeyReader& keys, GatingFunc gating) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.ff = FeedForwardKey::optional});
     read_split_latent(keys, hp);
-    hp.expert_gating = gating;
+    hp.experts.gating = gating;
     read_experts(keys, hp);
     require_experts(keys, hp);
-    if (hp.expert_gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = shared_width(keys, hp);
-    for (int il = 0; il < std::min(hp.n_layer_dense, hp.n_layer); ++il)
-        if (hp.n_ff[static_cast<std::size_t>(il)] == 0)
+    if (hp.experts.gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
+    hp.experts.n_ff = required_expert_width(keys);
+    hp.experts.n_ff_shared = shared_width(keys, hp);
+    for (int il = 0; il < std::min(hp.experts.n_layer_dense, hp.n_layer); ++il)
+        if (hp.n_ff_of(il) == 0)
             keys.bad("feed_forward_length", "0", cat("layer ", il, " is dense, and needs a width"));
     return hp;
 }
@@ -41,13 +41,14 @@ void latent_stack(const BuildContext& b) {
     sequential_stack(
         b,
         [&](const Inputs& in, int il, Tensor h) {
-            return latent_attention(b, in, il, h, b.hp.indexer.n_head > 0 ? &chosen : nullptr);
+            return latent_attention(b, in, il, h, b.hp.attention.indexer.n_head > 0 ? &chosen : nullptr);
         },
         [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
 }
 
 void require_low_rank(KeyReader& keys, const HParams& hp) {
-    if (hp.mla.n_lora_q == 0) keys.bad("attention.q_lora_rank", "0", "must be above 0: the indexer reads that latent");
+    if (hp.attention.mla.n_lora_q == 0)
+        keys.bad("attention.q_lora_rank", "0", "must be above 0: the indexer reads that latent");
 }
 
 }  // namespace
@@ -65,6 +66,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_split_deepse
 void build(const BuildContext& b) { latent_stack(b); }
 
 }  // namespace mistral4
+
+const Family families::mistral4{.read_all = mistral4::read, .bind_all = mistral4::bind, .build_all = mistral4::build};
 
 namespace deepseek32 {
 
@@ -84,6 +87,9 @@ void build(const BuildContext& b) { latent_stack(b); }
 
 }  // namespace deepseek32
 
+const Family families::deepseek32{
+    .read_all = deepseek32::read, .bind_all = deepseek32::bind, .build_all = deepseek32::build};
+
 namespace glm_dsa {
 
 HParams read(KeyReader& keys) {
@@ -93,8 +99,8 @@ HParams read(KeyReader& keys) {
     (void)keys.find_per_layer("rope.dimension_sections", 4);  // no effect
     if (!read_indexer_types(keys, hp) && static_cast<std::uint32_t>(hp.n_ctx_train) >= kLongContext)
         for (int il = 0; il < hp.n_layer; ++il)
-            hp.indexer.layers[static_cast<std::size_t>(il)] = il < 2 || (il - 2) % 4 == 0;
-    if (!hp.indexer.layers[0]) keys.bad("attention.indexer.types", "0", "layer 0 must have an indexer");
+            hp.attention.indexer.layers[static_cast<std::size_t>(il)] = il < 2 || (il - 2) % 4 == 0;
+    if (!hp.attention.indexer.layers[0]) keys.bad("attention.indexer.types", "0", "layer 0 must have an indexer");
     return hp;
 }
 
@@ -102,5 +108,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_split_deepse
 void build(const BuildContext& b) { latent_stack(b); }
 
 }  // namespace glm_dsa
+
+const Family families::glm_dsa{.read_all = glm_dsa::read, .bind_all = glm_dsa::bind, .build_all = glm_dsa::build};
 
 }  // namespace tinfer::model

@@ -31,7 +31,9 @@ Rotation make_rotation(const BuildContext& b, const Inputs& in, RopeParams rope,
         rotated.backward = backward ? 1 : 0;
         return g.name(g.rope_table(in.positions, rotated), name);
     };
-    const auto has = [&](int ratio) { return has_groups && std::ranges::count(b.hp.compress.ratios, ratio) > 0; };
+    const auto has = [&](int ratio) {
+        return has_groups && std::ranges::count(b.hp.attention.compress.ratios, ratio) > 0;
+    };
     Rotation out{rope, table(0, false, "rope_table"), table(0, true, "rope_table_back"), {}, {}};
     if (has(kFew)) out.of_few = table(1 - kFew, false, "rope_table_few");
     if (has(kMany)) out.of_many = table(1 - kMany, false, "rope_table_many");
@@ -49,7 +51,7 @@ Tensor turn(const BuildContext& b, const Rotation& r, Tensor x, Tensor table, st
 Tensor entries(const BuildContext& b, const Inputs& in, int il, const CompressWeights& w, const Rotation& r, Tensor h,
                std::size_t state_number) {
     Graph& g = b.g;
-    const int ratio = b.hp.compress.ratios[static_cast<std::size_t>(il)];
+    const int ratio = b.hp.attention.compress.ratios[static_cast<std::size_t>(il)];
     const Tensor t = g.name(linear(b, w.kv, h), "entry_kv"), gate = g.name(linear(b, w.gate, h), "entry_gate");
     const Tensor e = g.name(g.compress_keys(t, gate, vector(g, w.added), in.positions, ratio, ratio == kFew,
                                             state(b, in, il, state_number)),
@@ -63,8 +65,8 @@ Tensor choose_entries(const BuildContext& b, const Inputs& in, int il, const Rot
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
-    const IndexerParams& p = b.hp.indexer;
-    const int ratio = b.hp.compress.ratios[i];
+    const IndexerParams& p = b.hp.attention.indexer;
+    const int ratio = b.hp.attention.compress.ratios[i];
     const std::int64_t n_most = std::max<std::int64_t>(b.memory[i].k->ne[1] / ratio, 1);
     if (ratio == kMany)
         return g.name(
@@ -92,7 +94,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const LayerWeights& w = b.w.layers[i];
-    const CompressParams& c = b.hp.compress;
+    const CompressParams& c = b.hp.attention.compress;
     const AttentionParams p = attention_params(b, il);
     g.set_part(Part::attn);
 
@@ -132,7 +134,7 @@ Tensor experts_by_id(const BuildContext& b, const Inputs& in, const LayerWeights
 
 void bind_compress(WeightBinder& binder, const HParams& hp, int il, std::string_view prefix, std::int64_t width,
                    CompressWeights& w) {
-    const int ratio = hp.compress.ratios[static_cast<std::size_t>(il)];
+    const int ratio = hp.attention.compress.ratios[static_cast<std::size_t>(il)];
     const std::int64_t n = width * (ratio == kFew ? 2 : 1);
     const auto name = [&](std::string_view role) { return block_name(il, cat(prefix, role)); };
     w.kv = binder.linear(name("_kv"), hp.n_embd, n);
@@ -144,8 +146,9 @@ void bind_compress(WeightBinder& binder, const HParams& hp, int il, std::string_
 void bind_attention_parts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
     const auto i = static_cast<std::size_t>(il);
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const CompressParams& c = hp.compress;
-    const std::int64_t n_head = hp.n_head[i], d = hp.head_dim_k, n_q = hp.mla.n_lora_q, n_group = c.n_output_group;
+    const CompressParams& c = hp.attention.compress;
+    const std::int64_t n_head = hp.n_head[i], d = hp.head_dim_k, n_q = hp.attention.mla.n_lora_q,
+                       n_group = c.n_output_group;
     w.attn_q_a = binder.linear(name("attn_q_a"), hp.n_embd, n_q);
     w.attn_q_a_norm = binder.norm(name("attn_q_a_norm"), {n_q});
     w.attn_q_b = binder.linear(name("attn_q_b"), n_q, n_head * d);
@@ -158,10 +161,11 @@ void bind_attention_parts(WeightBinder& binder, const HParams& hp, int il, Layer
                           : binder.matrix(name("attn_output_a"), {n_head * d / n_group, c.n_lora_o * n_group});
     w.attn_output = binder.linear(name("attn_output_b"), c.n_lora_o * n_group, hp.n_embd);
     if (c.ratios[i] > 0) bind_compress(binder, hp, il, "attn_compressor", d, w.compress);
-    if (!hp.indexer.is_in(i)) return;
-    w.indexer.proj = binder.linear(name("indexer.proj"), hp.n_embd, hp.indexer.n_head);
-    w.indexer.q = binder.linear(name("indexer.attn_q_b"), n_q, std::int64_t{hp.indexer.n_head} * hp.indexer.head_dim);
-    bind_compress(binder, hp, il, "indexer_compressor", hp.indexer.head_dim, w.index_compress);
+    if (!hp.attention.indexer.is_in(i)) return;
+    w.indexer.proj = binder.linear(name("indexer.proj"), hp.n_embd, hp.attention.indexer.n_head);
+    w.indexer.q = binder.linear(name("indexer.attn_q_b"), n_q,
+                                std::int64_t{hp.attention.indexer.n_head} * hp.attention.indexer.head_dim);
+    bind_compress(binder, hp, il, "indexer_compressor", hp.attention.indexer.head_dim, w.index_compress);
 }
 
 void read_ratios(KeyReader& keys, HParams& hp) {
@@ -174,18 +178,19 @@ void read_ratios(KeyReader& keys, HParams& hp) {
     }
     if (array->size() < n)
         keys.bad(kKey, cat(array->size(), " elements"), cat("must have one for each of ", n, " layers"));
-    hp.states.resize(n);
-    hp.indexer.layers.assign(n, false);
-    const std::int64_t d = hp.head_dim_k, di = hp.indexer.head_dim;
+    hp.recurrent.states.resize(n);
+    hp.attention.indexer.layers.assign(n, false);
+    const std::int64_t d = hp.head_dim_k, di = hp.attention.indexer.head_dim;
     for (std::size_t il = 0; il < n; ++il) {
         const std::int64_t ratio = array->integer(il);
         if (ratio != 0 && ratio != kFew && ratio != kMany) keys.bad(kKey, cat(ratio), "must be 0, 4 or 128");
-        hp.compress.ratios.push_back(static_cast<int>(ratio));
-        hp.indexer.layers[il] = ratio == kFew;
+        hp.attention.compress.ratios.push_back(static_cast<int>(ratio));
+        hp.attention.indexer.layers[il] = ratio == kFew;
         // Rows and their gates of the last groups: two of four tokens, which overlap, or one of 128.
         if (ratio == kFew)
-            hp.states[il] = {{"entry_state", 2 * kFew * 2 * d * 2}, {"index_entry_state", 2 * kFew * 2 * di * 2}};
-        if (ratio == kMany) hp.states[il] = {{"entry_state", kMany * d * 2}};
+            hp.recurrent.states[il] = {{"entry_state", 2 * kFew * 2 * d * 2},
+                                       {"index_entry_state", 2 * kFew * 2 * di * 2}};
+        if (ratio == kMany) hp.recurrent.states[il] = {{"entry_state", kMany * d * 2}};
     }
 }
 
@@ -194,31 +199,33 @@ void read_attention(KeyReader& keys, HParams& hp) {
         if (n != 1) keys.bad("attention.head_count_kv", cat(n), "must be 1: all heads share a key that is their value");
     if (hp.head_dim_k != hp.head_dim_v)
         keys.bad("attention.value_length", cat(hp.head_dim_v), cat("must be key_length ", hp.head_dim_k));
-    hp.mla.n_lora_q = positive_u32(keys, "attention.q_lora_rank", 1u << 24);
-    hp.window = {.kind = WindowKind::standard, .size = positive_u32(keys, "attention.sliding_window", 1u << 30)};
-    hp.windowed.assign(static_cast<std::size_t>(hp.n_layer), true);
-    hp.keeps_all_slots = true;
+    hp.attention.mla.n_lora_q = positive_u32(keys, "attention.q_lora_rank", 1u << 24);
+    hp.windows.window = {.kind = WindowKind::standard,
+                         .size = positive_u32(keys, "attention.sliding_window", 1u << 30)};
+    hp.windows.layers.assign(static_cast<std::size_t>(hp.n_layer), true);
+    hp.windows.keeps_all_slots = true;
     (void)keys.note("attention.sliding_window_pattern");  // no effect, and so the next
     (void)keys.find_f32("rope.freq_base_swa");
     (void)keys.find_f32("rope.scaling.attn_factor");
     for (const char* const key : {"ext_factor", "attn_factor", "beta_fast", "beta_slow", "log_multiplier"})
         (void)keys.find_f32(cat("rope.scaling.yarn_", key));
-    hp.rope_attn_factor = 1.0f;
+    hp.rope.attn_factor = 1.0f;
     usual_yarn_ramp(hp);
     // Layers without groups turn by the plain angles, the others by a base of their own and the file's scaling.
-    hp.rope_freq_base_window = hp.rope_freq_base;
-    hp.rope_window_scaled = false;
-    hp.rope_freq_base = positive_f32(keys, "attention.compress_rope_freq_base", {});
+    hp.windows.freq_base = hp.rope.freq_base;
+    hp.windows.rope_scaled = false;
+    hp.rope.freq_base = positive_f32(keys, "attention.compress_rope_freq_base", {});
 
-    IndexerParams& x = hp.indexer;
+    IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
     x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim), cat("must be at least the ", hp.n_rot, " that turn"));
+    if (x.head_dim < hp.rope.n_rot)
+        keys.bad("attention.indexer.key_length", cat(x.head_dim),
+                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
     read_ratios(keys, hp);
 
-    CompressParams& c = hp.compress;
+    CompressParams& c = hp.attention.compress;
     c.n_output_group = positive_u32(keys, "attention.output_group_count", 1u << 16);
     c.n_lora_o = positive_u32(keys, "attention.output_lora_rank", 1u << 24);
     for (const int n : hp.n_head)
@@ -232,19 +239,19 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.ff = FeedForwardKey::optional});
     hp.takes_embeddings = false;
     read_streams(keys, hp);
-    if (hp.n_stream != 4) unsupported(keys.file(), hp.arch, cat("hyper_connection.count = ", hp.n_stream, ", not 4"));
-    hp.stream_magnitude = 2.0f;
-    hp.compress.n_stream_round = positive_u32(keys, "hyper_connection.sinkhorn_iterations", 1024);
+    if (hp.streams.n != 4) unsupported(keys.file(), hp.arch, cat("hyper_connection.count = ", hp.streams.n, ", not 4"));
+    hp.streams.magnitude = 2.0f;
+    hp.attention.compress.n_stream_round = positive_u32(keys, "hyper_connection.sinkhorn_iterations", 1024);
     read_attention(keys, hp);
     if (keys.require_u32("expert_gating_func") != 4)
         unsupported(keys.file(), hp.arch, "expert_gating_func is not 4, the square root of softplus");
-    hp.expert_gating = GatingFunc::sqrt_softplus;
+    hp.experts.gating = GatingFunc::sqrt_softplus;
     (void)keys.require_bool("expert_weights_norm");
     (void)keys.require_f32("expert_weights_scale");
     read_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = shared_width(keys, hp);
+    hp.experts.n_ff = required_expert_width(keys);
+    hp.experts.n_ff_shared = shared_width(keys, hp);
     hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"),
                       .dense = layer_limits(keys, hp, "swiglu_clamp_shexp"),
                       .before = true};
@@ -252,22 +259,22 @@ HParams read(KeyReader& keys) {
     const std::uint32_t n_hash = keys.u32("hash_layer_count", 0);
     if (n_hash > static_cast<std::uint32_t>(hp.n_layer))
         keys.bad("hash_layer_count", cat(n_hash), cat("must lie in 0 to ", hp.n_layer));
-    hp.compress.n_hash_layer = static_cast<int>(n_hash);
+    hp.attention.compress.n_hash_layer = static_cast<int>(n_hash);
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    const std::int64_t n = hp.n_stream, n_mix = 2 * n + n * n;
+    const std::int64_t n = hp.streams.n, n_mix = 2 * n + n * n;
     Weights w = bind_globals(binder, hp, Head::required);
     w.output_streams = bind_streams(binder, hp, "output_hc", n, 1);
     bind_blocks(binder, hp, w, {.mixer = Mixer::own, .ffn = FeedForward::experts}, [&](int il, LayerWeights& layer) {
         bind_attention_parts(binder, hp, il, layer);
         layer.attn_streams = bind_streams(binder, hp, block_name(il, "hc_attn"), n_mix, 3);
         layer.ffn_streams = bind_streams(binder, hp, block_name(il, "hc_ffn"), n_mix, 3);
-        if (il < hp.compress.n_hash_layer)
+        if (il < hp.attention.compress.n_hash_layer)
             layer.experts_of_token =
-                binder.ids(block_name(il, "ffn_gate_tid2eid.weight"), hp.n_expert_used, hp.n_vocab, hp.n_expert);
-        else layer.exp_probs_b = binder.vector(block_name(il, "exp_probs_b.bias"), hp.n_expert);
+                binder.ids(block_name(il, "ffn_gate_tid2eid.weight"), hp.experts.n_used, hp.n_vocab, hp.experts.n);
+        else layer.exp_probs_b = binder.vector(block_name(il, "exp_probs_b.bias"), hp.experts.n);
         binder.ignore(block_name(il, "exp_probs_b_vl.bias"));
     });
     return w;
@@ -276,30 +283,34 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    const bool has_plain = std::ranges::count(b.hp.compress.ratios, 0) > 0,
-               has_groups = std::ranges::count(b.hp.compress.ratios, 0) < b.hp.n_layer;
+    const bool has_plain = std::ranges::count(b.hp.attention.compress.ratios, 0) > 0,
+               has_groups = std::ranges::count(b.hp.attention.compress.ratios, 0) < b.hp.n_layer;
     Rotation plain, grouped;
     if (has_plain) plain = make_rotation(b, in, b.rope_window, false);
     if (has_groups) grouped = make_rotation(b, in, b.rope, true);
-    Streams s{repeated(g, in.x, b.hp.n_stream), {}, {}};
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const auto i = static_cast<std::size_t>(il);
-        const LayerWeights& w = b.w.layers[i];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         Tensor h = norm(b, w.attn_norm, mix_streams(b, w.attn_streams, s), "attn_norm");
-        Tensor a = attention(b, in, il, b.hp.compress.ratios[i] == 0 ? plain : grouped, h);
-        if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write, &s.mix})) return;
+        Tensor a = attention(b, in, il,
+                             b.hp.attention.compress.ratios[static_cast<std::size_t>(il)] == 0 ? plain : grouped, h);
+        if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write, &s.mix})) return false;
         g.set_part(Part::attn_out);
         write_streams(b, s, a);
         g.set_part(Part::ffn_norm);
         h = norm(b, w.ffn_norm, mix_streams(b, w.ffn_streams, s), "ffn_norm");
         g.set_part(Part::ffn);
         write_streams(b, s, moe_ffn(b, w, h, experts_by_id(b, in, w, il)));
-    }
+        return true;
+    });
+    if (!whole) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix_streams(b, b.w.output_streams, s));
 }
 
 }  // namespace tinfer::model::deepseek4
+
+namespace tinfer::model {
+const Family families::deepseek4{
+    .read_all = deepseek4::read, .bind_all = deepseek4::bind, .build_all = deepseek4::build};
+}  // namespace tinfer::model

@@ -5,35 +5,35 @@
 #include "model/families.hpp"
 #include "model/mamba2.hpp"
 
-namespace tinfer::model::falcon_h1 {
+namespace tinfer::model {
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
-    require_full_rotation(keys, hp);
-    read_grouped_state_space(keys, hp);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) add_grouped_states(hp, il);
-    return hp;
+namespace {
+
+Tensor attention_beside_mamba2(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    const Tensor a = self_attention(b, in, il, h);
+    const Tensor y = grouped_state_space(b, in, il, h);
+    return writes_only(b, il) ? y : b.g.name(b.g.add(a, y), "branches");
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    refuse_factors(binder);
-    return bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::one, .qkv_bias = Bias::optional},
-                      [&](int il, LayerWeights& layer) {
-                          layer.ffn_norm = bare_norm(binder, block_name(il, "ffn_norm"), {hp.n_embd});
-                          bind_grouped(binder, hp, il, layer, Bias::optional, false);
-                      });
-}
+}  // namespace
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            const Tensor a = self_attention(b, in, il, h);
-            const Tensor y = grouped_state_space(b, in, il, h);
-            return writes_only(b, il) ? y : b.g.name(b.g.add(a, y), "branches");
+const Family families::falcon_h1{
+    .rope = RopeKind::neox,
+    .full_rotation = true,
+    .keys =
+        [](KeyReader& keys, HParams& hp) {
+            read_grouped_state_space(keys, hp);
+            hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+            for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) add_grouped_states(hp, il);
         },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+    .block = {.norms = BlockNorms::one, .qkv_bias = Bias::optional},
+    .check = [](WeightBinder& binder, const HParams&) { refuse_factors(binder); },
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            layer.ffn_norm = bare_norm(binder, block_name(il, "ffn_norm"), {hp.n_embd});
+            bind_grouped(binder, hp, il, layer, Bias::optional, false);
+        },
+    .mixer = attention_beside_mamba2,
+};
 
-}  // namespace tinfer::model::falcon_h1
+}  // namespace tinfer::model

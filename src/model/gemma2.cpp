@@ -6,26 +6,19 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model {
 
 namespace {
 
-HParams read_gemma(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox);
-    hp.activation = Activation::gelu;
-    hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
-    return hp;
-}
+void scale_embedding(HParams& hp) { hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd)); }
 
 /// The models of 27B divide by the root of n_embd / n_head instead of the head size.
 void scale_by_width(KeyReader& keys, HParams& hp, int n_layer_of_27b) {
     const bool given = keys.f32("attention.scale", 0.0f) != 0.0f;
     if (hp.n_layer == n_layer_of_27b && !given)
-        hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
+        hp.attention.scale = 1.0f / std::sqrt(static_cast<float>(hp.n_embd) / static_cast<float>(hp.n_head[0]));
 }
 
 float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
@@ -36,77 +29,71 @@ float soft_cap(KeyReader& keys, std::string_view key, float otherwise) {
 
 /// Sliding layers turn by base 10000, unscaled; the others by the file's base and scale.
 void read_two_ropes(KeyReader& keys, HParams& hp) {
-    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope_freq_base = *base;  // a name seen in the wild
+    if (const auto base = keys.find_f32("rope.global.freq_base")) hp.rope.freq_base = *base;  // a name seen in the wild
     const float base = keys.f32("rope.local.freq_base", 10000.0f);
-    hp.rope_freq_base_window = keys.f32("rope.freq_base_swa", base);
-    if (!(hp.rope_freq_base > 0)) keys.bad("rope.global.freq_base", cat(hp.rope_freq_base), "must be above 0");
-    if (!(hp.rope_freq_base_window > 0))
-        keys.bad("rope.freq_base_swa", cat(hp.rope_freq_base_window), "must be above 0");
-    hp.rope_window_scaled = false;
+    hp.windows.freq_base = keys.f32("rope.freq_base_swa", base);
+    if (!(hp.rope.freq_base > 0)) keys.bad("rope.global.freq_base", cat(hp.rope.freq_base), "must be above 0");
+    if (!(hp.windows.freq_base > 0)) keys.bad("rope.freq_base_swa", cat(hp.windows.freq_base), "must be above 0");
+    hp.windows.rope_scaled = false;
 }
 
-}  // namespace
-
-namespace gemma2 {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_gemma(keys);
+void read_gemma2(KeyReader& keys, HParams& hp) {
+    scale_embedding(hp);
     scale_by_width(keys, hp, 46);
-    hp.attn_softcap = soft_cap(keys, "attn_logit_softcapping", 50.0f);
+    hp.attention.softcap = soft_cap(keys, "attn_logit_softcapping", 50.0f);
     hp.final_softcap = soft_cap(keys, "final_logit_softcapping", 30.0f);
     read_window(keys, hp, WindowKind::standard, 4096, 2);
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    if (binder.exists("blk.0.attn_q_norm.weight")) binder.unsupported("looks like gemma3 under the wrong name");
-    return bind_stack(binder, hp, Head::always_tied, {.norms = BlockNorms::around});
-}
-
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace gemma2
-
-namespace gemma3 {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_gemma(keys);
+void read_gemma3(KeyReader& keys, HParams& hp) {
+    scale_embedding(hp);
     scale_by_width(keys, hp, 62);
     hp.final_softcap = soft_cap(keys, "final_logit_softcapping", 0.0f);
     (void)keys.require_u32("attention.sliding_window");
-    read_window(keys, hp, hp.causal ? WindowKind::standard : WindowKind::symmetric, 0, 6);
+    read_window(keys, hp, hp.attention.causal ? WindowKind::standard : WindowKind::symmetric, 0, 6);
     read_two_ropes(keys, hp);
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
+void read_gemma_embedding(KeyReader& keys, HParams& hp) {
+    read_gemma3(keys, hp);
+    hp.attention.causal = false;
+    hp.windows.window = {WindowKind::symmetric, hp.windows.window.size, false};
+}
+
+void refuse_gemma3n(WeightBinder& binder, const HParams&) {
     for (const char* name : {"per_layer_token_embd.weight", "blk.0.altup_router.weight", "blk.0.laurel_l.weight"})
         if (binder.exists(name)) binder.unsupported("gemma3n not supported");
-    return bind_stack(binder, hp, Head::tied_if_missing,
-                      {.norms = BlockNorms::around, .head_norms = HeadNorms::shared});
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
+constexpr BlockParts kGemma3Block{.norms = BlockNorms::around, .head_norms = HeadNorms::shared};
 
-}  // namespace gemma3
+}  // namespace
 
-namespace gemma_embedding {
+const Family families::gemma2{
+    .rope = RopeKind::neox,
+    .activation = Activation::gelu,
+    .keys = read_gemma2,
+    .head = Head::always_tied,
+    .block = {.norms = BlockNorms::around},
+    .check =
+        [](WeightBinder& binder, const HParams&) {
+            if (binder.exists("blk.0.attn_q_norm.weight")) binder.unsupported("looks like gemma3 under the wrong name");
+        },
+};
 
-HParams read(KeyReader& keys) {
-    HParams hp = gemma3::read(keys);
-    hp.causal = false;
-    hp.window = {WindowKind::symmetric, hp.window.size, false};
-    return hp;
-}
+const Family families::gemma3{.rope = RopeKind::neox,
+                              .activation = Activation::gelu,
+                              .keys = read_gemma3,
+                              .block = kGemma3Block,
+                              .check = refuse_gemma3n};
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    Weights w = gemma3::bind(binder, hp);
-    w.output = {};  // hidden states are what it gives
-    return w;
-}
-
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace gemma_embedding
+const Family families::gemma_embedding{
+    .rope = RopeKind::neox,
+    .activation = Activation::gelu,
+    .keys = read_gemma_embedding,
+    .block = kGemma3Block,
+    .check = refuse_gemma3n,
+    .weights = [](WeightBinder&, const HParams&, Weights& w) { w.output = {}; },  // it gives hidden states
+};
 
 }  // namespace tinfer::model

@@ -104,14 +104,14 @@ HParams read(KeyReader& keys) {
     if (hp.n_layer <= kOwnLayers) keys.bad("block_count", cat(hp.n_layer), cat("must be at least ", kOwnLayers + 1));
     hp.activation = Activation::gelu;
     hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
-    hp.attn_scale = 1.0f;
+    hp.attention.scale = 1.0f;
     hp.final_softcap = kCap;
     if (const float cap = keys.f32("final_logit_softcapping", kCap); cap != kCap)
         keys.bad("final_logit_softcapping", cat(cap), "must be 30");
     (void)keys.require_u32("attention.sliding_window");
     read_window(keys, hp, WindowKind::standard, 0, 5);
     read_window_base(keys, hp, 10000.0f);
-    hp.rope_window_scaled = false;
+    hp.windows.rope_scaled = false;
     hp.n_per_layer = kLayerInput;
     if (const std::uint32_t n = keys.u32("embedding_length_per_layer_input", kLayerInput); n != kLayerInput)
         keys.bad("embedding_length_per_layer_input", cat(n), cat("must be ", kLayerInput));
@@ -152,16 +152,13 @@ void build(const BuildContext& b) {
     StreamsOf x{in.x, in.x, in.x, in.x};
     x = mapped(b, *b.w.altup_proj, x, length(g, in.x));
     SharedKv shared;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         StreamsOf p = predict(b, w.altup, x);
         const Tensor n = norm(b, w.attn_norm, p[0], "attn_norm");
         const Tensor low = linear(b, w.altup.laurel_r, g.name(linear(b, w.altup.laurel_l, n), "laurel_l"));
         Tensor side = g.add(n, norm(b, w.altup.laurel_norm, g.name(low, "laurel_r"), "laurel_norm"));
         Tensor a = gemma_attention(b, in, il, n, shared);
-        if (!keep_output_rows(b, in, il, {&a, &side, &p[0], &p[1], &p[2], &p[3], &u})) return;
+        if (!keep_output_rows(b, in, il, {&a, &side, &p[0], &p[1], &p[2], &p[3], &u})) return false;
         g.set_part(Part::attn_out);
         const Tensor attended = g.add(p[0], norm(b, w.attn_post_norm, a, "attn_post_norm"));
         const Tensor y = g.name(g.scale(g.add(attended, side), 1.0f / std::sqrt(2.0f)), "ffn_inp");
@@ -173,7 +170,9 @@ void build(const BuildContext& b) {
         const Tensor scaled = g.mul(x[0], vector(g, w.altup.correct_scale));
         const Tensor more = add_layer_input(b, w, il, scaled, u);
         for (std::size_t j = 1; j < kStreams; ++j) x[j] = end_layer(b, g.add(x[j], more));
-    }
+        return true;
+    });
+    if (!whole) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     const StreamsOf y = mapped(b, *b.w.altup_unembd_proj, x, length(g, x[0]));
@@ -182,3 +181,7 @@ void build(const BuildContext& b) {
 }
 
 }  // namespace tinfer::model::gemma3n
+
+namespace tinfer::model {
+const Family families::gemma3n{.read_all = gemma3n::read, .bind_all = gemma3n::bind, .build_all = gemma3n::build};
+}  // namespace tinfer::model

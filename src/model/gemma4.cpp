@@ -22,7 +22,7 @@ Tensor experts_beside(const BuildContext& b, const LayerWeights& w, Tensor y) {
     Routing routing = route(b, w, g.name(g.mul(scaled, vector(g, w.router_scale)), "router_inp"));
     const std::array<std::int64_t, 4> ne = g.value(routing.ids).ne;
     if (w.expert_scales != nullptr) {
-        const Tensor table = g.reshape(vector(g, w.expert_scales), {1, b.hp.n_expert, 1, 1});
+        const Tensor table = g.reshape(vector(g, w.expert_scales), {1, b.hp.experts.n, 1, 1});
         const Tensor ids = g.reshape(routing.ids, {ne[0] * ne[1], 1, 1, 1});
         const Tensor scales = g.reshape(g.name(g.get_rows(table, ids), "expert_scales"), ne);
         routing.weights = g.name(g.mul(routing.weights, scales), "ffn_moe_scaled");
@@ -51,25 +51,25 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.two_head_sizes = true, .shared_kv = true});
     hp.activation = Activation::gelu;
     hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
-    hp.attn_scale = 1.0f;
-    require_window_array(keys, hp);
+    hp.attention.scale = 1.0f;
+    require_window_array(keys);
     read_window(keys, hp, WindowKind::standard, 0, 0);
     for (const bool windowed : {false, true}) {
-        const int k = windowed && hp.head_dim_k_window > 0 ? hp.head_dim_k_window : hp.head_dim_k;
-        const int v = windowed && hp.head_dim_v_window > 0 ? hp.head_dim_v_window : hp.head_dim_v;
+        const int k = windowed && hp.windows.head_dim_k > 0 ? hp.windows.head_dim_k : hp.head_dim_k;
+        const int v = windowed && hp.windows.head_dim_v > 0 ? hp.windows.head_dim_v : hp.head_dim_v;
         if (k != v)
             keys.bad(windowed ? "attention.value_length_swa" : "attention.value_length", cat(v),
                      cat("must be the size of keys ", k));
     }
-    const int window_head = hp.head_dim_k_window > 0 ? hp.head_dim_k_window : hp.head_dim_k;
-    const int n_rot = hp.n_rot;
-    hp.n_rot_window = static_cast<int>(
+    const int window_head = hp.windows.head_dim_k > 0 ? hp.windows.head_dim_k : hp.head_dim_k;
+    const int n_rot = hp.rope.n_rot;
+    hp.windows.n_rot = static_cast<int>(
         keys.u32("rope.dimension_count_swa", static_cast<std::uint32_t>(std::min(n_rot, window_head))));
-    if (hp.n_rot_window < 2 || hp.n_rot_window % 2 != 0 || hp.n_rot_window > window_head)
-        keys.bad("rope.dimension_count_swa", cat(hp.n_rot_window),
+    if (hp.windows.n_rot < 2 || hp.windows.n_rot % 2 != 0 || hp.windows.n_rot > window_head)
+        keys.bad("rope.dimension_count_swa", cat(hp.windows.n_rot),
                  cat("must be even and at most the head size ", window_head));
     read_window_base(keys, hp, 10000.0f);
-    hp.rope_window_scaled = hp.rope_window_factors = false;
+    hp.windows.rope_scaled = hp.windows.rope_factors = false;
     hp.final_softcap = keys.f32("final_logit_softcapping", 30.0f);
     if (!(hp.final_softcap >= 0)) keys.bad("final_logit_softcapping", cat(hp.final_softcap), "must not be below 0");
     const std::uint32_t per_layer = keys.require_u32("embedding_length_per_layer_input");
@@ -79,7 +79,7 @@ HParams read(KeyReader& keys) {
         keys.bad("attention.shared_kv_layers", cat(n_shared), cat("must be below block_count = ", hp.n_layer));
     share_last_layers(keys, hp, hp.n_layer - static_cast<int>(n_shared), "attention.shared_kv_layers");
     read_normalized_experts(keys, hp);
-    if (hp.n_expert > 0) hp.n_ff_expert = required_expert_width(keys);
+    if (hp.experts.n > 0) hp.experts.n_ff = required_expert_width(keys);
     else (void)keys.u32("expert_feed_forward_length", 0);
     return hp;
 }
@@ -88,13 +88,13 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     const auto bind_beside = [&](int il, LayerWeights& w) {
         const auto name = [&](std::string_view role) { return block_name(il, role); };
         if (!binder.exists(name("ffn_gate_inp.weight"))) return;
-        if (hp.n_expert == 0) binder.unsupported(cat("layer ", il, " has a router, and expert_count is 0"));
+        if (hp.experts.n == 0) binder.unsupported(cat("layer ", il, " has a router, and expert_count is 0"));
         bind_experts(binder, hp, il, w);
         w.router_scale = binder.vector(name("ffn_gate_inp.scale"), hp.n_embd);
         w.ffn_norm_exps = binder.norm(name("pre_ffw_norm_2"), {hp.n_embd});
         w.dense_post_norm = binder.norm(name("post_ffw_norm_1"), {hp.n_embd});
         w.expert_post_norm = binder.norm(name("post_ffw_norm_2"), {hp.n_embd});
-        w.expert_scales = binder.find_vector(name("ffn_down_exps.scale"), hp.n_expert);
+        w.expert_scales = binder.find_vector(name("ffn_down_exps.scale"), hp.experts.n);
     };
     Weights w = bind_stack(binder, hp, Head::tied_if_missing, {.norms = BlockNorms::around, .mixer = Mixer::own},
                            [&](int il, LayerWeights& layer) {
@@ -111,22 +111,22 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x, u;
+    Tensor u;
     if (b.hp.n_per_layer > 0) u = layer_inputs(b, in);
     SharedKv shared;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = gemma_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"), shared);
-        if (!keep_output_rows(b, in, il, {&a, &x, &u})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x, &u})) return {};
         g.set_part(Part::attn_out);
         x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
         x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(b, w, x), "ffn_post_norm"), "ffn_add");
         if (u) x = g.name(g.add(x, add_layer_input(b, w, il, x, u)), "inp_add");
-        x = end_layer(b, w.out_scale == nullptr ? x : g.mul(x, vector(g, w.out_scale)));
-    }
-    head(b, x);
+        return w.out_scale == nullptr ? x : g.mul(x, vector(g, w.out_scale));
+    });
 }
 
 }  // namespace tinfer::model::gemma4
+
+namespace tinfer::model {
+const Family families::gemma4{.read_all = gemma4::read, .bind_all = gemma4::bind, .build_all = gemma4::build};
+}  // namespace tinfer::model

@@ -15,10 +15,10 @@ void share_last_layers(KeyReader& keys, HParams& hp, int n_own, std::string_view
         keys.bad(key, cat(hp.n_layer - n_own),
                  cat("the last layers with keys of their own, ", n_own - 2, " and ", n_own - 1,
                      ", must be one with a window and one without"));
-    hp.n_layer_kv = n_own;
+    hp.attention.n_layer_kv = n_own;
     for (int il = n_own; il < hp.n_layer; ++il)
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] != hp.n_head_kv[static_cast<std::size_t>(hp.kv_layer(il))])
-            keys.bad("attention.head_count_kv", cat(hp.n_head_kv[static_cast<std::size_t>(il)]),
+        if (hp.n_head_kv_of(il) != hp.n_head_kv[static_cast<std::size_t>(hp.kv_layer(il))])
+            keys.bad("attention.head_count_kv", cat(hp.n_head_kv_of(il)),
                      cat("layer ", il, " must have as many as layer ", hp.kv_layer(il), ", whose keys it looks at"));
 }
 

@@ -1,88 +1,72 @@
 // SPDX-License-Identifier: MIT
 // Granite 3 (IBM, 2024), dense and with experts: llama's block with four fixed factors, on embeddings, scores, what a
-// sub-layer adds, and (as a divisor) logits, in the manner of μP (arXiv:2203.03466).
+// sub-layer adds, and (as a divisor) logits, in the manner of μP (arXiv:2203.03466). granite_swa (2026) has windows,
+// sinks, and layers that do not rotate.
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model {
 
-namespace granite {
+namespace {
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);  // attention.scale is read there
+void read_granite_factors(KeyReader& keys, HParams& hp) {  // attention.scale is read for all models
     hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
     hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
     hp.logit_scale = 1.0f / positive_f32(keys, "logit_scale", {});
-    if (!keys.boolean("rope.scaling.finetuned", true)) hp.rope = RopeKind::none;
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
+void read_granite(KeyReader& keys, HParams& hp) {
+    read_granite_factors(keys, hp);
+    if (!keys.boolean("rope.scaling.finetuned", true)) hp.rope.kind = RopeKind::none;
+}
+
+void refuse_hybrid_granite(WeightBinder& binder, const HParams&) {
     binder.refuse("blk.0.ssm_in.weight", "hybrid granite not supported");
-    return bind_stack(binder, hp, Head::tied_if_missing, kBiasesAsGiven);
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace granite
-
-namespace granitemoe {
-
-HParams read(KeyReader& keys) {
-    HParams hp = granite::read(keys);
-    hp.expert_weights_norm = true;
-    read_experts(keys, hp);
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'granitemoe' needs expert_count > 0");
-    hp.n_ff_expert = hp.n_ff[0];
-    if (const std::uint32_t shared = keys.u32("expert_shared_feed_forward_length", 0); shared > 0)
-        hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", shared);
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) { return granite::bind(binder, hp); }
-void build(const BuildContext& b) { sequential_stack(b); }
-
-}  // namespace granitemoe
-
-namespace granite_swa {
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
-    hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
-    hp.logit_scale = 1.0f / positive_f32(keys, "logit_scale", {});
-    require_window_array(keys, hp);
+void read_granite_swa(KeyReader& keys, HParams& hp) {
+    read_granite_factors(keys, hp);
+    require_window_array(keys);
     read_window(keys, hp, WindowKind::standard, 0, 0);
     (void)keys.find_f32("rope.freq_base_swa");  // no effect
     constexpr std::string_view kRotated = "attention.rope_pattern";
     if (keys.note(kRotated) && !keys.file().is_array(keys.full(kRotated)))
         keys.bad(kRotated, "one value", "must be an array, one per layer");
-    if (auto rotated = keys.find_layer_flags("attention.rope_pattern", hp.n_layer + hp.n_layer_draft)) {
+    if (auto rotated = keys.find_layer_flags(kRotated, hp.n_layer + hp.n_layer_draft)) {
         rotated->resize(static_cast<std::size_t>(hp.n_layer));
-        hp.rope_layers = *rotated;
+        hp.rope.layers = *rotated;
     }
-    read_normalized_experts(keys, hp);
-    hp.n_ff_expert = hp.n_ff[0];
-    hp.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
+Weights bind_granite_swa(WeightBinder& binder, const HParams& hp) {
     HParams routed = hp;
-    routed.n_ff_shared = 0;  // gate and up of the shared expert are one matrix
+    routed.experts.n_ff_shared = 0;  // gate and up of the shared expert are one matrix
     return bind_stack(binder, routed, Head::tied_if_missing, kBiasesAsGiven, [&](int il, LayerWeights& layer) {
-        const std::int64_t e = hp.n_embd, f = hp.n_ff_shared;
-        layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head[static_cast<std::size_t>(il)]);
-        if (hp.n_expert == 0 || f == 0) return;
+        const std::int64_t e = hp.n_embd, f = hp.experts.n_ff_shared;
+        layer.attn_sinks = binder.vector(block_name(il, "attn_sinks.weight"), hp.n_head_of(il));
+        if (hp.experts.n == 0 || f == 0) return;
         layer.ffn_up_shexp = binder.linear(block_name(il, "ffn_up_shexp"), e, 2 * f);
         layer.ffn_down_shexp = binder.linear(block_name(il, "ffn_down_shexp"), f, e);
     });
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
+}  // namespace
 
-}  // namespace granite_swa
+const Family families::granite{.keys = read_granite, .block = kBiasesAsGiven, .check = refuse_hybrid_granite};
+
+const Family families::granitemoe{.experts = {.count = ExpertKeys::Count::required,
+                                              .sum = ExpertKeys::Sum::normalized,
+                                              .width = ExpertKeys::Width::dense,
+                                              .shared = ExpertKeys::Shared::if_given},
+                                  .keys = read_granite,
+                                  .block = kBiasesAsGiven,
+                                  .check = refuse_hybrid_granite};
+
+const Family families::granite_swa{.experts = {.count = ExpertKeys::Count::optional,
+                                               .sum = ExpertKeys::Sum::always,
+                                               .width = ExpertKeys::Width::dense,
+                                               .shared = ExpertKeys::Shared::if_given},
+                                   .keys = read_granite_swa,
+                                   .bind_all = bind_granite_swa};
 
 }  // namespace tinfer::model

@@ -5,52 +5,43 @@
 #include "model/families.hpp"
 #include "model/mamba2.hpp"
 
-namespace tinfer::model::granitehybrid {
+namespace tinfer::model {
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm, NormKind::rms, LayerKinds::hybrid);
+namespace {
+
+void read_granite_hybrid(KeyReader& keys, HParams& hp) {
     hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
     hp.residual_scale = positive_f32(keys, "residual_scale", 1.0f);
     const float logits = keys.f32("logit_scale", 0.0f);
     if (logits < 0) keys.bad("logit_scale", cat(logits), "must not be below 0; 0 is 1");
     if (logits > 0) hp.logit_scale = 1.0f / logits;
-    if (!keys.boolean("rope.scaling.finetuned", true)) hp.rope = RopeKind::none;
+    if (!keys.boolean("rope.scaling.finetuned", true)) hp.rope.kind = RopeKind::none;
     read_grouped_state_space(keys, hp);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
     bool any = false;
-    for (std::size_t il = 0; il < hp.states.size(); ++il) {
-        if (hp.n_head_kv[il] > 0) continue;
-        add_grouped_states(hp, il);
+    for (int il = 0; il < hp.n_layer; ++il) {
+        if (hp.n_head_kv_of(il) > 0) continue;
+        add_grouped_states(hp, static_cast<std::size_t>(il));
         any = true;
     }
     if (!any) keys.bad("attention.head_count_kv", "above 0 in every layer", "some layer must be recurrent, with 0");
     read_normalized_experts(keys, hp);
-    if (hp.n_expert > 0) {
-        hp.n_ff_expert = hp.n_ff[0];
-        hp.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
-        (void)keys.u32("expert_feed_forward_length", 0);
-    }
-    return hp;
+    if (hp.experts.n == 0) return;
+    hp.experts.n_ff = hp.n_ff[0];
+    hp.experts.n_ff_shared = optional_width(keys, "expert_shared_feed_forward_length");
+    (void)keys.u32("expert_feed_forward_length", 0);
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    BlockParts parts = kBiasesAsGiven;
-    parts.mixer = Mixer::own;
-    return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0)
-            bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
-        else bind_grouped(binder, hp, il, layer, Bias::optional, true);
-    });
-}
+}  // namespace
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
-                                                                    : grouped_state_space(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+const Family families::granitehybrid{.common = {.kinds = LayerKinds::hybrid},
+                                     .keys = read_granite_hybrid,
+                                     .block = kBiasesAsGiven,
+                                     .layer =
+                                         [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+                                             if (hp.n_head_kv_of(il) == 0)
+                                                 bind_grouped(binder, hp, il, layer, Bias::optional, true);
+                                         },
+                                     .recurrence = grouped_state_space};
 
-}  // namespace tinfer::model::granitehybrid
+}  // namespace tinfer::model

@@ -28,7 +28,7 @@ Tensor switched_linear(const BuildContext& b, const Linear& base, const Switched
 
 Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor slots, Tensor h) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     const AttentionParams p = attention_params(b, il);
     g.set_part(Part::attn);
     const Tensor all = g.name(linear(b, w.attn_qkv, h), "qkv");
@@ -84,15 +84,15 @@ void read_switches(KeyReader& keys, HParams& hp) {
     s.substitute = ids("adapters.token_ids_substitute");
     hp.takes_embeddings = false;
     // The mark of each token lies where a key of an indexer would, in the first layer.
-    hp.indexer.n_head = hp.indexer.head_dim = 1;
-    hp.indexer.layers.assign(static_cast<std::size_t>(hp.n_layer), false);
-    hp.indexer.layers[0] = true;
+    hp.attention.indexer.n_head = hp.attention.indexer.head_dim = 1;
+    hp.attention.indexer.layers.assign(static_cast<std::size_t>(hp.n_layer), false);
+    hp.attention.indexer.layers[0] = true;
 }
 
 }  // namespace
 
 HParams read(KeyReader& keys) {
-    HParams hp = granite::read(keys);
+    HParams hp = families::granite.read(keys);
     read_switches(keys, hp);
     return hp;
 }
@@ -130,21 +130,21 @@ void build(const BuildContext& b) {
     const Tensor marked =
         g.name(g.kv_write(g.cache(*b.memory[0].index), marks, in.full.slots, one, false), "cache_index_write");
     Tensor slots = g.name(g.latest_mark(marked, in.full.kv), "adapter_slots");
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = attention(b, in, il, slots, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x, &slots})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x, &slots})) return {};
         g.set_part(Part::attn_out);
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, ffn(b, w, slots, h)));
-    }
-    head(b, x);
+        return add_residual(b, x, ffn(b, w, slots, h));
+    });
 }
 
 }  // namespace tinfer::model::graniteswitch
+
+namespace tinfer::model {
+const Family families::graniteswitch{
+    .read_all = graniteswitch::read, .bind_all = graniteswitch::bind, .build_all = graniteswitch::build};
+}  // namespace tinfer::model

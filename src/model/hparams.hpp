@@ -121,148 +121,183 @@ struct SwitchParams {
     [[nodiscard]] int count() const noexcept { return static_cast<int>(activate.size()); }
 };
 
-struct HParams {
-    std::string arch;
-    int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
-    int n_layer_draft = 0;                     ///< blocks behind n_layer that only draft tokens: not run
-    int n_pos_table = 0;                       ///< rows of a learned position table; 0 = none
-    std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
-    int head_dim_k = 0, head_dim_v = 0;
-    int head_dim_k_window = 0, head_dim_v_window = 0;  ///< of windowed layers; 0: as all others
-    [[nodiscard]] int head_k(int il) const noexcept {
-        return head_dim_k_window > 0 && is_windowed(il) ? head_dim_k_window : head_dim_k;
-    }
-    [[nodiscard]] int head_v(int il) const noexcept {
-        return head_dim_v_window > 0 && is_windowed(il) ? head_dim_v_window : head_dim_v;
-    }
-    int n_layer_kv = 0;  ///< layers in front that have keys and values of their own; 0: all
-    /// The layer whose keys and values a layer looks at: its own, or the last in front of its kind.
-    [[nodiscard]] int kv_layer(int il) const noexcept {
-        return n_layer_kv == 0 || il < n_layer_kv ? il : n_layer_kv - (is_windowed(il) ? 2 : 1);
-    }
-    NormKind norm = NormKind::rms;
-    NormKind head_norm = NormKind::rms;     ///< of q and k; as `norm`, but for Chameleon
-    float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and `head_norm` are above 0
-    bool head_norms_behind_rope = false;    ///< of q and k, which are rotated first
-    bool norms_behind = false;              ///< a block's norms stand behind its branches, under the usual names
-    Activation activation = Activation::silu;
-    float embd_scale = 1;      ///< rows of token_embd times this
-    float residual_scale = 1;  ///< what a sub-layer adds to the stream, times this
-    float logit_scale = 1;     ///< logits times this
-    TokenRange suppressed;     ///< ids whose logits are the lowest float
-    float attn_out_scale = 1;  ///< what attention adds, times this
-    GateKind attn_gate = GateKind::sigmoid;
-    GateLimits gate_limits;
-    float final_softcap = 0;      ///< logits = c · tanh(logits / c); 0 = none
-    float attn_scale = 0;         ///< 1/sqrt(head_dim_k) unless the file says otherwise
-    float attn_scale_window = 0;  ///< of windowed layers; 0: as all others
-    float attn_softcap = 0;       ///< 0 = none
+/// Attention, and what it may do beside softmax(q·k)·v (architectures §2.6).
+struct Attention {
+    float scale = 0;         ///< of scores; 1/sqrt(head_dim_k) unless the file says otherwise
+    float scale_window = 0;  ///< of windowed layers; 0: as all others
+    float softcap = 0;       ///< 0 = none
+    float out_scale = 1;     ///< what attention adds, times this
+    float qkv_clamp = 0;     ///< projections stay within ±c; 0 = none
+    GateKind gate = GateKind::sigmoid;
+    NormKind head_norm = NormKind::rms;   ///< of q and k; as HParams::norm, but for Chameleon
+    bool head_norms_behind_rope = false;  ///< of q and k, which are rotated first
+    bool causal = true;
     float max_alibi_bias = 0;     ///< 0 = no ALiBi
     int n_rel_bucket = 0;         ///< buckets of distances with a learned bias each; 0 = none
+    float temperature_scale = 0;  ///< queries times 1 + t · ln(1 + floor(p / n)); 0 = none
+    int temperature_length = 0;
+    int n_layer_kv = 0;        ///< layers in front that have keys and values of their own; 0: all
+    MlaSizes mla, mla_window;  ///< the second of windowed layers, where theirs are others
+    IndexerParams indexer;
+    CompressParams compress;
     [[nodiscard]] bool biases_by_position() const noexcept { return max_alibi_bias > 0 || n_rel_bucket > 0; }
     /// Whether attention needs the position of the token in each slot.
     [[nodiscard]] bool reads_positions() const noexcept {
         return biases_by_position() || indexer.block > 1 || indexer.local > 0;
     }
-    int n_residual_block = 0;                   ///< layers after which the stream is kept for later mixtures; 0: never
+};
+
+/// Rotary positions (architectures §2.5).
+struct Rope {
+    RopeKind kind = RopeKind::none;
+    std::vector<bool> layers;  ///< layers that rotate; empty = all of them
+    int n_rot = 0;
+    float freq_base = 10000.0f;
+    float freq_scale = 1.0f;
+    RopeScaling scaling = RopeScaling::linear;
+    int n_ctx_orig = 0;
+    float attn_factor = 1.0f;
+    float yarn_log_multiplier = 0.0f;  ///< not 0: YaRN's magnitude is in Attention::scale, not in the rotation
+    float yarn_magnitude_share = 0;    ///< a: the magnitude is divided by 1 + 0.1 · a · ln(1/s)
+    float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
+    std::array<int, 4> sections{};  ///< pairs that follow time, height, width and none; all 0: all of them
+    bool interleaved = false;       ///< sections take turns pair by pair
+    [[nodiscard]] bool turns(int il) const noexcept {
+        return kind != RopeKind::none && (layers.empty() || layers[static_cast<std::size_t>(il)]);
+    }
+};
+
+/// Layers that see a part of the past, and what they have of their own; 0: as all others.
+struct Windows {
+    Window window;                 ///< kind none: there are none
+    std::vector<bool> layers;      ///< empty: none
+    bool keeps_all_slots = false;  ///< slots behind the window still hold what is read
+    int head_dim_k = 0, head_dim_v = 0;
+    float freq_base = 0;
+    int n_rot = 0;
+    bool rope_scaled = true;   ///< false: they turn by plain angles
+    bool rope_factors = true;  ///< false: the factor tables are not for them
+    [[nodiscard]] bool contain(int il) const noexcept {
+        return !layers.empty() && layers[static_cast<std::size_t>(il)];
+    }
+    [[nodiscard]] bool rotate_otherwise() const noexcept {
+        return freq_base > 0 || !rope_scaled || !rope_factors || n_rot > 0;
+    }
+};
+
+/// A router and the experts that it chooses from (architectures §2.9). n = 0: the model has none.
+struct Experts {
+    int n = 0, n_used = 0;
+    int n_ff = 0, n_ff_shared = 0;    ///< widths: of one; of all shared ones together
+    int n_chunk = 0, n_ff_chunk = 0;  ///< experts that share one, its width; 0: there are none
+    float chunk_scale = 1.0f;         ///< what those add, times this
+    int n_latent = 0;                 ///< width of what experts read and give; 0: that of the stream
+    GatingFunc gating = GatingFunc::softmax;
+    bool weights_norm = false;
+    float weights_scale = 1.0f;
+    float sum_scale = 1.0f;               ///< of routed and shared experts together
+    int n_group = 0, n_group_used = 0;    ///< 0 = no limit by groups
+    int n_layer_dense = 0;                ///< layers in front that have no experts
+    int layer_step = 1;                   ///< every so many layers one has experts
+    std::vector<int> n_used_in, n_ff_in;  ///< per layer where they differ; empty: all as above
+    [[nodiscard]] int used(std::size_t il) const noexcept { return n_used_in.empty() ? n_used : n_used_in[il]; }
+    [[nodiscard]] int width(std::size_t il) const noexcept { return n_ff_in.empty() ? n_ff : n_ff_in[il]; }
+    [[nodiscard]] bool stand_in(int il) const noexcept { return n > 0 && il >= n_layer_dense; }
+};
+
+/// Layers that keep a state instead of keys and values.
+struct Recurrent {
+    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV
+    /// heads.
+    std::vector<std::vector<StateShape>> states;
+    StateSpaceParams ssm;
+    float decay_lower_bound = 0;  ///< of the logarithm of a delta net's decays; 0: none
+    RwkvParams rwkv;
+};
+
+/// Residual streams beside one another (streams.hpp). n = 0: one.
+struct StreamParams {
+    int n = 0;
+    float eps = 0, magnitude = 1;
+    int n_rank = 0;  ///< of their gates
+};
+
+/// Blocks that run several times, each time as layers of their own.
+struct Passes {
+    int n_block = 0;      ///< in the file; 0: as many as layers
+    int n_low_cycle = 0;  ///< passes of the low stack for one of the high one
+    bool norms = false;   ///< between passes, by the last norm
+};
+
+struct HParams {
+    std::string arch;
+    int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
+    int n_layer_draft = 0;                     ///< blocks behind n_layer that only draft tokens: not run
+    std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
+    int head_dim_k = 0, head_dim_v = 0;
+    Attention attention;
+    Rope rope;
+    Windows windows;
+    Experts experts;
+    Recurrent recurrent;
+    StreamParams streams;
+    Passes passes;
+
+    // the ends: embedding and head
+    int n_pos_table = 0;           ///< rows of a learned position table; 0 = none
+    float embd_scale = 1;          ///< rows of token_embd times this
+    bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
+    bool diffusion = false;        ///< a masked diffusion model: fills masked places in several passes; never causal
+    Pooling pooling = Pooling::none;
+    float logit_scale = 1;    ///< logits times this
+    float final_softcap = 0;  ///< logits = c · tanh(logits / c); 0 = none
+    TokenRange suppressed;    ///< ids whose logits are the lowest float
+
+    // between the blocks
+    NormKind norm = NormKind::rms;
+    float rms_eps = 0, layer_norm_eps = 0;  ///< those of `norm` and Attention::head_norm are above 0
+    bool norms_behind = false;              ///< a block's norms stand behind its branches, under the usual names
+    bool parallel_residual = false;         ///< attention and feed-forward read the same stream
+    float residual_scale = 1;               ///< what a sub-layer adds to the stream, times this
+    int n_residual_block = 0;               ///< layers after which the stream is kept for later mixtures; 0: never
+    int n_per_layer = 0;                    ///< width of an input that every layer has of its own; 0: none
+
+    // the feed-forward
+    Activation activation = Activation::silu;
+    GateLimits gate_limits;
+    XieluParams xielu;
     float situ_beta = 0, situ_linear_beta = 0;  ///< of the bounded gated activation
-    int n_stream = 0;                           ///< residual streams beside one another; 0: one
-    float stream_eps = 0, stream_magnitude = 1;
-    int n_stream_rank = 0;           ///< of the gates of streams
-    bool parallel_residual = false;  ///< attention and feed-forward read the same stream
-    float temperature_scale = 0;     ///< queries times 1 + t · ln(1 + floor(p / n)); 0 = none
-    int temperature_length = 0;
-    float qkv_clamp = 0;  ///< projections stay within ±c; 0 = none
 
-    // blocks that run several times, each time as layers of their own
-    int n_block = 0;            ///< in the file; 0: as many as layers
-    int n_low_cycle = 0;        ///< passes of the low stack for one of the high one
-    bool norms_passes = false;  ///< between passes, by the last norm
-
-    // encoder and decoder
+    // beside the stack
+    NgramParams ngram;
+    SwitchParams switches;
     int n_layer_cross = 0;  ///< of an encoder: layers of the decoder that look at its result
     std::optional<std::uint32_t>
         decoder_start;  ///< of a decoder behind an encoder: its first token, unless BOS or padding is
 
-    // RoPE (architectures §2.5)
-    RopeKind rope = RopeKind::none;
-    std::vector<bool> rope_layers;  ///< layers that rotate; empty = all of them
-    int n_rot = 0;
-    float rope_freq_base = 10000.0f;
-    float rope_freq_scale = 1.0f;
-    RopeScaling rope_scaling = RopeScaling::linear;
-    int n_ctx_orig = 0;
-    float rope_attn_factor = 1.0f;
-    float yarn_log_multiplier = 0.0f;  ///< not 0: YaRN's magnitude is in attn_scale, not in the rotation
-    MlaSizes mla, mla_window;          ///< the second of windowed layers, where theirs are others
+    // what is asked of a layer
+    [[nodiscard]] int n_head_of(int il) const noexcept { return n_head[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] int n_head_kv_of(int il) const noexcept { return n_head_kv[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] int n_ff_of(int il) const noexcept { return n_ff[static_cast<std::size_t>(il)]; }
+    [[nodiscard]] bool is_windowed(int il) const noexcept { return windows.contain(il); }
+    [[nodiscard]] bool rotates(int il) const noexcept { return rope.turns(il); }
+    [[nodiscard]] int head_k(int il) const noexcept {
+        return windows.head_dim_k > 0 && is_windowed(il) ? windows.head_dim_k : head_dim_k;
+    }
+    [[nodiscard]] int head_v(int il) const noexcept {
+        return windows.head_dim_v > 0 && is_windowed(il) ? windows.head_dim_v : head_dim_v;
+    }
     [[nodiscard]] const MlaSizes& mla_of(int il) const noexcept {
-        return mla_window.n_lora_kv > 0 && is_windowed(il) ? mla_window : mla;
+        return attention.mla_window.n_lora_kv > 0 && is_windowed(il) ? attention.mla_window : attention.mla;
     }
-    IndexerParams indexer;
-    CompressParams compress;
-    NgramParams ngram;
-    SwitchParams switches;
-    std::array<int, 4> rope_sections{};  ///< pairs that follow time, height, width and none; all 0: all of them
-    bool rope_interleaved = false;       ///< sections take turns pair by pair
-    float yarn_magnitude_share = 0;      ///< a: the magnitude is divided by 1 + 0.1 · a · ln(1/s)
-    float yarn_ext_factor = 0.0f, yarn_beta_fast = 32.0f, yarn_beta_slow = 1.0f;
-    float rope_freq_base_window = 0;  ///< of windowed layers; 0: as all others
-    bool rope_window_scaled = true;   ///< false: windowed layers turn by plain angles
-    bool rope_window_factors = true;  ///< false: the factor tables are not for them
-    int n_rot_window = 0;             ///< of windowed layers; 0: as all others
-    [[nodiscard]] bool has_window_rope() const noexcept {
-        return rope_freq_base_window > 0 || !rope_window_scaled || !rope_window_factors || n_rot_window > 0;
+    /// The layer whose keys and values a layer looks at: its own, or the last in front of its kind.
+    [[nodiscard]] int kv_layer(int il) const noexcept {
+        const int n = attention.n_layer_kv;
+        return n == 0 || il < n ? il : n - (is_windowed(il) ? 2 : 1);
     }
-
-    // what queries see (architectures §2.6)
-    bool causal = true;
-    bool takes_embeddings = true;  ///< rows of n_embd floats in place of tokens
-    bool diffusion = false;        ///< a masked diffusion model: fills masked places in several passes; never causal
-    Pooling pooling = Pooling::none;
-    Window window;                 ///< of windowed layers; kind none: there are none
-    std::vector<bool> windowed;    ///< per layer; empty: none
-    bool keeps_all_slots = false;  ///< in windowed layers too: slots behind the window still hold what is read
-    [[nodiscard]] bool is_windowed(int il) const noexcept {
-        return !windowed.empty() && windowed[static_cast<std::size_t>(il)];
-    }
-    [[nodiscard]] bool has_windowed_layers() const noexcept { return window.kind != WindowKind::none; }
-
-    /// States of each layer, at most kMaxStates; a hybrid's attention layers have none, its recurrent layers no KV
-    /// heads.
-    std::vector<std::vector<StateShape>> states;
-    [[nodiscard]] bool has_states() const noexcept { return !states.empty(); }
+    [[nodiscard]] bool has_windowed_layers() const noexcept { return windows.window.kind != WindowKind::none; }
+    [[nodiscard]] bool has_states() const noexcept { return !recurrent.states.empty(); }
     [[nodiscard]] bool has_attention() const noexcept;
-
-    StateSpaceParams ssm;
-    float decay_lower_bound = 0;  ///< of the logarithm of a delta net's decays; 0: none
-    XieluParams xielu;
-    RwkvParams rwkv;
-
-    // experts
-    int n_expert = 0, n_expert_used = 0, n_ff_expert = 0, n_ff_shared = 0;
-    int n_per_layer = 0;                     ///< width of an input that every layer has of its own; 0: none
-    int n_expert_chunk = 0, n_ff_chunk = 0;  ///< experts that share one, its width; 0: there are none
-    float expert_group_scale = 1.0f;         ///< what those add, times this
-    int n_latent_expert = 0;                 ///< width of what experts read and give; 0: that of the stream
-    float expert_weights_scale = 1.0f;
-    float expert_sum_scale = 1.0f;  ///< of routed and shared experts together
-    bool expert_weights_norm = false;
-    GatingFunc expert_gating = GatingFunc::softmax;
-    int n_expert_group = 0, n_expert_group_used = 0;  ///< 0 = no limit by groups
-    int n_layer_dense = 0;                            ///< layers in front that have no experts
-    int expert_layer_step = 1;                        ///< every so many layers one has experts
-
-    std::vector<int> n_expert_used_in, n_ff_expert_in;  ///< per layer where they differ; empty: all as above
-    [[nodiscard]] int experts_used(std::size_t il) const noexcept {
-        return n_expert_used_in.empty() ? n_expert_used : n_expert_used_in[il];
-    }
-    [[nodiscard]] int expert_size(std::size_t il) const noexcept {
-        return n_ff_expert_in.empty() ? n_ff_expert : n_ff_expert_in[il];
-    }
-    [[nodiscard]] bool rotates(int il) const noexcept {
-        return rope != RopeKind::none && (rope_layers.empty() || rope_layers[static_cast<std::size_t>(il)]);
-    }
-    [[nodiscard]] bool has_experts(int il) const noexcept { return n_expert > 0 && il >= n_layer_dense; }
 };
 
 /// Typed access to keys of this architecture: u32("block_count") reads "<arch>.block_count". Remembers what was asked
@@ -295,6 +330,8 @@ public:
     [[nodiscard]] std::optional<std::vector<bool>> find_layer_flags(std::string_view key, int n_layer);
     /// Marks a key as understood; false where the file has none.
     bool note(std::string_view key);
+    /// Throws missing_key: "missing required key 'llama.block_count' (architecture 'llama')".
+    [[noreturn]] void missing(std::string_view key) const;
     /// Throws bad_key: "key 'llama.block_count' = 0 is invalid: 1 to 1024 layers".
     [[noreturn]] void bad(std::string_view key, std::string_view value, std::string_view rule) const;
     /// Refuses or (allow_unknown_keys) warns about keys of this architecture that nobody asked for.
@@ -330,7 +367,7 @@ bool read_window_behind_full(KeyReader& keys, HParams& hp, WindowKind kind, int 
 /// One flag per layer: does it have a window?
 [[nodiscard]] std::vector<bool> windowed_layers(const HParams& hp);
 /// attention.sliding_window must be there and above 0, and its pattern an array.
-void require_window_array(KeyReader& keys, const HParams& hp);
+void require_window_array(KeyReader& keys);
 /// Flags of layers in periods, of which the last is false (1: all are, 0: none is).
 [[nodiscard]] std::vector<bool> periodic_layers(int n_layer, int period);
 /// rope.freq_base_swa, which windowed layers turn by; where the file has none, `otherwise`, or 0 for the base of all.

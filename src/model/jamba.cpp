@@ -1,51 +1,35 @@
 // SPDX-License-Identifier: MIT
 // Jamba (arXiv:2403.19887): Mamba layers with norms on the time step, B and C; a few attention layers, which need no
 // positions because the others keep the order; gated SiLU or experts behind every layer.
-#include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/recurrent.hpp"
 
-namespace tinfer::model::jamba {
+namespace tinfer::model {
 
-namespace {
-
-void bind_normed_state_space(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    bind_selective(binder, hp, il, w);
-    if (!w.ssm.dt_norm) binder.missing(block_name(il, "ssm_dt_norm.weight"));
-}
-
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::none, NormKind::rms, LayerKinds::hybrid);
-    read_state_space(keys, hp);
-    read_experts(keys, hp);
-    hp.n_ff_expert = hp.n_ff[0];
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il)
-        if (hp.n_head_kv[il] == 0) add_selective_states(hp, il);
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own},
-                      [&](int il, LayerWeights& layer) {
-                          if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_attention(binder, hp, il, layer);
-                          else bind_normed_state_space(binder, hp, il, layer);
-                          if (hp.n_expert > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight")))
-                              bind_experts(binder, hp, il, layer);
-                          else bind_gated_ffn(binder, hp, il, layer);
-                      });
-}
-
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
-                                                                    : selective_state_space(b, in, il, h);
+const Family families::jamba{
+    .rope = RopeKind::none,
+    .common = {.kinds = LayerKinds::hybrid},
+    .experts = {.count = ExpertKeys::Count::optional, .width = ExpertKeys::Width::dense},
+    .keys =
+        [](KeyReader& keys, HParams& hp) {
+            read_state_space(keys, hp);
+            hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+            for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il)
+                if (hp.n_head_kv[il] == 0) add_selective_states(hp, il);
         },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+    .head = Head::required,
+    .block = {.ffn = FeedForward::own},
+    .layer =
+        [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+            if (hp.n_head_kv_of(il) == 0) {
+                bind_selective(binder, hp, il, layer);
+                if (!layer.ssm.dt_norm) binder.missing(block_name(il, "ssm_dt_norm.weight"));
+            }
+            if (hp.experts.n > 0 && binder.exists(block_name(il, "ffn_gate_inp.weight")))
+                bind_experts(binder, hp, il, layer);
+            else bind_gated_ffn(binder, hp, il, layer);
+        },
+    .recurrence = selective_state_space,
+};
 
-}  // namespace tinfer::model::jamba
+}  // namespace tinfer::model

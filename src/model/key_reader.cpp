@@ -35,9 +35,7 @@ std::optional<float> KeyReader::find_f32(std::string_view key) {
 
 float KeyReader::require_f32(std::string_view key) {
     const auto value = find_f32(key);
-    if (!value)
-        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
-                                         "' (architecture '", escaped(arch_), "')"));
+    if (!value) missing(key);
     return *value;
 }
 
@@ -48,9 +46,7 @@ std::optional<bool> KeyReader::find_bool(std::string_view key) {
 
 bool KeyReader::require_bool(std::string_view key) {
     const auto value = find_bool(key);
-    if (!value)
-        fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
-                                         "' (architecture '", escaped(arch_), "')"));
+    if (!value) missing(key);
     return *value;
 }
 
@@ -110,6 +106,11 @@ std::vector<float> KeyReader::numbers(const std::string& name, int n_layer) cons
     std::vector<float> out;
     for (std::size_t il = 0; il < n; ++il) out.push_back(checked(array.number(il)));
     return out;
+}
+
+void KeyReader::missing(std::string_view key) const {
+    fail(ErrorCode::missing_key, cat(file_->name(), ": metadata: missing required key '", full(key),
+                                     "' (architecture '", escaped(arch_), "')"));
 }
 
 void KeyReader::bad(std::string_view key, std::string_view value, std::string_view rule) const {

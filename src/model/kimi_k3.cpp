@@ -65,7 +65,7 @@ Tensor mix(const BuildContext& b, const Bank& bank, const TensorInfo* score, Ten
 }
 
 Tensor branch(const BuildContext& b, const Inputs& in, int il, Tensor h) {
-    const Decay decay = b.hp.decay_lower_bound < 0 ? Decay::bounded_negative : Decay::open;
+    const Decay decay = b.hp.recurrent.decay_lower_bound < 0 ? Decay::bounded_negative : Decay::open;
     return is_delta_layer(b.hp, il) ? kimi_delta(b, in, il, h, decay) : latent_attention(b, in, il, h);
 }
 
@@ -73,25 +73,26 @@ Tensor branch(const BuildContext& b, const Inputs& in, int il, Tensor h) {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_kimi(keys);
-    hp.rope = RopeKind::none;
+    hp.rope.kind = RopeKind::none;
     require_gating(keys);
     hp.n_residual_block = static_cast<int>(std::min(keys.require_u32("attn_res.block_size"), 1u << 20));
     hp.situ_beta = positive_f32(keys, "activation.situ_beta", {});
     hp.situ_linear_beta = keys.require_f32("activation.situ_linear_beta");
-    hp.decay_lower_bound = keys.f32("kda.gate_lower_bound", 0.0f);
-    if (hp.decay_lower_bound > 0) keys.bad("kda.gate_lower_bound", cat(hp.decay_lower_bound), "must be below 0");
-    hp.n_latent_expert = optional_width(keys, "expert_latent_length");
-    hp.n_ff_shared = shared_width(keys, hp.n_ff_expert, 1);
-    if (hp.n_ff_shared == 0) hp.n_ff_shared = hp.n_ff_expert;
+    hp.recurrent.decay_lower_bound = keys.f32("kda.gate_lower_bound", 0.0f);
+    if (hp.recurrent.decay_lower_bound > 0)
+        keys.bad("kda.gate_lower_bound", cat(hp.recurrent.decay_lower_bound), "must be below 0");
+    hp.experts.n_latent = optional_width(keys, "expert_latent_length");
+    hp.experts.n_ff_shared = shared_width(keys, hp.experts.n_ff, 1);
+    if (hp.experts.n_ff_shared == 0) hp.experts.n_ff_shared = hp.experts.n_ff;
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    const std::int64_t e = hp.n_embd, f = hp.n_ff_expert, n = hp.n_expert;
+    const std::int64_t e = hp.n_embd, f = hp.experts.n_ff, n = hp.experts.n;
     const auto bind_ffn = [&](int il, LayerWeights& w) {
         const auto name = [&](std::string_view role) { return block_name(il, role); };
-        if (!hp.has_experts(il)) return bind_gated_ffn(binder, hp, il, w);
-        const std::int64_t inner = hp.n_latent_expert > 0 ? hp.n_latent_expert : e;
+        if (!hp.experts.stand_in(il)) return bind_gated_ffn(binder, hp, il, w);
+        const std::int64_t inner = hp.experts.n_latent > 0 ? hp.experts.n_latent : e;
         w.ffn_gate_inp = binder.linear(name("ffn_gate_inp"), e, n);
         for (const char* const role : {"exp_probs_b.bias", "exp_probs_b"})
             if (w.exp_probs_b == nullptr) w.exp_probs_b = binder.find_vector(name(role), n);
@@ -99,15 +100,15 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         w.ffn_gate_exps = binder.experts(name("ffn_gate_exps"), inner, f, n);
         w.ffn_up_exps = binder.experts(name("ffn_up_exps"), inner, f, n);
         w.ffn_down_exps = binder.experts(name("ffn_down_exps"), f, inner, n);
-        if (hp.n_latent_expert > 0) {
+        if (hp.experts.n_latent > 0) {
             w.ffn_latent_down = binder.linear(name("ffn_routed_down"), e, inner);
             w.ffn_latent_up = binder.linear(name("ffn_routed_up"), inner, e);
             w.ffn_latent_norm = binder.find_norm(name("ffn_routed_norm"), {inner});
         }
         if (!binder.exists(name("ffn_up_shexp.weight"))) return;
-        w.ffn_gate_shexp = binder.linear(name("ffn_gate_shexp"), e, hp.n_ff_shared);
-        w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.n_ff_shared);
-        w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.n_ff_shared, e);
+        w.ffn_gate_shexp = binder.linear(name("ffn_gate_shexp"), e, hp.experts.n_ff_shared);
+        w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.experts.n_ff_shared);
+        w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.experts.n_ff_shared, e);
     };
     Weights w = bind_stack(
         binder, hp, Head::required, {.mixer = Mixer::own, .ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
@@ -121,10 +122,10 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                                        {.gate = Rank::full, .gate_name = "ssm_g", .flat_rates = true});
             binder.refuse(block_name(il, "attn_kv_b.weight"), "joined matrices of the latent not supported");
             HParams own = hp;  // q in one step or in two, as the layer has it
-            if (!binder.exists(block_name(il, "attn_q_a_norm.weight"))) own.mla.n_lora_q = 0;
+            if (!binder.exists(block_name(il, "attn_q_a_norm.weight"))) own.attention.mla.n_lora_q = 0;
             bind_latent_attention(binder, own, il, layer);
-            const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)];
-            layer.attn_gate = binder.find_linear(block_name(il, "attn_gate"), e, n_head * hp.mla.head_dim_v);
+            const std::int64_t n_head = hp.n_head_of(il);
+            layer.attn_gate = binder.find_linear(block_name(il, "attn_gate"), e, n_head * hp.attention.mla.head_dim_v);
         });
     if (hp.n_residual_block > 0) w.output_score = binder.vector("output_res_score.weight", e);
     return w;
@@ -138,10 +139,7 @@ void build(const BuildContext& b) {
     const int every = b.hp.n_residual_block;
     Tensor x = in.x;
     Bank bank;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         const Tensor h = norm(b, w.attn_norm, mix(b, bank, w.attn_score, x), "attn_norm");
         const bool joins = every > 0 && il % every == 0;
         if (joins) {
@@ -150,17 +148,23 @@ void build(const BuildContext& b) {
         }
         Tensor y = branch(b, in, il, h);
         Tensor none;
-        if (!keep_output_rows(b, in, il, {&y, &x, bank.n > 0 ? &bank.rows : &none})) return;
+        if (!keep_output_rows(b, in, il, {&y, &x, bank.n > 0 ? &bank.rows : &none})) return false;
         g.set_part(Part::attn_out);
         x = joins ? y : add_residual(b, x, y, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor z = norm(b, w.ffn_norm, mix(b, bank, w.ffn_score, x), "ffn_norm");
         g.set_part(Part::ffn);
         x = end_layer(b, add_residual(b, x, ffn(b, w, z)));
-    }
+        return true;
+    });
+    if (!whole) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix(b, bank, b.w.output_score, x));
 }
 
 }  // namespace tinfer::model::kimi_k3
+
+namespace tinfer::model {
+const Family families::kimi_k3{.read_all = kimi_k3::read, .bind_all = kimi_k3::bind, .build_all = kimi_k3::build};
+}  // namespace tinfer::model

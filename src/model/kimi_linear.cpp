@@ -14,34 +14,36 @@ HParams read_kimi(KeyReader& keys) {
     HParams hp =
         read_common(keys, RopeKind::norm, CommonKeys{.kinds = LayerKinds::hybrid, .ff = FeedForwardKey::optional});
     read_split_latent(keys, hp);
-    hp.ssm.n_state = positive_u32(keys, "kda.head_dim", 1u << 12);
-    hp.ssm.n_conv = positive_u32(keys, "ssm.conv_kernel", 256);
-    if (hp.ssm.n_conv < 2) keys.bad("ssm.conv_kernel", cat(hp.ssm.n_conv), "must lie in 2 to 256");
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
+    hp.recurrent.ssm.n_state = positive_u32(keys, "kda.head_dim", 1u << 12);
+    hp.recurrent.ssm.n_conv = positive_u32(keys, "ssm.conv_kernel", 256);
+    if (hp.recurrent.ssm.n_conv < 2) keys.bad("ssm.conv_kernel", cat(hp.recurrent.ssm.n_conv), "must lie in 2 to 256");
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (!is_delta_layer(hp, il)) continue;
         if (hp.n_head[i] == 0) keys.bad("attention.head_count", "0", cat("layer ", il, " has heads"));
-        const std::int64_t width = std::int64_t{hp.n_head[i]} * hp.ssm.n_state, before = hp.ssm.n_conv - 1;
-        hp.states[i] = {{"conv_q_state", before * width},
-                        {"conv_k_state", before * width},
-                        {"conv_v_state", before * width},
-                        {"delta_state", width * hp.ssm.n_state}};
+        const std::int64_t width = std::int64_t{hp.n_head[i]} * hp.recurrent.ssm.n_state,
+                           before = hp.recurrent.ssm.n_conv - 1;
+        hp.recurrent.states[i] = {{"conv_q_state", before * width},
+                                  {"conv_k_state", before * width},
+                                  {"conv_v_state", before * width},
+                                  {"delta_state", width * hp.recurrent.ssm.n_state}};
     }
     read_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
+    hp.experts.n_ff = required_expert_width(keys);
     return hp;
 }
 
 void bind_kimi_delta(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const KimiParts& parts) {
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const std::int64_t e = hp.n_embd, n_head = hp.n_head[static_cast<std::size_t>(il)], size = hp.ssm.n_state,
-                       n = n_head * size;
+    const std::int64_t e = hp.n_embd, n_head = hp.n_head_of(il), size = hp.recurrent.ssm.n_state, n = n_head * size;
     w.attn_q = binder.linear(name("attn_q"), e, n);
     w.attn_k = binder.linear(name("attn_k"), e, n);
     w.attn_v = binder.linear(name("attn_v"), e, n);
-    const auto conv = [&](std::string_view role) { return binder.vectors(name(role), {hp.ssm.n_conv, 1, n, 1}); };
+    const auto conv = [&](std::string_view role) {
+        return binder.vectors(name(role), {hp.recurrent.ssm.n_conv, 1, n, 1});
+    };
     w.ssm.conv_q = conv("ssm_conv1d_q.weight");
     w.ssm.conv_k = conv("ssm_conv1d_k.weight");
     w.ssm.conv_v = conv("ssm_conv1d_v.weight");
@@ -61,14 +63,14 @@ void bind_kimi_delta(WeightBinder& binder, const HParams& hp, int il, LayerWeigh
 Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Decay decay) {
     Graph& g = b.g;
     const HParams& hp = b.hp;
-    const LayerWeights& layer = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& layer = b.layer(il);
     const StateSpaceWeights& w = layer.ssm;
-    const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)], size = hp.ssm.n_state, n = n_head * size;
+    const std::int64_t n_head = hp.n_head_of(il), size = hp.recurrent.ssm.n_state, n = n_head * size;
     g.set_part(Part::state);
 
     // q, k, v = silu(conv(W·h)), q and k of length 1
     const auto mixed = [&](const Linear& map, const TensorInfo* conv, std::size_t k, std::string_view name) {
-        const Tensor taps = g.reshape(vector(g, conv), {hp.ssm.n_conv, n, 1, 1});
+        const Tensor taps = g.reshape(vector(g, conv), {hp.recurrent.ssm.n_conv, n, 1, 1});
         const Tensor x = g.name(g.causal_conv(g.name(linear(b, map, h), name), taps, {}, state(b, in, il, k)), name);
         return g.heads(g.name(g.silu(x), name), n_head);
     };
@@ -89,7 +91,7 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
         log = g.mul(g.softplus(z), rates);
     } else {
         const Tensor x = g.mul(z, rates);
-        log = g.scale(g.sigmoid(decay == Decay::bounded ? x : g.scale(x, -1.0f)), hp.decay_lower_bound);
+        log = g.scale(g.sigmoid(decay == Decay::bounded ? x : g.scale(x, -1.0f)), hp.recurrent.decay_lower_bound);
     }
     const Tensor gamma = g.heads(g.name(g.exp(log), "delta_gamma"), n_head);
     const Tensor beta = g.name(g.sigmoid(g.name(linear(b, w.beta, h), "delta_b")), "delta_beta");
@@ -105,13 +107,9 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
 
 namespace {
 
-void kimi_stack(const BuildContext& b, Decay decay) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return is_delta_layer(b.hp, il) ? kimi_delta(b, in, il, h, decay) : latent_attention(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+template <Decay kDecay>
+Tensor kimi_recurrence(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    return kimi_delta(b, in, il, h, kDecay);
 }
 
 void refuse_joined(const WeightBinder& binder, int il) {
@@ -124,12 +122,13 @@ namespace kimi_linear {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_kimi(keys);
-    hp.rope = RopeKind::none;  // the sizes stay: part of each head would turn
-    if (hp.mla.n_lora_q > 0) keys.bad("attention.q_lora_rank", cat(hp.mla.n_lora_q), "must be 0 or left out");
+    hp.rope.kind = RopeKind::none;  // the sizes stay: part of each head would turn
+    if (hp.attention.mla.n_lora_q > 0)
+        keys.bad("attention.q_lora_rank", cat(hp.attention.mla.n_lora_q), "must be 0 or left out");
     require_gating(keys);
-    hp.expert_weights_norm = true;
-    hp.n_ff_shared = shared_width(keys, std::max<int>(1, hp.n_ff_expert), 1);
-    if (hp.n_ff_shared == 0) hp.n_ff_shared = hp.n_ff_expert;
+    hp.experts.weights_norm = true;
+    hp.experts.n_ff_shared = shared_width(keys, std::max<int>(1, hp.experts.n_ff), 1);
+    if (hp.experts.n_ff_shared == 0) hp.experts.n_ff_shared = hp.experts.n_ff;
     return hp;
 }
 
@@ -143,9 +142,12 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                       });
 }
 
-void build(const BuildContext& b) { kimi_stack(b, Decay::open); }
-
 }  // namespace kimi_linear
+
+const Family families::kimi_linear{.mixer = latent_attention,
+                                   .recurrence = kimi_recurrence<Decay::open>,
+                                   .read_all = kimi_linear::read,
+                                   .bind_all = kimi_linear::bind};
 
 namespace bailingmoe3 {
 
@@ -153,11 +155,12 @@ HParams read(KeyReader& keys) {
     HParams hp = read_kimi(keys);
     require_gating(keys);
     if (!keys.boolean("kda.safe_gate", true)) unsupported(keys.file(), hp.arch, "decays without a bound not supported");
-    hp.decay_lower_bound = keys.require_f32("kda.gate_lower_bound");
-    if (!(hp.decay_lower_bound < 0)) keys.bad("kda.gate_lower_bound", cat(hp.decay_lower_bound), "must be below 0");
-    int all = shared_width(keys, hp.n_ff_expert, 1);
-    if (all == 0) all = hp.n_ff_expert;
-    hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(all));
+    hp.recurrent.decay_lower_bound = keys.require_f32("kda.gate_lower_bound");
+    if (!(hp.recurrent.decay_lower_bound < 0))
+        keys.bad("kda.gate_lower_bound", cat(hp.recurrent.decay_lower_bound), "must be below 0");
+    int all = shared_width(keys, hp.experts.n_ff, 1);
+    if (all == 0) all = hp.experts.n_ff;
+    hp.experts.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", static_cast<std::uint32_t>(all));
     hp.gate_limits = {.routed = layer_limits(keys, hp, "swiglu_clamp_exp"),
                       .dense = layer_limits(keys, hp, "swiglu_clamp_shexp")};
     return hp;
@@ -171,13 +174,15 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                               return bind_kimi_delta(binder, hp, il, layer, {.decay = Rank::full, .gate = Rank::full});
                           refuse_joined(binder, il);
                           bind_latent_attention(binder, hp, il, layer);
-                          layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd,
-                                                          hp.n_head[static_cast<std::size_t>(il)]);
+                          layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, hp.n_head_of(il));
                       });
 }
 
-void build(const BuildContext& b) { kimi_stack(b, Decay::bounded); }
-
 }  // namespace bailingmoe3
+
+const Family families::bailingmoe3{.mixer = latent_attention,
+                                   .recurrence = kimi_recurrence<Decay::bounded>,
+                                   .read_all = bailingmoe3::read,
+                                   .bind_all = bailingmoe3::bind};
 
 }  // namespace tinfer::model

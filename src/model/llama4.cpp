@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::llama4 {
@@ -24,7 +22,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Qkv x = qkv(b, il, h);
     if (b.hp.rotates(il)) {
         rotate(b, in, il, x);
-        if (b.hp.n_expert != kExpertsOfMaverick) {
+        if (b.hp.experts.n != kExpertsOfMaverick) {
             x.q = g.name(g.rms_norm(x.q, {}, b.hp.rms_eps), "q_norm");
             x.k = g.name(g.rms_norm(x.k, {}, b.hp.rms_eps), "k_norm");
         }
@@ -46,7 +44,7 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     const Tensor logits = g.name(linear(b, w.ffn_gate_inp, h), "ffn_moe_logits");
     const Tensor ids = g.name(g.top_k(logits, 1), "ffn_moe_topk");
     const Tensor probs = g.name(g.sigmoid(logits), "ffn_moe_probs");
-    const Tensor weight = g.name(g.moe_weights(probs, ids, false, b.hp.expert_weights_scale), "ffn_moe_weights");
+    const Tensor weight = g.name(g.moe_weights(probs, ids, false, b.hp.experts.weights_scale), "ffn_moe_weights");
     g.set_part(Part::experts);
     const Tensor routed = experts(b, w, g.name(g.mul(h, weight), "ffn_moe_scaled"), ids);
     const Tensor shared = shared_expert(b, w, h);
@@ -54,35 +52,33 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     return g.name(g.add(g.reshape(routed, g.value(h).ne), shared), "ffn_out");
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    hp.expert_gating = GatingFunc::sigmoid;
-    read_experts(keys, hp);
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'llama4' needs expert_count > 0");
-    if (hp.n_expert_used != 1)
-        keys.bad("expert_used_count", cat(hp.n_expert_used), "architecture 'llama4' routes each token to one expert");
-    hp.n_ff_expert = hp.n_ff_shared =
-        expert_width(keys, "expert_feed_forward_length", keys.require_u32("expert_feed_forward_length"));
-    hp.expert_layer_step =
+void read_chunks(KeyReader& keys, HParams& hp) {
+    if (hp.experts.n_used != 1)
+        keys.bad("expert_used_count", cat(hp.experts.n_used), "architecture 'llama4' routes each token to one expert");
+    hp.experts.n_ff_shared = hp.experts.n_ff;
+    hp.experts.layer_step =
         static_cast<int>(std::min<std::uint32_t>(keys.require_u32("interleave_moe_layer_step"), 1u << 20));
     read_window(keys, hp, WindowKind::chunked, kChunk, kPeriod);
-    if (hp.has_windowed_layers()) hp.rope_layers = hp.windowed;
-    return hp;
+    if (hp.has_windowed_layers()) hp.rope.layers = hp.windows.layers;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.ffn = FeedForward::own}, [&](int il, LayerWeights& layer) {
-        if (hp.expert_layer_step > 0 && (il + 1) % hp.expert_layer_step == 0) bind_experts(binder, hp, il, layer);
-        else bind_gated_ffn(binder, hp, il, layer);
-    });
+void bind_ffn(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    const int step = hp.experts.layer_step;
+    if (step > 0 && (il + 1) % step == 0) bind_experts(binder, hp, il, layer);
+    else bind_gated_ffn(binder, hp, il, layer);
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return ffn(b, w, h); });
-}
+}  // namespace
 
 }  // namespace tinfer::model::llama4
+
+namespace tinfer::model {
+const Family families::llama4{
+    .experts = {.count = ExpertKeys::Count::required, .gating = GatingFunc::sigmoid},
+    .keys = llama4::read_chunks,
+    .block = {.ffn = FeedForward::own},
+    .layer = llama4::bind_ffn,
+    .mixer = llama4::attention,
+    .ffn = llama4::ffn,
+};
+}  // namespace tinfer::model

@@ -22,9 +22,8 @@ std::vector<T> spread(const std::vector<T>& of_blocks, int n, Block&& block) {
 }
 
 /// x += attention(norm(x)); x += ffn(norm(x)). Absent where nothing is asked for.
-Tensor looped_layer(const BuildContext& b, const Inputs& in, int il, Tensor x) {
+Tensor looped_layer(const BuildContext& b, const Inputs& in, int il, const LayerWeights& w, Tensor x) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
     Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
     if (!keep_output_rows(b, in, il, {&a, &x})) return {};
     g.set_part(Part::attn_out);
@@ -32,7 +31,7 @@ Tensor looped_layer(const BuildContext& b, const Inputs& in, int il, Tensor x) {
     g.set_part(Part::ffn_norm);
     const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
     g.set_part(Part::ffn);
-    return end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
+    return add_residual(b, x, feed_forward(b, w, h));
 }
 
 }  // namespace
@@ -46,47 +45,43 @@ HParams read(KeyReader& keys) {
     if (n_loop < 1 || n_loop > kMaxLoops || n_loop * static_cast<std::uint32_t>(hp.n_layer) > 1024)
         keys.bad("num_loops", cat(n_loop),
                  cat("must lie in 1 to ", kMaxLoops, ", and times block_count be at most 1024"));
-    hp.n_block = hp.n_layer;
+    hp.passes.n_block = hp.n_layer;
     hp.n_layer *= static_cast<int>(n_loop);
-    const auto block = [&](int il) { return il % hp.n_block; };
+    const auto block = [&](int il) { return il % hp.passes.n_block; };
     for (auto* values : {&hp.n_head, &hp.n_head_kv, &hp.n_ff}) *values = spread(*values, hp.n_layer, block);
-    hp.norms_passes = !keys.boolean("skip_loop_final_norm", false);
+    hp.passes.norms = !keys.boolean("skip_loop_final_norm", false);
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     HParams once = hp;
-    once.n_layer = hp.n_block;
+    once.n_layer = hp.passes.n_block;
     Weights w = bind_stack(binder, once, Head::tied_if_missing, {.qkv_bias = Bias::optional});
-    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return il % hp.n_block; });
+    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return il % hp.passes.n_block; });
     return w;
 }
 
 void build(const BuildContext& b) {
-    Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
-        if (il > 0 && il % b.hp.n_block == 0 && b.hp.norms_passes) x = norm(b, b.w.output_norm, x, "pass_norm");
-        x = looped_layer(b, in, il, x);
-        if (!x) return;
-    }
-    head(b, x);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) {
+        if (il > 0 && il % b.hp.passes.n_block == 0 && b.hp.passes.norms) x = norm(b, b.w.output_norm, x, "pass_norm");
+        return looped_layer(b, in, il, w, x);
+    });
 }
 
 }  // namespace nanbeige
+
+const Family families::nanbeige{.read_all = nanbeige::read, .bind_all = nanbeige::bind, .build_all = nanbeige::build};
 
 namespace hrm_text {
 
 namespace {
 
 /// Passes in order: for each cycle of the high stack so many of the low one, then one of the high one.
-bool is_high(const HParams& hp, int pass) { return pass % (hp.n_low_cycle + 1) == hp.n_low_cycle; }
+bool is_high(const HParams& hp, int pass) { return pass % (hp.passes.n_low_cycle + 1) == hp.passes.n_low_cycle; }
 
 int block_of(const HParams& hp, int il) {
-    const int n = hp.n_block / 2;  // layers of a stack
+    const int n = hp.passes.n_block / 2;  // layers of a stack
     return il % n + (is_high(hp, il / n) ? n : 0);
 }
 
@@ -102,8 +97,8 @@ HParams read(KeyReader& keys) {
             cat("must be layers_per_stack · h_cycles · (l_cycles + 1) = ", std::int64_t{n} * n_high * (n_low + 1)));
     (void)keys.boolean("hrm.prefix_lm", false);  // no effect
     hp.embd_scale = positive_f32(keys, "embedding_scale", 1.0f);
-    hp.n_block = 2 * n;
-    hp.n_low_cycle = n_low;
+    hp.passes.n_block = 2 * n;
+    hp.passes.n_low_cycle = n_low;
     for (auto* values : {&hp.n_head, &hp.n_head_kv, &hp.n_ff})
         if (*std::ranges::max_element(*values) != (*values)[0] || *std::ranges::min_element(*values) != (*values)[0])
             unsupported(keys.file(), hp.arch, "layers of different shapes not supported");
@@ -112,7 +107,7 @@ HParams read(KeyReader& keys) {
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     HParams once = hp;
-    once.n_layer = hp.n_block;
+    once.n_layer = hp.passes.n_block;
     Weights w = bind_globals(binder, once, Head::tied_if_missing, Norm{.present = true});
     w.output_norm = {};  // the last pass ends with its own
     w.z_init = binder.vector("hrm.z_l_init", hp.n_embd);
@@ -129,21 +124,23 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    const int n = b.hp.n_block / 2;
+    const int n = b.hp.passes.n_block / 2;
     Tensor high = in.x, low = vector(g, b.w.z_init), x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         if (il % n == 0) x = g.name(g.add(high, low), "pass_inp");
-        x = looped_layer(b, in, il, x);
-        if (!x) return;
-        if (il % n != n - 1) continue;
+        x = looped_layer(b, in, il, w, x);
+        if (!x) return false;
+        x = end_layer(b, x);
+        if (il % n != n - 1) return true;
         x = norm(b, Norm{.present = true}, x, "pass_norm");
         (is_high(b.hp, il / n) ? high : low) = x;
-    }
-    head(b, high);
+        return true;
+    });
+    if (whole) head(b, high);
 }
 
 }  // namespace hrm_text
+
+const Family families::hrm_text{.read_all = hrm_text::read, .bind_all = hrm_text::bind, .build_all = hrm_text::build};
 
 }  // namespace tinfer::model

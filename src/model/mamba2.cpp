@@ -15,8 +15,8 @@ std::int64_t conv_channels(const StateSpaceParams& s) { return s.n_inner + 2 * s
 
 Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const StateSpaceParams& s = b.hp.ssm;
-    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const StateSpaceParams& s = b.hp.recurrent.ssm;
+    const StateSpaceWeights& w = b.layer(il).ssm;
     const std::int64_t n_head = s.n_rank, n_bc = std::int64_t{s.n_group} * s.n_state;
     g.set_part(Part::state);
 
@@ -48,7 +48,7 @@ Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tens
 
 void read_grouped_state_space(KeyReader& keys, HParams& hp) {
     read_state_space(keys, hp);
-    StateSpaceParams& s = hp.ssm;
+    StateSpaceParams& s = hp.recurrent.ssm;
     s.n_group = positive_u32(keys, "ssm.group_count", 1u << 16);
     if (s.n_inner % s.n_rank != 0)
         keys.bad("ssm.time_step_rank", cat(s.n_rank), cat("must divide inner_size ", s.n_inner));
@@ -58,13 +58,13 @@ void read_grouped_state_space(KeyReader& keys, HParams& hp) {
 }
 
 void add_grouped_states(HParams& hp, std::size_t il) {
-    const StateSpaceParams& s = hp.ssm;
-    hp.states[il] = {{"conv_state", (s.n_conv - 1) * conv_channels(s)},
-                     {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
+    const StateSpaceParams& s = hp.recurrent.ssm;
+    hp.recurrent.states[il] = {{"conv_state", (s.n_conv - 1) * conv_channels(s)},
+                               {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
 }
 
 void bind_grouped(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, Bias conv, bool norm_required) {
-    const StateSpaceParams& s = hp.ssm;
+    const StateSpaceParams& s = hp.recurrent.ssm;
     const auto name = [&](std::string_view role) { return block_name(il, role); };
     w.ssm.in = binder.linear(name("ssm_in"), hp.n_embd, s.n_inner + conv_channels(s) + s.n_rank);
     w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {s.n_conv, conv_channels(s)});
@@ -86,8 +86,8 @@ namespace mamba2 {
 HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::rms, LayerKinds::recurrent);
     read_grouped_state_space(keys, hp);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) add_grouped_states(hp, il);
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) add_grouped_states(hp, il);
     return hp;
 }
 
@@ -104,5 +104,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) { mixer_stack(b, grouped_state_space); }
 
 }  // namespace mamba2
+
+const Family families::mamba2{.read_all = mamba2::read, .bind_all = mamba2::bind, .build_all = mamba2::build};
 
 }  // namespace tinfer::model

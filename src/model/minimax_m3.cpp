@@ -4,8 +4,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::minimax_m3 {
@@ -17,7 +15,7 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const IndexerWeights& w = b.w.layers[i].indexer;
-    const IndexerParams& p = b.hp.indexer;
+    const IndexerParams& p = b.hp.attention.indexer;
     const AttentionInputs& view = in.full;
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     const auto rotated = [&](const Linear& map, const Norm& of, int n_head, std::string_view name) {
@@ -37,7 +35,7 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
 
 Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     if (!w.indexer.k) return self_attention(b, in, il, h);
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
@@ -48,58 +46,54 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     return g.name(linear(b, w.attn_output, a), "attn_out");
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
+void read_indexer_of_blocks(KeyReader& keys, HParams& hp) {
     if (hp.n_layer_draft > 0)
         keys.bad("nextn_predict_layers", cat(hp.n_layer_draft), "blocks that only draft are not known here");
-    hp.activation = Activation::swiglu_clamped;
-    read_experts(keys, hp);
-    require_experts(keys, hp);
-    require_gating(keys);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared = shared_width(keys, hp);
-    IndexerParams& x = hp.indexer;
+    IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
     x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
     x.block = positive_u32(keys, "attention.indexer.block_size", 1u << 20);
     x.local = static_cast<int>(std::min(keys.require_u32("attention.indexer.local_blocks"), 1u << 20));
     for (int il = 0; il < hp.n_layer; ++il) {
-        x.layers.push_back(il >= hp.n_layer_dense);
-        if (const int n = hp.n_head_kv[static_cast<std::size_t>(il)]; n != x.n_head)
+        x.layers.push_back(il >= hp.experts.n_layer_dense);
+        if (const int n = hp.n_head_kv_of(il); n != x.n_head)
             keys.bad("attention.indexer.head_count", cat(x.n_head), cat("must be head_count_kv ", n));
     }
-    if (x.head_dim < hp.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim), cat("must be at least the ", hp.n_rot, " that turn"));
+    if (x.head_dim < hp.rope.n_rot)
+        keys.bad("attention.indexer.key_length", cat(x.head_dim),
+                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
     if (std::int64_t{x.top_k} * x.block > (std::int64_t{1} << 30))
         keys.bad("attention.indexer.block_size", cat(x.block), "times top_k must be at most 2^30");
     x.neox = true;
-    x.n_rot = hp.n_rot;
-    return hp;
+    x.n_rot = hp.rope.n_rot;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(
-        binder, hp, Head::required,
-        {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::dense_or_experts},
-        [&](int il, LayerWeights& w) {
-            const auto name = [&](std::string_view role) { return block_name(il, role); };
-            const std::int64_t n = hp.indexer.n_head, d = hp.indexer.head_dim;
-            require_choice_bias(binder, il, w);
-            if (!hp.indexer.is_in(static_cast<std::size_t>(il))) return;
-            w.indexer.q = binder.linear(name("indexer.q_proj"), hp.n_embd, n * d);
-            w.indexer.k = binder.linear(name("indexer.k_proj"), hp.n_embd, d);
-            w.indexer.q_norm = binder.norm(name("indexer.q_norm"), {d});
-            w.indexer.k_norm = binder.norm(name("indexer.k_norm"), {d});
-        });
+void bind_indexer_of_blocks(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const auto name = [&](std::string_view role) { return block_name(il, role); };
+    const std::int64_t n = hp.attention.indexer.n_head, d = hp.attention.indexer.head_dim;
+    require_choice_bias(binder, il, w);
+    if (!hp.attention.indexer.is_in(static_cast<std::size_t>(il))) return;
+    w.indexer.q = binder.linear(name("indexer.q_proj"), hp.n_embd, n * d);
+    w.indexer.k = binder.linear(name("indexer.k_proj"), hp.n_embd, d);
+    w.indexer.q_norm = binder.norm(name("indexer.q_norm"), {d});
+    w.indexer.k_norm = binder.norm(name("indexer.k_norm"), {d});
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+}  // namespace
 
 }  // namespace tinfer::model::minimax_m3
+
+namespace tinfer::model {
+const Family families::minimax_m3{
+    .rope = RopeKind::neox,
+    .common = {.ff = FeedForwardKey::optional},
+    .activation = Activation::swiglu_clamped,
+    .experts = {.count = ExpertKeys::Count::required, .gating_given = true, .shared = ExpertKeys::Shared::counted},
+    .keys = minimax_m3::read_indexer_of_blocks,
+    .head = Head::required,
+    .block = {.qkv_bias = Bias::optional, .head_norms = HeadNorms::shared, .ffn = FeedForward::dense_or_experts},
+    .layer = minimax_m3::bind_indexer_of_blocks,
+    .mixer = minimax_m3::attention,
+};
+}  // namespace tinfer::model

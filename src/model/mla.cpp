@@ -12,9 +12,9 @@ namespace tinfer::model {
 namespace {
 
 void check_latent(KeyReader& keys, const HParams& hp, const MlaSizes& m, int head_k, int head_v) {
-    if (hp.n_rot >= m.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", m.head_dim_k));
-    if (head_k != m.n_lora_kv + hp.n_rot || head_v != m.n_lora_kv)
+    if (hp.rope.n_rot >= m.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot), cat("must be below the head size ", m.head_dim_k));
+    if (head_k != m.n_lora_kv + hp.rope.n_rot || head_v != m.n_lora_kv)
         unsupported(keys.file(), hp.arch, "key_length, value_length and kv_lora_rank do not fit one another");
 }
 
@@ -24,48 +24,49 @@ int required_size(KeyReader& keys, std::string_view key) { return positive_u32(k
 
 void read_split_latent(KeyReader& keys, HParams& hp, bool has_windows) {
     const auto rank_q = static_cast<int>(std::min(keys.u32("attention.q_lora_rank", 0), 1u << 24));
-    hp.mla = {.n_lora_q = rank_q,
-              .n_lora_kv = required_size(keys, "attention.kv_lora_rank"),
-              .head_dim_k = required_size(keys, "attention.key_length_mla"),
-              .head_dim_v = required_size(keys, "attention.value_length_mla"),
-              .absorbed = true};
-    check_latent(keys, hp, hp.mla, hp.head_dim_k, hp.head_dim_v);
+    hp.attention.mla = {.n_lora_q = rank_q,
+                        .n_lora_kv = required_size(keys, "attention.kv_lora_rank"),
+                        .head_dim_k = required_size(keys, "attention.key_length_mla"),
+                        .head_dim_v = required_size(keys, "attention.value_length_mla"),
+                        .absorbed = true};
+    check_latent(keys, hp, hp.attention.mla, hp.head_dim_k, hp.head_dim_v);
     for (const int n : hp.n_head_kv)
         if (n > 1) keys.bad("attention.head_count_kv", cat(n), "must be 1: the cache holds latents");
-    hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.mla.head_dim_k));
+    hp.attention.scale = 1.0f / std::sqrt(static_cast<float>(hp.attention.mla.head_dim_k));
     if (!has_windows) return;
-    hp.mla_window = {.n_lora_q = rank_q,
-                     .n_lora_kv = required_size(keys, "attention.kv_lora_rank_swa"),
-                     .head_dim_k = required_size(keys, "attention.key_length_mla_swa"),
-                     .head_dim_v = required_size(keys, "attention.value_length_mla_swa"),
-                     .absorbed = true};
-    hp.attn_scale_window = 1.0f / std::sqrt(static_cast<float>(hp.mla_window.head_dim_k));
-    check_latent(keys, hp, hp.mla_window, hp.head_dim_k_window > 0 ? hp.head_dim_k_window : hp.head_dim_k,
-                 hp.head_dim_v_window > 0 ? hp.head_dim_v_window : hp.head_dim_v);
+    hp.attention.mla_window = {.n_lora_q = rank_q,
+                               .n_lora_kv = required_size(keys, "attention.kv_lora_rank_swa"),
+                               .head_dim_k = required_size(keys, "attention.key_length_mla_swa"),
+                               .head_dim_v = required_size(keys, "attention.value_length_mla_swa"),
+                               .absorbed = true};
+    hp.attention.scale_window = 1.0f / std::sqrt(static_cast<float>(hp.attention.mla_window.head_dim_k));
+    check_latent(keys, hp, hp.attention.mla_window, hp.windows.head_dim_k > 0 ? hp.windows.head_dim_k : hp.head_dim_k,
+                 hp.windows.head_dim_v > 0 ? hp.windows.head_dim_v : hp.head_dim_v);
 }
 
 void share_yarn_magnitude(KeyReader& keys, HParams& hp) {
     const float stored = keys.f32("rope.scaling.yarn_log_multiplier", 0.0f);
     if (stored < 0) keys.bad("rope.scaling.yarn_log_multiplier", cat(stored), "must not be below 0");
-    hp.yarn_magnitude_share = stored / 0.1f;
+    hp.rope.yarn_magnitude_share = stored / 0.1f;
     usual_yarn_ramp(hp);
-    const double factor = 1.0 / static_cast<double>(hp.rope_freq_scale);
-    double m = static_cast<double>(hp.rope_attn_factor);
-    if (hp.yarn_ext_factor != 0.0f && factor > 1.0) m *= 1.0 + 0.1 * math::log(factor);
-    hp.attn_scale = static_cast<float>(m * m / std::sqrt(static_cast<double>(hp.mla.head_dim_k)));
-    if (!std::isfinite(hp.attn_scale) || !std::isfinite(hp.yarn_magnitude_share))
+    const double factor = 1.0 / static_cast<double>(hp.rope.freq_scale);
+    double m = static_cast<double>(hp.rope.attn_factor);
+    if (hp.rope.yarn_ext_factor != 0.0f && factor > 1.0) m *= 1.0 + 0.1 * math::log(factor);
+    hp.attention.scale = static_cast<float>(m * m / std::sqrt(static_cast<double>(hp.attention.mla.head_dim_k)));
+    if (!std::isfinite(hp.attention.scale) || !std::isfinite(hp.rope.yarn_magnitude_share))
         keys.bad("rope.scaling.yarn_log_multiplier", cat(stored), "must leave the scale of scores finite");
 }
 
 void read_indexer(KeyReader& keys, HParams& hp, bool neox) {
-    IndexerParams& x = hp.indexer;
+    IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
     x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim), cat("must be at least the ", hp.n_rot, " that turn"));
+    if (x.head_dim < hp.rope.n_rot)
+        keys.bad("attention.indexer.key_length", cat(x.head_dim),
+                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
     x.neox = neox;
-    x.n_rot = hp.n_rot;
+    x.n_rot = hp.rope.n_rot;
     x.layers.assign(static_cast<std::size_t>(hp.n_layer), true);
 }
 
@@ -73,18 +74,18 @@ bool read_indexer_types(KeyReader& keys, HParams& hp) {
     constexpr std::string_view kTypes = "attention.indexer.types";
     const auto types = keys.find_per_layer(kTypes, static_cast<std::size_t>(hp.n_layer + hp.n_layer_draft));
     if (!types) return false;
-    for (std::size_t il = 0; il < hp.indexer.layers.size(); ++il) {
+    for (std::size_t il = 0; il < hp.attention.indexer.layers.size(); ++il) {
         if ((*types)[il] > 1) keys.bad(kTypes, cat((*types)[il]), "must be 0 or 1");
-        hp.indexer.layers[il] = (*types)[il] == 1;
+        hp.attention.indexer.layers[il] = (*types)[il] == 1;
     }
     return true;
 }
 
 void bind_indexer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
-    if (!hp.indexer.is_in(static_cast<std::size_t>(il))) return;
+    if (!hp.attention.indexer.is_in(static_cast<std::size_t>(il))) return;
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const std::int64_t n = hp.indexer.n_head, d = hp.indexer.head_dim;
-    w.indexer.q = binder.linear(name("indexer.attn_q_b"), hp.mla.n_lora_q, n * d);
+    const std::int64_t n = hp.attention.indexer.n_head, d = hp.attention.indexer.head_dim;
+    w.indexer.q = binder.linear(name("indexer.attn_q_b"), hp.attention.mla.n_lora_q, n * d);
     w.indexer.k = binder.linear(name("indexer.attn_k"), hp.n_embd, d);
     w.indexer.k_norm = binder.norm(name("indexer.k_norm"), {d}, Bias::required);
     w.indexer.proj = binder.linear(name("indexer.proj"), hp.n_embd, n);
@@ -95,7 +96,7 @@ namespace {
 // Rotates n_rot elements of each head from the indexer's first on.
 Tensor turn_index(const BuildContext& b, const AttentionInputs& view, Tensor x) {
     Graph& g = b.g;
-    const IndexerParams& p = b.hp.indexer;
+    const IndexerParams& p = b.hp.attention.indexer;
     RopeParams rope = view.rope;
     rope.neox = p.neox ? 1 : 0;
     if (p.first == 0) return g.rope(x, view.rope_table, rope);
@@ -109,7 +110,7 @@ Tensor choose_slots(const BuildContext& b, const Inputs& in, int il, Tensor h, T
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const IndexerWeights& w = b.w.layers[i].indexer;
-    const IndexerParams& p = b.hp.indexer;
+    const IndexerParams& p = b.hp.attention.indexer;
     const AttentionInputs& view = in.of(b.hp, il);
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     const Tensor raw = g.name(linear(b, w.k, h), "index_k");
@@ -130,7 +131,7 @@ Tensor choose_slots(const BuildContext& b, const Inputs& in, int il, Tensor h, T
 
 void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
     const MlaSizes& m = hp.mla_of(il);
-    const std::int64_t n_head = hp.n_head[static_cast<std::size_t>(il)], n_nope = m.head_dim_k - hp.n_rot;
+    const std::int64_t n_head = hp.n_head_of(il), n_nope = m.head_dim_k - hp.rope.n_rot;
     if (m.n_lora_q > 0) {
         w.attn_q_a = binder.linear(block_name(il, "attn_q_a"), hp.n_embd, m.n_lora_q);
         w.attn_q_a_norm = binder.norm(block_name(il, "attn_q_a_norm"), {m.n_lora_q});
@@ -138,7 +139,7 @@ void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, Laye
     } else {
         w.attn_q = binder.linear(block_name(il, "attn_q"), hp.n_embd, n_head * m.head_dim_k);
     }
-    w.attn_kv_a_mqa = binder.linear(block_name(il, "attn_kv_a_mqa"), hp.n_embd, m.n_lora_kv + hp.n_rot);
+    w.attn_kv_a_mqa = binder.linear(block_name(il, "attn_kv_a_mqa"), hp.n_embd, m.n_lora_kv + hp.rope.n_rot);
     w.attn_kv_a_norm = binder.norm(block_name(il, "attn_kv_a_norm"), {m.n_lora_kv});
     if (m.absorbed) {
         w.attn_k_b = binder.matrix(block_name(il, "attn_k_b"), {n_nope, m.n_lora_kv, n_head});
@@ -150,12 +151,16 @@ void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, Laye
     w.attn_output = binder.linear(block_name(il, "attn_output"), n_head * m.head_dim_v, hp.n_embd);
 }
 
+Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    return latent_attention(b, in, il, h, nullptr);
+}
+
 Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor* chosen) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     const MlaSizes& m = b.hp.mla_of(il);
     const AttentionInputs& view = in.of(b.hp, il);
-    const int n_head = b.hp.n_head[static_cast<std::size_t>(il)], n_rot = b.hp.n_rot, n_nope = m.head_dim_k - n_rot;
+    const int n_head = b.hp.n_head_of(il), n_rot = b.hp.rope.n_rot, n_nope = m.head_dim_k - n_rot;
     g.set_part(Part::attn);
     const auto rotated = [&](Tensor x, std::string_view name) {
         return b.hp.rotates(il) ? g.name(g.rope(x, view.rope_table, view.rope), name) : x;
@@ -185,7 +190,7 @@ Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor 
         x.k = g.name(g.concat(g.view(kv, 0, n_nope), k_r), "k_joined");
         x.v = g.view(kv, n_nope, m.head_dim_v);
     }
-    if (b.hp.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
+    if (b.hp.attention.temperature_scale != 0.0f) x.q = scale_by_temperature(b, in, x.q);
     if (chosen != nullptr && w.indexer.k) *chosen = choose_slots(b, in, il, h, from);
     Tensor a = cached_attention(b, in, il, x, chosen == nullptr ? Tensor{} : *chosen);
     if (writes_only(b, il)) return a;

@@ -11,12 +11,12 @@
 namespace tinfer::model {
 
 /// attn_q, or attn_q_a with its norm and attn_q_b; attn_kv_a_mqa with its norm; attn_k_b and attn_v_b, or attn_kv_b;
-/// attn_output. Sizes: hp.mla.
+/// attn_output. Sizes: hp.attention.mla.
 void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 /// `chosen`: what the last indexer in front has chosen; a layer with one writes its own choice there. Null: attention
 /// sees everything.
-[[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h,
-                                      Tensor* chosen = nullptr);
+[[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor* chosen);
+[[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
 
 /// The sizes of the split layout, of two kinds of layers where some have a window, and 1/sqrt(head size) as scale.
 void read_split_latent(KeyReader& keys, HParams& hp, bool has_windows = false);

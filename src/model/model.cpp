@@ -6,6 +6,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "base/math.hpp"
+#include "model/family.hpp"
 
 namespace tinfer::model {
 
@@ -45,15 +46,15 @@ ModelInfo make_info(const BoundModel& m) {
     info.n_ff = hp.n_ff[0];
     info.n_vocab = hp.n_vocab;
     info.n_ctx_train = hp.n_ctx_train;
-    info.n_rot = hp.n_rot;
-    info.n_expert = hp.n_expert;
-    info.n_expert_used = hp.n_expert_used;
-    info.rope_freq_base = hp.rope_freq_base;
-    info.rope_freq_scale = hp.rope_freq_scale;
+    info.n_rot = hp.rope.n_rot;
+    info.n_expert = hp.experts.n;
+    info.n_expert_used = hp.experts.n_used;
+    info.rope_freq_base = hp.rope.freq_base;
+    info.rope_freq_scale = hp.rope.freq_scale;
     info.rms_eps = hp.rms_eps;
-    info.n_window = hp.window.size;
+    info.n_window = hp.windows.window.size;
     info.n_class = m.weights.n_class();
-    info.causal = hp.causal;
+    info.causal = hp.attention.causal;
     info.has_encoder = m.encoder.has_value();
     info.has_output_head = static_cast<bool>(m.weights.output);
     info.pooling = hp.pooling;
@@ -73,13 +74,13 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     check_kind(*m.file);
     check_quantization_version(*m.file, options);
     KeyReader keys(*m.file);
-    m.architecture = &find_architecture(*m.file, keys.arch());
-    m.hp = m.architecture->read(keys);
-    if (m.architecture->has_encoder()) m.encoder.emplace().hp = m.architecture->read_encoder(keys);
+    m.family = &find_architecture(*m.file, keys.arch()).family();
+    m.hp = m.family->read(keys);
+    if (m.family->encoder != nullptr) m.encoder.emplace().hp = m.family->encoder->read(keys);
     keys.check_unknown(options);
     WeightBinder binder(*m.file, keys.arch());
-    m.weights = m.architecture->bind(binder, m.hp);
-    if (m.encoder) m.encoder->weights = m.architecture->bind_encoder(binder, m.encoder->hp);
+    m.weights = m.family->bind(binder, m.hp);
+    if (m.encoder) m.encoder->weights = m.family->encoder->bind(binder, m.encoder->hp);
     binder.finish(options);
     m.info = make_info(m);
     m.id_tables.assign(binder.id_tables().begin(), binder.id_tables().end());
@@ -96,62 +97,6 @@ void check_id_tables(const BoundModel& model) {
                      cat(model.file->name(), ": tensor '", escaped(table.tensor->name), "': value ", i, " is ", ids[i],
                          ", must lie in 0 to ", table.limit - 1));
     }
-}
-
-void resolve_rope(const HParams& hp, ContextOptions& o) noexcept {
-    const auto fill = [](auto& option, auto value) { option = option.value_or(value); };
-    const float by_type = o.rope_scaling == RopeScaling::yarn ? 1.0f : 0.0f;
-    fill(o.yarn_ext_factor, o.rope_scaling == RopeScaling::from_model ? hp.yarn_ext_factor : by_type);
-    if (o.rope_scaling == RopeScaling::from_model) o.rope_scaling = hp.rope_scaling;
-    const bool scales = o.rope_scaling == RopeScaling::linear || o.rope_scaling == RopeScaling::yarn;
-    if (!scales) o.rope_freq_scale = 1.0f;
-    fill(o.rope_freq_base, hp.rope_freq_base);
-    fill(o.rope_freq_scale, hp.rope_freq_scale);
-    fill(o.yarn_attn_factor, 1.0f);
-    fill(o.yarn_beta_fast, hp.yarn_beta_fast);
-    fill(o.yarn_beta_slow, hp.yarn_beta_slow);
-    fill(o.yarn_orig_ctx, hp.n_ctx_orig);
-}
-
-RopeParams effective_rope(const HParams& hp, ContextOptions o) {
-    resolve_rope(hp, o);
-    RopeParams rope;
-    rope.n_rot = hp.n_rot;
-    rope.neox = hp.rope == RopeKind::neox;
-    std::ranges::copy(hp.rope_sections, rope.sections);
-    rope.interleaved = hp.rope_interleaved ? 1 : 0;
-    rope.freq_base = *o.rope_freq_base;
-    rope.freq_scale = *o.rope_freq_scale;
-    rope.ext_factor = *o.yarn_ext_factor;
-    rope.beta_fast = *o.yarn_beta_fast;
-    rope.beta_slow = *o.yarn_beta_slow;
-    rope.n_ctx_orig = *o.yarn_orig_ctx;
-    // m = attn_factor · (1 + 0.1 ln(1/s)) where YaRN extends the context (arXiv:2309.00071 §3.4)
-    rope.magnitude = hp.rope_attn_factor * *o.yarn_attn_factor;
-    const double factor = 1.0 / static_cast<double>(rope.freq_scale);
-    if (rope.ext_factor != 0.0f && factor > 1.0 && hp.yarn_log_multiplier == 0.0f)
-        rope.magnitude = static_cast<float>(static_cast<double>(rope.magnitude) * (1.0 + 0.1 * math::log(factor)));
-    if (hp.yarn_magnitude_share != 0.0f && rope.ext_factor != 0.0f && factor > 1.0)
-        rope.magnitude =
-            static_cast<float>(static_cast<double>(rope.magnitude) /
-                               (1.0 + 0.1 * static_cast<double>(hp.yarn_magnitude_share) * math::log(factor)));
-    return rope;
-}
-
-RopeParams effective_window_rope(const HParams& hp, ContextOptions options) {
-    RopeParams rope = effective_rope(hp, std::move(options));
-    if (hp.rope_freq_base_window > 0) rope.freq_base = hp.rope_freq_base_window;
-    if (hp.n_rot_window > 0) rope.n_rot = hp.n_rot_window;
-    if (hp.rope_window_scaled) return rope;
-    rope.freq_scale = rope.magnitude = 1.0f;
-    rope.ext_factor = 0.0f;
-    return rope;
-}
-
-const TensorInfo* rope_factors(const BoundModel& model, int n_ctx) noexcept {
-    const Weights& w = model.weights;
-    if (w.rope_freqs != nullptr) return w.rope_freqs;
-    return n_ctx > model.hp.n_ctx_orig ? w.rope_factors_long : w.rope_factors_short;
 }
 
 }  // namespace tinfer::model

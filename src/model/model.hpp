@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A model bound to its file: hyper-parameters, weights by role, the row of the registry that builds its graphs.
+// A model bound to its file: hyper-parameters, weights by role, the family that builds its graphs.
 // Immutable.
 #pragma once
 
@@ -16,9 +16,11 @@ struct Encoder {
     Weights weights;
 };
 
+struct Family;  // model/family.hpp
+
 struct BoundModel {
     std::shared_ptr<gguf::File> file;
-    const Architecture* architecture = nullptr;
+    const Family* family = nullptr;
     HParams hp;
     Weights weights;
     std::optional<Encoder> encoder;

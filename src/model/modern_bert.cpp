@@ -18,7 +18,7 @@ Weights without_head(Weights w) {
 
 HParams read_bidirectional(KeyReader& keys, RopeKind rope, NormKind norm) {
     HParams hp = read_common(keys, rope, norm);
-    hp.causal = false;  // whatever the file says
+    hp.attention.causal = false;  // whatever the file says
     return hp;
 }
 
@@ -32,7 +32,7 @@ HParams read(KeyReader& keys) {
     if (activation != "gelu" && activation != "silu")
         keys.bad("hidden_activation", cat("'", escaped(activation), "'"), "must be gelu or silu");
     hp.activation = activation == "silu" ? Activation::silu : Activation::gelu;
-    if (read_window_behind_full(keys, hp, WindowKind::symmetric, 3)) hp.rope_window_scaled = false;
+    if (read_window_behind_full(keys, hp, WindowKind::symmetric, 3)) hp.windows.rope_scaled = false;
     read_window_base(keys, hp, 10000.0f);
     return hp;
 }
@@ -50,9 +50,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace modern_bert
+
+const Family families::modern_bert{.read_all = modern_bert::read, .bind_all = modern_bert::bind};
 
 namespace neo_bert {
 
@@ -65,9 +65,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace neo_bert
+
+const Family families::neo_bert{.read_all = neo_bert::read, .bind_all = neo_bert::bind};
 
 namespace eurobert {
 

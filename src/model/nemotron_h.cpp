@@ -27,8 +27,8 @@ HParams read_nemotron_h(KeyReader& keys) {
     (void)keys.find_f32("rope.freq_base");
     (void)keys.find_bool("rope.scaling.finetuned");
     read_grouped_state_space(keys, hp);
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) {
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) {
         if (hp.n_ff[il] > 0 && hp.n_head_kv[il] > 0)
             keys.bad("feed_forward_length", cat(hp.n_ff[il]),
                      cat("layer ", il, " has heads of keys and values too, so its kind is not clear"));
@@ -66,7 +66,7 @@ Tensor latent_experts(const BuildContext& b, const LayerWeights& w, Tensor h) {
 }
 
 Tensor branch(const BuildContext& b, const Inputs& in, int il, Tensor h) {
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     switch (branch_of(b.hp, static_cast<std::size_t>(il))) {
         case Branch::mamba: return grouped_state_space(b, in, il, h);
         case Branch::attention: return self_attention(b, in, il, h);
@@ -96,20 +96,23 @@ void build(const BuildContext& b) { mixer_stack(b, branch); }
 
 }  // namespace nemotron_h
 
+const Family families::nemotron_h{
+    .read_all = nemotron_h::read, .bind_all = nemotron_h::bind, .build_all = nemotron_h::build};
+
 namespace nemotron_h_moe {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_nemotron_h(keys);
-    hp.expert_gating = GatingFunc::sigmoid;
+    hp.experts.gating = GatingFunc::sigmoid;
     read_layer_experts(keys, hp);
     require_experts(keys, hp);
-    if (hp.expert_gating != GatingFunc::sigmoid)
-        keys.bad("expert_gating_func", cat(static_cast<int>(hp.expert_gating)), "must be 2");
-    hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
+    if (hp.experts.gating != GatingFunc::sigmoid)
+        keys.bad("expert_gating_func", cat(static_cast<int>(hp.experts.gating)), "must be 2");
+    hp.experts.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
     (void)keys.u32("expert_shared_count", 0);  // no effect: the width is that of all together
-    hp.n_latent_expert = optional_width(keys, "moe_latent_size");
+    hp.experts.n_latent = optional_width(keys, "moe_latent_size");
     for (std::size_t il = 0; il < static_cast<std::size_t>(hp.n_layer); ++il)
-        if (branch_of(hp, il) == Branch::feed_forward && (hp.experts_used(il) == 0 || hp.expert_size(il) == 0))
+        if (branch_of(hp, il) == Branch::feed_forward && (hp.experts.used(il) == 0 || hp.experts.width(il) == 0))
             keys.bad("expert_used_count", "0", cat("layer ", il, " has experts"));
     return hp;
 }
@@ -117,23 +120,26 @@ HParams read(KeyReader& keys) {
 Weights bind(WeightBinder& binder, const HParams& hp) {
     return bind_nemotron_h(binder, hp, [&](int il, LayerWeights& w) {
         const auto name = [&](std::string_view role) { return block_name(il, role); };
-        const std::int64_t e = hp.n_embd, f = hp.expert_size(static_cast<std::size_t>(il)), n = hp.n_expert;
-        const std::int64_t inner = hp.n_latent_expert > 0 ? hp.n_latent_expert : e;
+        const std::int64_t e = hp.n_embd, f = hp.experts.width(static_cast<std::size_t>(il)), n = hp.experts.n;
+        const std::int64_t inner = hp.experts.n_latent > 0 ? hp.experts.n_latent : e;
         w.ffn_gate_inp = binder.linear(name("ffn_gate_inp"), e, n);
         w.exp_probs_b = binder.vector(name("exp_probs_b.bias"), n);
         w.ffn_up_exps = binder.experts(name("ffn_up_exps"), inner, f, n);
         w.ffn_down_exps = binder.experts(name("ffn_down_exps"), f, inner, n);
-        if (hp.n_latent_expert > 0) {
+        if (hp.experts.n_latent > 0) {
             w.ffn_latent_down = binder.linear(name("ffn_latent_down"), e, inner);
             w.ffn_latent_up = binder.linear(name("ffn_latent_up"), inner, e);
         }
-        w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.n_ff_shared);
-        w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.n_ff_shared, e);
+        w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.experts.n_ff_shared);
+        w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.experts.n_ff_shared, e);
     });
 }
 
 void build(const BuildContext& b) { mixer_stack(b, branch); }
 
 }  // namespace nemotron_h_moe
+
+const Family families::nemotron_h_moe{
+    .read_all = nemotron_h_moe::read, .bind_all = nemotron_h_moe::bind, .build_all = nemotron_h_moe::build};
 
 }  // namespace tinfer::model

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
 #include "model/families.hpp"
 #include "model/recurrent.hpp"
 
@@ -17,8 +16,8 @@ int step_rank(const HParams& hp) { return std::max(64, hp.n_embd / 16); }
 
 Tensor state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const StateSpaceParams& s = b.hp.ssm;
-    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const StateSpaceParams& s = b.hp.recurrent.ssm;
+    const StateSpaceWeights& w = b.layer(il).ssm;
     const std::int64_t n_head = s.n_rank, size = s.n_inner / n_head, rank = step_rank(b.hp);
     const std::array<std::int64_t, 4> flat{s.n_inner, b.shape.n_tokens, 1, 1};
     g.set_part(Part::state);
@@ -46,7 +45,7 @@ Tensor state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
 
 void bind_state_space(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const StateSpaceParams& s = hp.ssm;
+    const StateSpaceParams& s = hp.recurrent.ssm;
     StateSpaceWeights& w = layer.ssm;
     const int rank = step_rank(hp);
     w.in = binder.linear(name("ssm_in"), hp.n_embd, 2 * std::int64_t{s.n_inner});
@@ -61,44 +60,37 @@ void bind_state_space(WeightBinder& binder, const HParams& hp, int il, LayerWeig
     w.out = binder.linear(name("ssm_out"), s.n_inner, hp.n_embd);
 }
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, NormKind::rms, LayerKinds::hybrid);
-    hp.attn_scale = 1.0f / std::sqrt(static_cast<float>(hp.head_dim_v));
+void read_plamo2(KeyReader& keys, HParams& hp) {
+    hp.attention.scale = 1.0f / std::sqrt(static_cast<float>(hp.head_dim_v));
     read_state_space(keys, hp);
     if (const std::uint32_t n = keys.require_u32("ssm.group_count"); n != 0)
         keys.bad("ssm.group_count", cat(n), "must be 0");
-    if (hp.ssm.n_inner % hp.ssm.n_rank != 0)
-        keys.bad("ssm.time_step_rank", cat(hp.ssm.n_rank), cat("must divide inner_size ", hp.ssm.n_inner));
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il)
+    const StateSpaceParams& s = hp.recurrent.ssm;
+    if (s.n_inner % s.n_rank != 0)
+        keys.bad("ssm.time_step_rank", cat(s.n_rank), cat("must divide inner_size ", s.n_inner));
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il)
         if (hp.n_head_kv[il] == 0) add_selective_states(hp, il);
-    return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(
-        binder, hp, Head::tied_if_missing, {.mixer = Mixer::own, .ffn = FeedForward::fused},
-        [&](int il, LayerWeights& layer) {
-            const auto i = static_cast<std::size_t>(il);
-            layer.attn_post_norm = bare_norm(binder, block_name(il, "post_attention_norm"), {hp.n_embd});
-            layer.ffn_post_norm = bare_norm(binder, block_name(il, "post_ffw_norm"), {hp.n_embd});
-            if (hp.n_head_kv[i] == 0) return bind_state_space(binder, hp, il, layer);
-            bind_attention(binder, hp, il, layer);
-            layer.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head[i]});
-            layer.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv[i]});
-        });
+void bind_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_bare_post_norms(binder, hp, il, layer);
+    if (hp.n_head_kv_of(il) == 0) return bind_state_space(binder, hp, il, layer);
+    layer.attn_q_norm = binder.norm(block_name(il, "attn_q_norm"), {hp.head_dim_k, hp.n_head_of(il)});
+    layer.attn_k_norm = binder.norm(block_name(il, "attn_k_norm"), {hp.head_dim_k, hp.n_head_kv_of(il)});
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? self_attention(b, in, il, h)
-                                                                    : state_space(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+}  // namespace
 
 }  // namespace tinfer::model::plamo2
+
+namespace tinfer::model {
+const Family families::plamo2{
+    .rope = RopeKind::neox,
+    .common = {.kinds = LayerKinds::hybrid},
+    .keys = plamo2::read_plamo2,
+    .block = {.ffn = FeedForward::fused},
+    .layer = plamo2::bind_layer,
+    .recurrence = plamo2::state_space,
+};
+}  // namespace tinfer::model

@@ -5,32 +5,31 @@
 #include "model/families.hpp"
 #include "model/mla.hpp"
 
-namespace tinfer::model::plm {
+namespace tinfer::model {
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::norm);
-    hp.activation = Activation::relu_sqr;
-    hp.mla = {.n_lora_kv = positive_u32(keys, "attention.kv_lora_rank", 1u << 24),
-              .head_dim_k = hp.head_dim_k,
-              .head_dim_v = hp.head_dim_v};
-    if (hp.n_rot >= hp.head_dim_k)
-        keys.bad("rope.dimension_count", cat(hp.n_rot), cat("must be below the head size ", hp.head_dim_k));
-    for (std::size_t il = 0; il < hp.n_head.size(); ++il)
-        if (hp.n_head_kv[il] != hp.n_head[il])
-            keys.bad("attention.head_count_kv", cat(hp.n_head_kv[il]), cat("must be head_count ", hp.n_head[il]));
-    return hp;
+namespace {
+
+void read_plm(KeyReader& keys, HParams& hp) {
+    hp.attention.mla = {.n_lora_kv = positive_u32(keys, "attention.kv_lora_rank", 1u << 24),
+                        .head_dim_k = hp.head_dim_k,
+                        .head_dim_v = hp.head_dim_v};
+    if (hp.rope.n_rot >= hp.head_dim_k)
+        keys.bad("rope.dimension_count", cat(hp.rope.n_rot), cat("must be below the head size ", hp.head_dim_k));
+    for (int il = 0; il < hp.n_layer; ++il)
+        if (hp.n_head_kv_of(il) != hp.n_head_of(il))
+            keys.bad("attention.head_count_kv", cat(hp.n_head_kv_of(il)), cat("must be head_count ", hp.n_head_of(il)));
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    binder.ignore("output.weight");
-    return bind_stack(binder, hp, Head::always_tied, {.mixer = Mixer::own, .ffn = FeedForward::plain},
-                      [&](int il, LayerWeights& layer) { bind_latent_attention(binder, hp, il, layer); });
-}
+}  // namespace
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return latent_attention(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
+const Family families::plm{
+    .activation = Activation::relu_sqr,
+    .keys = read_plm,
+    .head = Head::always_tied,
+    .block = {.mixer = Mixer::own, .ffn = FeedForward::plain},
+    .check = [](WeightBinder& binder, const HParams&) { binder.ignore("output.weight"); },
+    .layer = bind_latent_attention,
+    .mixer = latent_attention,
+};
 
-}  // namespace tinfer::model::plm
+}  // namespace tinfer::model

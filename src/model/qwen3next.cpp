@@ -14,15 +14,15 @@ namespace tinfer::model {
 
 namespace {
 
-std::int64_t key_width(const HParams& hp) { return std::int64_t{hp.ssm.n_group} * hp.ssm.n_state; }
-std::int64_t value_width(const HParams& hp) { return std::int64_t{hp.ssm.n_rank} * hp.ssm.n_state; }
+std::int64_t key_width(const HParams& hp) { return std::int64_t{hp.recurrent.ssm.n_group} * hp.recurrent.ssm.n_state; }
+std::int64_t value_width(const HParams& hp) { return std::int64_t{hp.recurrent.ssm.n_rank} * hp.recurrent.ssm.n_state; }
 std::int64_t conv_width(const HParams& hp) { return 2 * key_width(hp) + value_width(hp); }
 
 }  // namespace
 
 Tensor gated_attention(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor chosen) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     const AttentionParams p = attention_params(b, il);
     g.set_part(Part::attn);
     const Tensor q_gate = g.heads(g.name(linear(b, w.attn_q, h), "q_gate"), p.n_head);
@@ -50,7 +50,8 @@ Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qk
     Graph& g = b.g;
     if (!w.in) return {qkv, g.name(linear(b, w.gate, h), "delta_z")};
     // Older files: for each key head [q | k | its values' v | their z] in one matrix.
-    const std::int64_t n_key_head = b.hp.ssm.n_group, size = b.hp.ssm.n_state, n_value = value_width(b.hp) / n_key_head;
+    const std::int64_t n_key_head = b.hp.recurrent.ssm.n_group, size = b.hp.recurrent.ssm.n_state,
+                       n_value = value_width(b.hp) / n_key_head;
     const std::int64_t n_tokens = b.shape.n_tokens;
     const Tensor all = g.heads(g.name(linear(b, w.in, h), "delta_in"), n_key_head);
     const auto part = [&](std::int64_t first, std::int64_t n) {
@@ -66,10 +67,10 @@ Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qk
 Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h, bool plain_gate) {
     Graph& g = b.g;
     const HParams& hp = b.hp;
-    const LayerWeights& layer = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& layer = b.layer(il);
     const StateSpaceWeights& w = layer.ssm;
-    const std::int64_t n_key_head = hp.ssm.n_group, n_value_head = hp.ssm.n_rank, n_shared = n_value_head / n_key_head,
-                       n_tokens = b.shape.n_tokens;
+    const std::int64_t n_key_head = hp.recurrent.ssm.n_group, n_value_head = hp.recurrent.ssm.n_rank,
+                       n_shared = n_value_head / n_key_head, n_tokens = b.shape.n_tokens;
     g.set_part(Part::state);
 
     const Projections p =
@@ -96,7 +97,7 @@ Tensor delta_net(const BuildContext& b, const Inputs& in, int il, Tensor h, bool
     const Tensor rate = g.name(g.softplus(g.add(a, vector(g, w.dt_bias))), "delta_rate");
     const Tensor gamma = g.name(g.exp(g.mul(rate, vector(g, w.a))), "delta_gamma");
 
-    const float scale = 1.0f / std::sqrt(static_cast<float>(hp.ssm.n_state));
+    const float scale = 1.0f / std::sqrt(static_cast<float>(hp.recurrent.ssm.n_state));
     const Tensor o = g.name(g.delta_rule(q, k, v, gamma, beta, scale, state(b, in, il, 1), modulo_heads), "delta_rule");
     if (writes_only(b, il)) return o;
     const Tensor normed = norm(b, w.norm, o, "delta_norm");
@@ -124,15 +125,15 @@ void bind_delta_net(WeightBinder& binder, const HParams& hp, int il, LayerWeight
         w.ssm.gate = binder.linear(name("attn_gate"), hp.n_embd, value_width(hp));
     }
     if (binder.exists(name("ssm_alpha.weight"))) {
-        w.ssm.alpha = binder.linear(name("ssm_alpha"), hp.n_embd, hp.ssm.n_rank);
-        w.ssm.beta = binder.linear(name("ssm_beta"), hp.n_embd, hp.ssm.n_rank);
+        w.ssm.alpha = binder.linear(name("ssm_alpha"), hp.n_embd, hp.recurrent.ssm.n_rank);
+        w.ssm.beta = binder.linear(name("ssm_beta"), hp.n_embd, hp.recurrent.ssm.n_rank);
     } else {
-        w.ssm.ba = binder.linear(name("ssm_ba"), hp.n_embd, 2 * std::int64_t{hp.ssm.n_rank});
+        w.ssm.ba = binder.linear(name("ssm_ba"), hp.n_embd, 2 * std::int64_t{hp.recurrent.ssm.n_rank});
     }
-    w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {hp.ssm.n_conv, conv_width(hp)});
-    w.ssm.dt_bias = binder.vector(name("ssm_dt.bias"), hp.ssm.n_rank);
-    w.ssm.a = binder.vector(name("ssm_a"), hp.ssm.n_rank);
-    w.ssm.norm = binder.norm(name("ssm_norm"), {hp.ssm.n_state});
+    w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {hp.recurrent.ssm.n_conv, conv_width(hp)});
+    w.ssm.dt_bias = binder.vector(name("ssm_dt.bias"), hp.recurrent.ssm.n_rank);
+    w.ssm.a = binder.vector(name("ssm_a"), hp.recurrent.ssm.n_rank);
+    w.ssm.norm = binder.norm(name("ssm_norm"), {hp.recurrent.ssm.n_state});
     w.ssm.out = binder.linear(name("ssm_out"), value_width(hp), hp.n_embd);
 }
 
@@ -140,7 +141,7 @@ namespace {
 
 void read_delta_net(KeyReader& keys, HParams& hp) {
     read_state_space(keys, hp);
-    StateSpaceParams& s = hp.ssm;
+    StateSpaceParams& s = hp.recurrent.ssm;
     s.n_group = positive_u32(keys, "ssm.group_count", 1u << 16);
     if (s.n_rank % s.n_group != 0)
         keys.bad("ssm.group_count", cat(s.n_group), cat("must divide time_step_rank ", s.n_rank));
@@ -149,36 +150,32 @@ void read_delta_net(KeyReader& keys, HParams& hp) {
 }
 
 void add_delta_states(HParams& hp, const std::vector<bool>& recurrent) {
-    hp.states.resize(static_cast<std::size_t>(hp.n_layer));
-    for (std::size_t il = 0; il < hp.states.size(); ++il) {
+    hp.recurrent.states.resize(static_cast<std::size_t>(hp.n_layer));
+    for (std::size_t il = 0; il < hp.recurrent.states.size(); ++il) {
         if (!recurrent[il]) continue;
         hp.n_head_kv[il] = 0;
-        hp.states[il] = {{"conv_state", (hp.ssm.n_conv - 1) * conv_width(hp)},
-                         {"delta_state", value_width(hp) * hp.ssm.n_state}};
+        hp.recurrent.states[il] = {{"conv_state", (hp.recurrent.ssm.n_conv - 1) * conv_width(hp)},
+                                   {"delta_state", value_width(hp) * hp.recurrent.ssm.n_state}};
     }
 }
 
 Weights bind_delta_stack(WeightBinder& binder, const HParams& hp) {
     const BlockParts parts{.ffn_norm = "post_attention_norm",
                            .mixer = Mixer::own,
-                           .ffn = hp.n_expert > 0 ? FeedForward::experts : FeedForward::gated};
+                           .ffn = hp.experts.n > 0 ? FeedForward::experts : FeedForward::gated};
     return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] > 0) bind_gated_attention(binder, hp, il, layer);
+        if (hp.n_head_kv_of(il) > 0) bind_gated_attention(binder, hp, il, layer);
         else bind_delta_net(binder, hp, il, layer);
-        if (hp.n_expert > 0)
+        if (hp.experts.n > 0)
             layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
     });
 }
 
-void delta_stack(const BuildContext& b) {
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor h) {
-            return b.hp.n_head_kv[static_cast<std::size_t>(il)] > 0 ? gated_attention(b, in, il, h)
-                                                                    : delta_net(b, in, il, h);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+Tensor gated_from_all(const BuildContext& b, const Inputs& in, int il, Tensor h) {
+    return gated_attention(b, in, il, h);
 }
+
+Tensor delta_of_layer(const BuildContext& b, const Inputs& in, int il, Tensor h) { return delta_net(b, in, il, h); }
 
 }  // namespace
 
@@ -207,18 +204,20 @@ HParams read(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::neox);
     read_delta_net(keys, hp);
     read_experts(keys, hp);
-    if (hp.n_expert == 0) keys.bad("expert_count", "0", "architecture 'qwen3next' needs expert_count > 0");
-    hp.expert_weights_norm = true;
-    hp.n_ff_expert = positive_u32(keys, "expert_feed_forward_length", 1u << 24);
-    hp.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
+    if (hp.experts.n == 0) keys.bad("expert_count", "0", "architecture 'qwen3next' needs expert_count > 0");
+    hp.experts.weights_norm = true;
+    hp.experts.n_ff = positive_u32(keys, "expert_feed_forward_length", 1u << 24);
+    hp.experts.n_ff_shared = positive_u32(keys, "expert_shared_feed_forward_length", 1u << 24);
     add_delta_states(hp, read_recurrent_layers(keys, hp, 4));
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_delta_stack(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen3next
+
+const Family families::qwen3next{
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen3next::read, .bind_all = qwen3next::bind};
 
 namespace qwen35 {
 
@@ -230,9 +229,11 @@ HParams read(KeyReader& keys) {
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen35
+
+const Family families::qwen35{
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35::read, .bind_all = qwen35::bind};
 
 namespace qwen35moe {
 
@@ -241,15 +242,17 @@ HParams read(KeyReader& keys) {
     read_normalized_experts(keys, hp);
     require_experts(keys, hp);
     const auto n_ff = static_cast<std::uint32_t>(hp.n_ff[0]);
-    hp.n_ff_expert =
-        expert_width(keys, "expert_feed_forward_length", n_ff / static_cast<std::uint32_t>(hp.n_expert_used));
-    hp.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", n_ff);
+    hp.experts.n_ff =
+        expert_width(keys, "expert_feed_forward_length", n_ff / static_cast<std::uint32_t>(hp.experts.n_used));
+    hp.experts.n_ff_shared = expert_width(keys, "expert_shared_feed_forward_length", n_ff);
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binder, hp); }
-void build(const BuildContext& b) { delta_stack(b); }
 
 }  // namespace qwen35moe
+
+const Family families::qwen35moe{
+    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35moe::read, .bind_all = qwen35moe::bind};
 
 }  // namespace tinfer::model

@@ -22,15 +22,15 @@ constexpr float kLeastScore = 1e-6f;
 /// Each stream's RMS norm times its weights, {n · n_embd, T}.
 Tensor stream_norms(const BuildContext& b, const TensorInfo* weight, Tensor x, std::string_view name) {
     Graph& g = b.g;
-    const Tensor w = g.reshape(vector(g, weight), {b.hp.n_embd, b.hp.n_stream, 1, 1});
-    const Tensor normed = g.rms_norm(g.heads(x, b.hp.n_stream), w, b.hp.rms_eps);
+    const Tensor w = g.reshape(vector(g, weight), {b.hp.n_embd, b.hp.streams.n, 1, 1});
+    const Tensor normed = g.rms_norm(g.heads(x, b.hp.streams.n), w, b.hp.rms_eps);
     return g.name(g.reshape(normed, g.value(x).ne), name);
 }
 
 /// ν: the normed streams; h = (1/n)·Σ ν_s ⊙ σ(up·silu(down·ν / n)); write = 2·σ(inject·ν / n)
 Tensor mix(const BuildContext& b, const LowRankStreamWeights& w, Streams& s) {
     Graph& g = b.g;
-    const int n = b.hp.n_stream, n_embd = b.hp.n_embd;
+    const int n = b.hp.streams.n, n_embd = b.hp.n_embd;
     const float share = 1.0f / static_cast<float>(n);
     const Tensor normed = stream_norms(b, w.norm, s.x, "stream_norm");
     const Tensor low = g.silu(g.scale(g.name(linear(b, w.down, normed), "stream_down"), share));
@@ -46,9 +46,9 @@ Tensor mix(const BuildContext& b, const LowRankStreamWeights& w, Streams& s) {
 
 void write(const BuildContext& b, Streams& s, Tensor y) {
     Graph& g = b.g;
-    const Tensor all = repeated(g, y, b.hp.n_stream);
-    const Tensor factors = g.reshape(s.write, {1, b.hp.n_stream, g.value(y).ne[1], 1});
-    const Tensor part = g.mul(g.heads(all, b.hp.n_stream), factors);
+    const Tensor all = repeated(g, y, b.hp.streams.n);
+    const Tensor factors = g.reshape(s.write, {1, b.hp.streams.n, g.value(y).ne[1], 1});
+    const Tensor part = g.mul(g.heads(all, b.hp.streams.n), factors);
     s.x = g.name(g.add(s.x, g.reshape(part, g.value(s.x).ne)), "streams");
 }
 
@@ -57,9 +57,9 @@ void write(const BuildContext& b, Streams& s, Tensor y) {
 void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     Graph& g = b.g;
     const NgramParams& p = b.hp.ngram;
-    const NgramWeights& w = b.w.layers[static_cast<std::size_t>(il)].ngram;
+    const NgramWeights& w = b.layer(il).ngram;
     const std::int64_t n_tokens = b.shape.n_tokens;
-    const int n = b.hp.n_stream;
+    const int n = b.hp.streams.n;
     g.set_part(Part::embed);
     const Tensor ids = g.input(graph::Input::ngram_ids, DType::i32, {n_tokens, 1, 1, 1});
     const Tensor constants =
@@ -88,8 +88,8 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
     const IndexerWeights& w = b.w.layers[i].indexer;
-    const IndexerParams& p = b.hp.indexer;
-    const int ratio = b.hp.compress.ratios[i];
+    const IndexerParams& p = b.hp.attention.indexer;
+    const int ratio = b.hp.attention.compress.ratios[i];
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     g.set_part(Part::attn);
     const Tensor mean =
@@ -113,26 +113,26 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
 }
 
 LowRankStreamWeights bind_low_rank(WeightBinder& binder, const HParams& hp, std::string_view prefix, bool writes) {
-    const std::int64_t width = std::int64_t{hp.n_stream} * hp.n_embd;
+    const std::int64_t width = std::int64_t{hp.streams.n} * hp.n_embd;
     LowRankStreamWeights w;
-    w.norm = binder.stream_vector(cat(prefix, "_norm.weight"), hp.n_embd, hp.n_stream);
-    w.down = binder.linear(cat(prefix, "_down"), width, hp.n_stream_rank);
-    w.up = binder.linear(cat(prefix, "_up"), hp.n_stream_rank, width);
-    if (writes) w.inject = binder.linear(cat(prefix, "_inject"), width, hp.n_stream);
+    w.norm = binder.stream_vector(cat(prefix, "_norm.weight"), hp.n_embd, hp.streams.n);
+    w.down = binder.linear(cat(prefix, "_down"), width, hp.streams.n_rank);
+    w.up = binder.linear(cat(prefix, "_up"), hp.streams.n_rank, width);
+    if (writes) w.inject = binder.linear(cat(prefix, "_inject"), width, hp.streams.n);
     return w;
 }
 
 void bind_ngrams(WeightBinder& binder, const HParams& hp, Weights& w) {
     const NgramParams& p = hp.ngram;
     if (p.layer < 0) return;
-    const std::int64_t width = std::int64_t{hp.n_stream} * hp.n_embd;
+    const std::int64_t width = std::int64_t{hp.streams.n} * hp.n_embd;
     const auto name = [&](std::string_view role) { return block_name(p.layer, role); };
     NgramWeights& n = w.layers[static_cast<std::size_t>(p.layer)].ngram;
     n.key = binder.linear(name("ple_key"), hp.n_embd, width);
     n.value = binder.linear(name("ple_value"), hp.n_embd, hp.n_embd);
-    n.norm_key = binder.stream_vector(name("ple_norm_key.weight"), hp.n_embd, hp.n_stream);
-    n.norm_query = binder.stream_vector(name("ple_norm_query.weight"), hp.n_embd, hp.n_stream);
-    n.norm_conv = binder.stream_vector(name("ple_norm_conv.weight"), hp.n_embd, hp.n_stream);
+    n.norm_key = binder.stream_vector(name("ple_norm_key.weight"), hp.n_embd, hp.streams.n);
+    n.norm_query = binder.stream_vector(name("ple_norm_query.weight"), hp.n_embd, hp.streams.n);
+    n.norm_conv = binder.stream_vector(name("ple_norm_conv.weight"), hp.n_embd, hp.streams.n);
     n.conv = binder.vectors(name("ple_conv1d.weight"), {p.n_conv, width});
     const TensorInfo* table = binder.file().find_tensor("per_layer_token_embd.weight");
     if (table == nullptr) binder.missing("per_layer_token_embd.weight");
@@ -206,18 +206,19 @@ void read_ngrams(KeyReader& keys, HParams& hp) {
     for (std::size_t i = static_cast<std::size_t>(p.n); i < p.constants.size(); ++i)
         if (p.constants[i] > (std::uint64_t{1} << 30))
             keys.bad("ple.head_vocab_sizes", cat(p.constants[i]), "sizes and offsets must be at most 2^30");
-    auto& states = hp.states[static_cast<std::size_t>(layer)];
+    auto& states = hp.recurrent.states[static_cast<std::size_t>(layer)];
     states.push_back({"ngram_state", p.n - 1});
-    states.push_back({"ngram_conv_state", std::int64_t{p.n_conv - 1} * p.n * hp.n_stream * hp.n_embd});
+    states.push_back({"ngram_conv_state", std::int64_t{p.n_conv - 1} * p.n * hp.streams.n * hp.n_embd});
 }
 
 void read_sparse_attention(KeyReader& keys, HParams& hp) {
-    IndexerParams& x = hp.indexer;
+    IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
     x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim), cat("must be at least the ", hp.n_rot, " that turn"));
+    if (x.head_dim < hp.rope.n_rot)
+        keys.bad("attention.indexer.key_length", cat(x.head_dim),
+                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
     const auto n = static_cast<std::size_t>(hp.n_layer);
     const auto ratios =
         keys.find_per_layer("attention.compress_ratios", n + static_cast<std::size_t>(hp.n_layer_draft));
@@ -225,9 +226,9 @@ void read_sparse_attention(KeyReader& keys, HParams& hp) {
         const std::uint32_t ratio = ratios && hp.n_head_kv[il] > 0 ? (*ratios)[il] : 0;
         if (ratio > static_cast<std::uint32_t>(x.top_k))
             keys.bad("attention.compress_ratios", cat(ratio), cat("must be at most indexer.top_k = ", x.top_k));
-        hp.compress.ratios.push_back(static_cast<int>(ratio));
+        hp.attention.compress.ratios.push_back(static_cast<int>(ratio));
         x.layers.push_back(ratio > 0);
-        if (ratio > 0) hp.states[il] = {{"index_state", std::int64_t{ratio} * x.head_dim}};
+        if (ratio > 0) hp.recurrent.states[il] = {{"index_state", std::int64_t{ratio} * x.head_dim}};
     }
 }
 
@@ -235,14 +236,14 @@ void read_sparse_attention(KeyReader& keys, HParams& hp) {
 
 HParams read(KeyReader& keys) {
     HParams hp = read_qwen35(keys);
-    hp.n_stream = positive_u32(keys, "hyper_connection.count", 64);
-    if (hp.n_stream < 2) keys.bad("hyper_connection.count", cat(hp.n_stream), "must lie in 2 to 64");
-    hp.n_stream_rank = positive_u32(keys, "hyper_connection.low_rank", 1u << 24);
+    hp.streams.n = positive_u32(keys, "hyper_connection.count", 64);
+    if (hp.streams.n < 2) keys.bad("hyper_connection.count", cat(hp.streams.n), "must lie in 2 to 64");
+    hp.streams.n_rank = positive_u32(keys, "hyper_connection.low_rank", 1u << 24);
     (void)keys.find_f32("hyper_connection.epsilon");  // no effect
     read_normalized_experts(keys, hp);
     require_experts(keys, hp);
-    hp.n_ff_expert = required_expert_width(keys);
-    hp.n_ff_shared =
+    hp.experts.n_ff = required_expert_width(keys);
+    hp.experts.n_ff_shared =
         expert_width(keys, "expert_shared_feed_forward_length", keys.require_u32("expert_shared_feed_forward_length"));
     read_sparse_attention(keys, hp);
     read_ngrams(keys, hp);
@@ -258,9 +259,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         layer.attn_low_rank = bind_low_rank(binder, hp, name("hc_attn"), true);
         layer.ffn_low_rank = bind_low_rank(binder, hp, name("hc_ffn"), true);
         layer.ffn_gate_inp_shexp = binder.linear(name("ffn_gate_inp_shexp"), hp.n_embd, 1);
-        if (hp.n_head_kv[static_cast<std::size_t>(il)] == 0) return bind_delta_net(binder, hp, il, layer);
+        if (hp.n_head_kv_of(il) == 0) return bind_delta_net(binder, hp, il, layer);
         bind_gated_attention(binder, hp, il, layer);
-        const std::int64_t n = hp.indexer.n_head, d = hp.indexer.head_dim;
+        const std::int64_t n = hp.attention.indexer.n_head, d = hp.attention.indexer.head_dim;
         layer.indexer.q = binder.linear(name("indexer.q_proj"), hp.n_embd, n * d);
         layer.indexer.k = binder.linear(name("indexer.k_proj"), hp.n_embd, d);
         layer.indexer.q_norm = binder.norm(name("indexer.q_norm"), {d});
@@ -273,28 +274,32 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Streams s{repeated(g, in.x, b.hp.n_stream), {}, {}};
-    for (int il = 0; il < b.hp.n_layer; ++il) {
+    Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         const auto i = static_cast<std::size_t>(il);
-        const LayerWeights& w = b.w.layers[i];
-        g.set_layer(il);
         if (il == b.hp.ngram.layer) add_ngrams(b, in, il, s);
         g.set_part(Part::attn_norm);
         Tensor h = mix(b, w.attn_low_rank, s);
-        Tensor a = b.hp.n_head_kv[i] == 0  ? delta_net(b, in, il, h, true)
-                   : b.hp.indexer.is_in(i) ? gated_attention(b, in, il, h, choose_blocks(b, in, il, h))
-                                           : gated_attention(b, in, il, h);
-        if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write})) return;
+        Tensor a = b.hp.n_head_kv[i] == 0            ? delta_net(b, in, il, h, true)
+                   : b.hp.attention.indexer.is_in(i) ? gated_attention(b, in, il, h, choose_blocks(b, in, il, h))
+                                                     : gated_attention(b, in, il, h);
+        if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write})) return false;
         g.set_part(Part::attn_out);
         write(b, s, a);
         g.set_part(Part::ffn_norm);
         h = mix(b, w.ffn_low_rank, s);
         g.set_part(Part::ffn);
         write(b, s, feed_forward(b, w, h));
-    }
+        return true;
+    });
+    if (!whole) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix(b, b.w.output_low_rank, s));
 }
 
 }  // namespace tinfer::model::qwen4exp
+
+namespace tinfer::model {
+const Family families::qwen4exp{.read_all = qwen4exp::read, .bind_all = qwen4exp::bind, .build_all = qwen4exp::build};
+}  // namespace tinfer::model

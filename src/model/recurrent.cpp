@@ -12,16 +12,16 @@ RecurrentState state(const BuildContext& b, const Inputs& in, int il, std::size_
 }
 
 Tensor short_conv(const BuildContext& b, const Inputs& in, int il, Tensor x) {
-    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const StateSpaceWeights& w = b.layer(il).ssm;
     return b.g.name(b.g.causal_conv(x, vector(b.g, w.conv), vector(b.g, w.conv_bias), state(b, in, il, 0)), "conv");
 }
 
 void read_state_space(KeyReader& keys, HParams& hp) {
-    hp.ssm.n_conv = positive_u32(keys, "ssm.conv_kernel", 256);
-    if (hp.ssm.n_conv < 2) keys.bad("ssm.conv_kernel", cat(hp.ssm.n_conv), "must lie in 2 to 256");
-    hp.ssm.n_inner = positive_u32(keys, "ssm.inner_size", 1u << 24);
-    hp.ssm.n_state = positive_u32(keys, "ssm.state_size", 1u << 16);
-    hp.ssm.n_rank = positive_u32(keys, "ssm.time_step_rank", 1u << 24);
+    hp.recurrent.ssm.n_conv = positive_u32(keys, "ssm.conv_kernel", 256);
+    if (hp.recurrent.ssm.n_conv < 2) keys.bad("ssm.conv_kernel", cat(hp.recurrent.ssm.n_conv), "must lie in 2 to 256");
+    hp.recurrent.ssm.n_inner = positive_u32(keys, "ssm.inner_size", 1u << 24);
+    hp.recurrent.ssm.n_state = positive_u32(keys, "ssm.state_size", 1u << 16);
+    hp.recurrent.ssm.n_rank = positive_u32(keys, "ssm.time_step_rank", 1u << 24);
 }
 
 std::vector<bool> read_recurrent_layers(KeyReader& keys, const HParams& hp, std::uint32_t interval) {
@@ -40,14 +40,14 @@ std::vector<bool> read_recurrent_layers(KeyReader& keys, const HParams& hp, std:
 // ---- the selective state space --------------------------------------------------------------------------------------
 
 void add_selective_states(HParams& hp, std::size_t il) {
-    const StateSpaceParams& s = hp.ssm;
-    hp.states[il] = {{"conv_state", std::int64_t{s.n_conv - 1} * s.n_inner},
-                     {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
+    const StateSpaceParams& s = hp.recurrent.ssm;
+    hp.recurrent.states[il] = {{"conv_state", std::int64_t{s.n_conv - 1} * s.n_inner},
+                               {"ssm_state", std::int64_t{s.n_state} * s.n_inner}};
 }
 
 void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const StateSpaceParams& s = hp.ssm;
+    const StateSpaceParams& s = hp.recurrent.ssm;
     w.attn_norm = binder.norm(name("attn_norm"), {hp.n_embd});
     w.ssm.in = binder.linear(name("ssm_in"), hp.n_embd, 2 * std::int64_t{s.n_inner});
     w.ssm.conv = binder.vectors(name("ssm_conv1d.weight"), {s.n_conv, s.n_inner});
@@ -71,8 +71,8 @@ void bind_selective(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 
 Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const StateSpaceParams& s = b.hp.ssm;
-    const StateSpaceWeights& w = b.w.layers[static_cast<std::size_t>(il)].ssm;
+    const StateSpaceParams& s = b.hp.recurrent.ssm;
+    const StateSpaceWeights& w = b.layer(il).ssm;
     g.set_part(Part::state);
 
     // [u | z] = W_in·h;  c = silu(conv(u))
@@ -101,18 +101,13 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
 // ---- models of nothing else -----------------------------------------------------------------------------------------
 
 void mixer_stack(const BuildContext& b, Tensor (&mixer)(const BuildContext&, const Inputs&, int, Tensor)) {
-    Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
-        const Tensor h = norm(b, b.w.layers[static_cast<std::size_t>(il)].attn_norm, x, "attn_norm");
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
+        const Tensor h = norm(b, w.attn_norm, x, "attn_norm");
         Tensor y = mixer(b, in, il, h);
-        if (!keep_output_rows(b, in, il, {&y, &x})) return;
-        x = end_layer(b, add_residual(b, x, y));
-    }
-    head(b, x);
+        if (!keep_output_rows(b, in, il, {&y, &x})) return {};
+        return add_residual(b, x, y);
+    });
 }
 
 }  // namespace tinfer::model

@@ -9,7 +9,7 @@ namespace tinfer::model {
 
 using graph::RecurrentState;
 
-/// State k of a layer (HParams::states), as recurrent operations take it.
+/// State k of a layer (Recurrent::states), as recurrent operations take it.
 [[nodiscard]] RecurrentState state(const BuildContext& b, const Inputs& in, int il, std::size_t k);
 /// y_t[c] = Σ_j K[j,c] · x_{t−n+1+j}[c] (+ b[c]) over the last n tokens; state 0 of the layer holds n − 1 of them.
 [[nodiscard]] Tensor short_conv(const BuildContext& b, const Inputs& in, int il, Tensor x);

@@ -7,9 +7,9 @@
 namespace tinfer::model {
 
 void read_head_size(KeyReader& keys, HParams& hp, int n_shift) {
-    hp.rwkv.head_size = positive_u32(keys, "wkv.head_size", 1u << 16);
-    if (hp.n_embd % hp.rwkv.head_size != 0)
-        keys.bad("wkv.head_size", cat(hp.rwkv.head_size), cat("must divide embedding_length ", hp.n_embd));
+    hp.recurrent.rwkv.head_size = positive_u32(keys, "wkv.head_size", 1u << 16);
+    if (hp.n_embd % hp.recurrent.rwkv.head_size != 0)
+        keys.bad("wkv.head_size", cat(hp.recurrent.rwkv.head_size), cat("must divide embedding_length ", hp.n_embd));
     if (hp.n_ff[0] == 0) keys.bad("feed_forward_length", "0", "must be above 0");
     const auto n_usual = static_cast<std::uint32_t>(n_shift);
     if (const std::uint32_t n = keys.u32("token_shift_count", n_usual); n != n_usual)
@@ -19,10 +19,10 @@ void read_head_size(KeyReader& keys, HParams& hp, int n_shift) {
 HParams read_rwkv(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::none, NormKind::layer, LayerKinds::recurrent);
     read_head_size(keys, hp, 2);
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
-                     {{"att_shift", hp.n_embd},
-                      {"ffn_shift", hp.n_embd},
-                      {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+    hp.recurrent.states.assign(static_cast<std::size_t>(hp.n_layer),
+                               {{"att_shift", hp.n_embd},
+                                {"ffn_shift", hp.n_embd},
+                                {"wkv_state", std::int64_t{hp.n_embd} * hp.recurrent.rwkv.head_size}});
     return hp;
 }
 
@@ -34,7 +34,7 @@ Weights bind_rwkv(WeightBinder& binder, const HParams& hp) {
         const auto name = [&](std::string_view role) { return block_name(il, role); };
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
         RwkvWeights& r = layer.rwkv;
-        const std::int64_t n_ff = hp.n_ff[static_cast<std::size_t>(il)];
+        const std::int64_t n_ff = hp.n_ff_of(il);
         layer.attn_norm = binder.norm(name("attn_norm"), {n}, Bias::required);
         r.attn_norm_2 = binder.norm(name("attn_norm_2"), {n}, Bias::required);
         r.key = binder.linear(name("time_mix_key"), n, n);
@@ -59,7 +59,7 @@ Tensor part_of(Graph& g, const TensorInfo* fused, std::int64_t n, std::int64_t i
 Tensor norm_of_heads(const BuildContext& b, const Norm& w, Tensor y) {
     Graph& g = b.g;
     constexpr float kEps = 64e-5f;
-    const std::int64_t size = b.hp.rwkv.head_size, n_head = b.hp.n_embd / size;
+    const std::int64_t size = b.hp.recurrent.rwkv.head_size, n_head = b.hp.n_embd / size;
     const Tensor normed = g.layer_norm(y, g.reshape(vector(g, w.weight), {size, n_head, 1, 1}), {}, kEps);
     return g.name(g.add(g.reshape(normed, {b.hp.n_embd, b.shape.n_tokens, 1, 1}), vector(g, w.bias)), "wkv_norm");
 }

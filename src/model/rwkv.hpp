@@ -33,10 +33,7 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
     Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         Tensor n = norm(b, w.attn_norm, x, "attn_norm");
         g.set_part(Part::state);
         Tensor s = g.name(g.token_shift(n, state(b, in, il, 0)), "att_shift");
@@ -46,12 +43,13 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
         n = norm(b, w.rwkv.attn_norm_2, x, "ffn_norm");
         g.set_part(Part::ffn);
         s = g.name(g.token_shift(n, state(b, in, il, 1)), "ffn_shift");
-        if (!keep_output_rows(b, in, il, {&x, &n, &s})) return;
+        if (!keep_output_rows(b, in, il, {&x, &n, &s})) return false;
         x = end_layer(b, add_residual(b, x, channel_mix(b, w.rwkv, n, s)));
-        if (b.hp.rwkv.rescale_every > 0 && (il + 1) % b.hp.rwkv.rescale_every == 0)
+        if (b.hp.recurrent.rwkv.rescale_every > 0 && (il + 1) % b.hp.recurrent.rwkv.rescale_every == 0)
             x = g.name(g.scale(x, 0.5f), "l_scaled");
-    }
-    head(b, x);
+        return true;
+    });
+    if (whole) head(b, x);
 }
 
 }  // namespace tinfer::model

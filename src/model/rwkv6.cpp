@@ -18,13 +18,13 @@ constexpr const char* kLerps[kMixed] = {"time_mix_lerp_w.weight", "time_mix_lerp
                                         "time_mix_lerp_r.weight", "time_mix_lerp_g.weight"};
 
 void read_mixing(KeyReader& keys, HParams& hp) {
-    hp.rwkv.n_mix = positive_u32(keys, "time_mix_extra_dim", 1u << 16);
-    hp.rwkv.n_decay = positive_u32(keys, "time_decay_extra_dim", 1u << 16);
+    hp.recurrent.rwkv.n_mix = positive_u32(keys, "time_mix_extra_dim", 1u << 16);
+    hp.recurrent.rwkv.n_decay = positive_u32(keys, "time_decay_extra_dim", 1u << 16);
 }
 
 void bind_mixing(WeightBinder& binder, const HParams& hp, int il, RwkvWeights& r) {
     const auto name = [&](std::string_view role) { return block_name(il, role); };
-    const std::int64_t n = hp.n_embd, n_mix = hp.rwkv.n_mix;
+    const std::int64_t n = hp.n_embd, n_mix = hp.recurrent.rwkv.n_mix;
     r.w1 = binder.linear(name("time_mix_w1"), n, kMixed * n_mix);
     r.w2.weight = binder.matrix(name("time_mix_w2"), {n_mix, n, kMixed});
     r.lerp_x = binder.vector(name("time_mix_lerp_x.weight"), n);
@@ -33,8 +33,8 @@ void bind_mixing(WeightBinder& binder, const HParams& hp, int il, RwkvWeights& r
     else
         for (std::size_t j = 0; j < r.lerps.size(); ++j) r.lerps[j] = binder.vector(name(kLerps[j]), n);
     r.decay = binder.vector(name("time_mix_decay.weight"), n);
-    r.decay_w1 = binder.linear(name("time_mix_decay_w1"), n, hp.rwkv.n_decay);
-    r.decay_w2 = binder.linear(name("time_mix_decay_w2"), hp.rwkv.n_decay, n);
+    r.decay_w1 = binder.linear(name("time_mix_decay_w1"), n, hp.recurrent.rwkv.n_decay);
+    r.decay_w2 = binder.linear(name("time_mix_decay_w2"), hp.recurrent.rwkv.n_decay, n);
     r.gate = binder.linear(name("time_mix_gate"), n, n);
 }
 
@@ -58,7 +58,7 @@ std::array<Tensor, kMixed> mixed(const BuildContext& b, const RwkvWeights& w, Te
 Tensor decay_of(const BuildContext& b, const RwkvWeights& w, Tensor z_w) {
     Graph& g = b.g;
     const Tensor rate = g.exp(g.add(linear(b, w.decay_w2, g.tanh(linear(b, w.decay_w1, z_w))), vector(g, w.decay)));
-    return g.heads(g.name(g.exp(g.scale(rate, -1.0f)), "time_mix_w"), b.hp.n_embd / b.hp.rwkv.head_size);
+    return g.heads(g.name(g.exp(g.scale(rate, -1.0f)), "time_mix_w"), b.hp.n_embd / b.hp.recurrent.rwkv.head_size);
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ namespace {
 
 Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tensor s) {
     Graph& g = b.g;
-    const RwkvWeights& w = b.w.layers[static_cast<std::size_t>(il)].rwkv;
-    const std::int64_t n_head = b.hp.n_embd / b.hp.rwkv.head_size;
+    const RwkvWeights& w = b.layer(il).rwkv;
+    const std::int64_t n_head = b.hp.n_embd / b.hp.recurrent.rwkv.head_size;
     const auto [z_w, z_k, z_v, z_r, z_g] = mixed(b, w, n, s);
 
     const Tensor r = g.heads(g.name(linear(b, w.receptance, z_r), "time_mix_r"), n_head);
@@ -88,13 +88,14 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
 HParams read(KeyReader& keys) {
     HParams hp = read_rwkv(keys);
     read_mixing(keys, hp);
-    hp.rwkv.rescale_every = static_cast<int>(std::min<std::uint32_t>(keys.u32("rescale_every_n_layers", 0), 1u << 20));
+    hp.recurrent.rwkv.rescale_every =
+        static_cast<int>(std::min<std::uint32_t>(keys.u32("rescale_every_n_layers", 0), 1u << 20));
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_rwkv(binder, hp);
-    const std::int64_t n = hp.n_embd, size = hp.rwkv.head_size;
+    const std::int64_t n = hp.n_embd, size = hp.recurrent.rwkv.head_size;
     for (int il = 0; il < hp.n_layer; ++il) {
         RwkvWeights& r = w.layers[static_cast<std::size_t>(il)].rwkv;
         bind_mixing(binder, hp, il, r);
@@ -111,6 +112,8 @@ void build(const BuildContext& b) {
 
 }  // namespace rwkv6
 
+const Family families::rwkv6{.read_all = rwkv6::read, .bind_all = rwkv6::bind, .build_all = rwkv6::build};
+
 namespace rwkv6qwen2 {
 
 namespace {
@@ -118,7 +121,8 @@ namespace {
 // Heads of keys or values {S, G, T}, each repeated for the heads that share it.
 Tensor repeated(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
-    const std::int64_t size = b.hp.rwkv.head_size, n_head = b.hp.n_embd / size, n_head_kv = b.hp.rwkv.n_head_kv;
+    const std::int64_t size = b.hp.recurrent.rwkv.head_size, n_head = b.hp.n_embd / size,
+                       n_head_kv = b.hp.recurrent.rwkv.n_head_kv;
     const Tensor heads = g.heads(x, n_head_kv);
     Tensor all = heads;
     for (std::int64_t i = n_head_kv; i < n_head; i += n_head_kv) all = g.concat(all, heads);
@@ -134,8 +138,8 @@ Tensor linear_attention(const BuildContext& b, Tensor r, Tensor w, Tensor k, Ten
 
 Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n) {
     Graph& g = b.g;
-    const RwkvWeights& w = b.w.layers[static_cast<std::size_t>(il)].rwkv;
-    const std::int64_t size = b.hp.rwkv.head_size, n_head = b.hp.n_embd / size;
+    const RwkvWeights& w = b.layer(il).rwkv;
+    const std::int64_t size = b.hp.recurrent.rwkv.head_size, n_head = b.hp.n_embd / size;
     g.set_part(Part::state);
     const Tensor s = g.name(g.token_shift(n, state(b, in, il, 0)), "att_shift");
     const auto [z_w, z_k, z_v, z_r, z_g] = mixed(b, w, n, s);
@@ -163,18 +167,19 @@ HParams read(KeyReader& keys) {
     read_mixing(keys, hp);
     if (const std::uint32_t n = keys.u32("rescale_every_n_layers", 0); n != 0)
         keys.bad("rescale_every_n_layers", cat(n), "must be 0");
-    const auto n_head = static_cast<std::uint32_t>(hp.n_embd / hp.rwkv.head_size),
+    const auto n_head = static_cast<std::uint32_t>(hp.n_embd / hp.recurrent.rwkv.head_size),
                n_given = keys.u32("attention.head_count_kv", 0);
     if (n_given != 0 && n_head % n_given != 0)
         keys.bad("attention.head_count_kv", cat(n_given), cat("must divide the number of heads, ", n_head));
-    hp.rwkv.n_head_kv = static_cast<int>(n_given == 0 ? n_head : n_given);
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
-                     {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+    hp.recurrent.rwkv.n_head_kv = static_cast<int>(n_given == 0 ? n_head : n_given);
+    hp.recurrent.states.assign(
+        static_cast<std::size_t>(hp.n_layer),
+        {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.recurrent.rwkv.head_size}});
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    const std::int64_t n = hp.n_embd, n_kv = std::int64_t{hp.rwkv.n_head_kv} * hp.rwkv.head_size;
+    const std::int64_t n = hp.n_embd, n_kv = std::int64_t{hp.recurrent.rwkv.n_head_kv} * hp.recurrent.rwkv.head_size;
     return bind_stack(binder, hp, Head::required, {.mixer = Mixer::own}, [&](int il, LayerWeights& layer) {
         RwkvWeights& r = layer.rwkv;
         bind_mixing(binder, hp, il, r);
@@ -185,12 +190,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     });
 }
 
-void build(const BuildContext& b) {
-    sequential_stack(
-        b, [&](const Inputs& in, int il, Tensor h) { return time_mix(b, in, il, h); },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
-}
-
 }  // namespace rwkv6qwen2
+
+const Family families::rwkv6qwen2{
+    .mixer = rwkv6qwen2::time_mix, .read_all = rwkv6qwen2::read, .bind_all = rwkv6qwen2::bind};
 
 }  // namespace tinfer::model

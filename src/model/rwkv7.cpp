@@ -19,8 +19,8 @@ Tensor minus(Graph& g, Tensor x) { return g.scale(x, -1.0f); }
 
 Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tensor s, Tensor& v_first) {
     Graph& g = b.g;
-    const RwkvWeights& w = b.w.layers[static_cast<std::size_t>(il)].rwkv;
-    const std::int64_t n_embd = b.hp.n_embd, n_head = n_embd / b.hp.rwkv.head_size;
+    const RwkvWeights& w = b.layer(il).rwkv;
+    const std::int64_t n_embd = b.hp.n_embd, n_head = n_embd / b.hp.recurrent.rwkv.head_size;
     const std::array<std::int64_t, 4> flat{n_embd, b.shape.n_tokens, 1, 1};
     const auto z = [&](std::int64_t i) { return lerp(g, n, s, part_of(g, w.lerp_fused, n_embd, i)); };
     const Tensor z_w = z(1), z_v = z(3), z_a = z(4);
@@ -48,7 +48,7 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
 
     const auto heads = [&](Tensor x) { return g.heads(x, n_head); };
     const Tensor wkv = g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a),
-                                     state(b, in, il, b.hp.states[static_cast<std::size_t>(il)].size() - 1)),
+                                     state(b, in, il, b.hp.recurrent.states[static_cast<std::size_t>(il)].size() - 1)),
                               "wkv");
 
     // y = norm(wkv) + v·Σ_head(r ⊙ k ⊙ r_k);  W_o·(y ⊙ gate)
@@ -61,13 +61,13 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
 // Layer 0 makes v_first and mixes nothing in, so the rank of its value maps may be any.
 int value_rank(WeightBinder& binder, const HParams& hp, int il) {
     const TensorInfo* v1 = binder.file().find_tensor(block_name(il, "time_mix_v1.weight"));
-    return il == 0 && v1 != nullptr ? static_cast<int>(v1->ne[1]) : hp.rwkv.rank_value;
+    return il == 0 && v1 != nullptr ? static_cast<int>(v1->ne[1]) : hp.recurrent.rwkv.rank_value;
 }
 
 void read_ranks(KeyReader& keys, HParams& hp) {
-    hp.rwkv.rank_decay = positive_u32(keys, "attention.decay_lora_rank", 1u << 16);
-    hp.rwkv.rank_rate = positive_u32(keys, "attention.iclr_lora_rank", 1u << 16);
-    hp.rwkv.rank_value = positive_u32(keys, "attention.value_residual_mix_lora_rank", 1u << 16);
+    hp.recurrent.rwkv.rank_decay = positive_u32(keys, "attention.decay_lora_rank", 1u << 16);
+    hp.recurrent.rwkv.rank_rate = positive_u32(keys, "attention.iclr_lora_rank", 1u << 16);
+    hp.recurrent.rwkv.rank_value = positive_u32(keys, "attention.value_residual_mix_lora_rank", 1u << 16);
 }
 
 // What is RWKV-7's own; five mixing vectors without a gate, six with one.
@@ -79,9 +79,9 @@ void bind_time_mix(WeightBinder& binder, const HParams& hp, int il, RwkvWeights&
         a = binder.linear(name(first), n, rank);
         b = binder.linear(name(second), rank, n);
     };
-    low_rank("time_mix_w1", "time_mix_w2", hp.rwkv.rank_decay, r.w1, r.w2);
-    low_rank("time_mix_a1", "time_mix_a2", hp.rwkv.rank_rate, r.a1, r.a2);
-    if (n_lerp == 6) low_rank("time_mix_g1", "time_mix_g2", hp.rwkv.rank_gate, r.g1, r.g2);
+    low_rank("time_mix_w1", "time_mix_w2", hp.recurrent.rwkv.rank_decay, r.w1, r.w2);
+    low_rank("time_mix_a1", "time_mix_a2", hp.recurrent.rwkv.rank_rate, r.a1, r.a2);
+    if (n_lerp == 6) low_rank("time_mix_g1", "time_mix_g2", hp.recurrent.rwkv.rank_gate, r.g1, r.g2);
     if (il > 0 || binder.exists(name("time_mix_v1.weight"))) {
         low_rank("time_mix_v1", "time_mix_v2", value_rank(binder, hp, il), r.v1, r.v2);
         r.v0 = binder.vector(name("time_mix_v0.weight"), n);
@@ -101,7 +101,7 @@ namespace rwkv7 {
 HParams read(KeyReader& keys) {
     HParams hp = read_rwkv(keys);
     read_ranks(keys, hp);
-    hp.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
+    hp.recurrent.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
     return hp;
 }
 
@@ -119,6 +119,8 @@ void build(const BuildContext& b) {
 
 }  // namespace rwkv7
 
+const Family families::rwkv7{.read_all = rwkv7::read, .bind_all = rwkv7::bind, .build_all = rwkv7::build};
+
 namespace arwkv7 {
 
 HParams read(KeyReader& keys) {
@@ -126,9 +128,10 @@ HParams read(KeyReader& keys) {
     read_head_size(keys, hp, 1);
     read_ranks(keys, hp);
     if (const std::uint32_t rank = keys.require_u32("attention.gate_lora_rank"); rank > 0)
-        hp.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
-    hp.states.assign(static_cast<std::size_t>(hp.n_layer),
-                     {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.rwkv.head_size}});
+        hp.recurrent.rwkv.rank_gate = positive_u32(keys, "attention.gate_lora_rank", 1u << 16);
+    hp.recurrent.states.assign(
+        static_cast<std::size_t>(hp.n_layer),
+        {{"att_shift", hp.n_embd}, {"wkv_state", std::int64_t{hp.n_embd} * hp.recurrent.rwkv.head_size}});
     return hp;
 }
 
@@ -142,7 +145,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
         r.output = binder.linear(block_name(il, "time_mix_output"), n, n);
         r.ln = binder.find_norm(block_name(il, "time_mix_ln"), {n}, Bias::required);
         const TensorInfo* fused = binder.file().find_tensor(block_name(il, "time_mix_lerp_fused.weight"));
-        const bool gated = hp.rwkv.rank_gate > 0 && (fused == nullptr || fused->ne[3] != 5);
+        const bool gated = hp.recurrent.rwkv.rank_gate > 0 && (fused == nullptr || fused->ne[3] != 5);
         bind_time_mix(binder, hp, il, r, gated ? 6 : 5);
     });
 }
@@ -162,5 +165,7 @@ void build(const BuildContext& b) {
 }
 
 }  // namespace arwkv7
+
+const Family families::arwkv7{.read_all = arwkv7::read, .bind_all = arwkv7::bind, .build_all = arwkv7::build};
 
 }  // namespace tinfer::model

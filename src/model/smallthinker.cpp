@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
-#include "model/blocks.hpp"
 #include "model/families.hpp"
 
 namespace tinfer::model::smallthinker {
@@ -16,45 +14,41 @@ namespace {
 constexpr int kPeriod = 4;     // layers, of which the first has no positions
 constexpr int kWindow = 4096;  // whatever size the file gives
 
-}  // namespace
-
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.ff = FeedForwardKey::optional});
-    hp.activation = Activation::relu;
-    read_normalized_experts(keys, hp);
-    require_experts(keys, hp);
-    if (hp.expert_gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
-    hp.n_ff_expert = required_expert_width(keys);
-    if (read_window_behind_full(keys, hp, WindowKind::standard, kPeriod)) {
-        hp.window.size = kWindow;
-        for (int il = 0; il < hp.n_layer; ++il) hp.rope_layers.push_back(il % kPeriod != 0);
-        read_window_base(keys, hp);
-    }
-    return hp;
-}
-
-Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.qkv_bias = Bias::optional, .ffn = FeedForward::experts});
+void read_router_and_windows(KeyReader& keys, HParams& hp) {
+    if (hp.experts.gating == GatingFunc::softmax_selected) keys.bad("expert_gating_func", "3", "must be 1 or 2");
+    if (!read_window_behind_full(keys, hp, WindowKind::standard, kPeriod)) return;
+    hp.windows.window.size = kWindow;
+    for (int il = 0; il < hp.n_layer; ++il) hp.rope.layers.push_back(il % kPeriod != 0);
+    read_window_base(keys, hp);
 }
 
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
         const Routing routing = route(b, w, x);
         g.set_part(Part::attn_out);
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
-        x = end_layer(b, add_residual(b, x, routed_experts(b, w, h, routing)));
-    }
-    head(b, x);
+        return add_residual(b, x, routed_experts(b, w, h, routing));
+    });
 }
 
+}  // namespace
+
 }  // namespace tinfer::model::smallthinker
+
+namespace tinfer::model {
+const Family families::smallthinker{
+    .rope = RopeKind::neox,
+    .common = {.ff = FeedForwardKey::optional},
+    .activation = Activation::relu,
+    .experts = {.count = ExpertKeys::Count::required, .sum = ExpertKeys::Sum::always},
+    .keys = smallthinker::read_router_and_windows,
+    .block = {.qkv_bias = Bias::optional, .ffn = FeedForward::experts},
+    .build_all = smallthinker::build,
+};
+}  // namespace tinfer::model

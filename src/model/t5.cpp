@@ -20,12 +20,12 @@ bool is_gated(const gguf::File& file, std::string_view side) {
 HParams read_side(KeyReader& keys, std::string_view side) {
     HParams hp = read_common(keys, RopeKind::none);
     (void)keys.find_f32("attention.layer_norm_epsilon");  // the same number under the name of another norm
-    hp.attn_scale = keys.f32("attention.scale", 0.0f) != 0.0f ? hp.attn_scale : 1.0f;
+    hp.attention.scale = keys.f32("attention.scale", 0.0f) != 0.0f ? hp.attention.scale : 1.0f;
     hp.activation = is_gated(keys.file(), side) ? Activation::gelu : Activation::relu;
     const std::uint32_t n_bucket = keys.require_u32("attention.relative_buckets_count");
     if (n_bucket < 4 || n_bucket > 255)
         keys.bad("attention.relative_buckets_count", cat(n_bucket), "must lie in 4 to 255");
-    hp.n_rel_bucket = static_cast<int>(n_bucket);
+    hp.attention.n_rel_bucket = static_cast<int>(n_bucket);
     const auto alike = [&](std::string_view key, const std::vector<int>& values) {
         for (const int n : values)
             if (n != values[0])
@@ -64,7 +64,7 @@ Weights bind_side(WeightBinder& binder, const HParams& hp, std::string_view side
     Weights w;
     w.token_embd = binder.matrix("token_embd", {hp.n_embd, hp.n_vocab});
     w.output_norm = binder.norm(cat(side, "output_norm"), {hp.n_embd});
-    w.attn_rel_b = binder.vectors(cat(side, "blk.0.attn_rel_b.weight"), {hp.n_head[0], hp.n_rel_bucket});
+    w.attn_rel_b = binder.vectors(cat(side, "blk.0.attn_rel_b.weight"), {hp.n_head[0], hp.attention.n_rel_bucket});
     for (int il = 0; il < hp.n_layer; ++il) w.layers.push_back(bind_block(binder, hp, side, il));
     return w;
 }
@@ -76,15 +76,15 @@ namespace t5encoder {
 HParams read(KeyReader& keys) {
     HParams hp = read_side(keys, "enc.");
     if (keys.boolean("attention.causal", false)) unsupported(keys.file(), hp.arch, "causal encoder not supported");
-    hp.causal = false;
+    hp.attention.causal = false;
     return hp;
 }
 
 Weights bind(WeightBinder& binder, const HParams& hp) { return bind_side(binder, hp, "enc."); }
 
-void build(const BuildContext& b) { sequential_stack(b); }
-
 }  // namespace t5encoder
+
+const Family families::t5encoder{.read_all = t5encoder::read, .bind_all = t5encoder::bind};
 
 namespace t5 {
 
@@ -117,7 +117,7 @@ Tensor cross_attention(const BuildContext& b, const graph::KvInputs& encoded, in
 
 HParams read(KeyReader& keys) {
     HParams hp = read_side(keys, "dec.");
-    if (!hp.causal) keys.bad("attention.causal", "false", "the decoder is causal");
+    if (!hp.attention.causal) keys.bad("attention.causal", "false", "the decoder is causal");
     hp.n_layer = decoder_layers(keys, hp);
     for (std::vector<int>* values : {&hp.n_head, &hp.n_head_kv, &hp.n_ff})
         values->assign(static_cast<std::size_t>(hp.n_layer), int{values->front()});
@@ -131,7 +131,7 @@ HParams read(KeyReader& keys) {
 
 HParams read_encoder(KeyReader& keys) {
     HParams hp = read_side(keys, "enc.");
-    hp.causal = false;
+    hp.attention.causal = false;
     hp.n_layer_cross = decoder_layers(keys, hp);
     return hp;
 }
@@ -188,26 +188,27 @@ void build(const BuildContext& b) {
         .table = g.input(graph::Input::cross_table, DType::i32, {4, b.shape.n_cross_entries, 1, 1}),
         .seqs = g.input(graph::Input::cross_seqs, DType::i32, {2, b.shape.n_cross_seqs, 1, 1}),
         .spans = g.input(graph::Input::cross_spans, DType::i32, {4, b.shape.n_tokens, 1, 1})};
-    Tensor x = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = self_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (writes_only(b, il)) return;
+        if (writes_only(b, il)) return {};
         x = add_residual(b, x, a, "cross_inp");
         g.set_part(Part::attn_norm);
         a = cross_attention(b, encoded, il, norm(b, w.cross_attn_norm, x, "cross_attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
-        x = end_layer(b, add_residual(b, x, feed_forward(b, w, h)));
-    }
-    head(b, x);
+        return add_residual(b, x, feed_forward(b, w, h));
+    });
 }
 
 }  // namespace t5
+
+namespace {
+constexpr Family kEncoder{.read_all = t5::read_encoder, .bind_all = t5::bind_encoder, .build_all = t5::build_encoder};
+}
+
+const Family families::t5{.read_all = t5::read, .bind_all = t5::bind, .build_all = t5::build, .encoder = &kEncoder};
 
 }  // namespace tinfer::model

@@ -14,7 +14,7 @@ constexpr Norm kBare{.present = true};
 
 Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     Graph& g = b.g;
-    const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
+    const LayerWeights& w = b.layer(il);
     g.set_part(Part::attn);
     Qkv x = qkv(b, il, h);
     rotate(b, in, il, x);
@@ -39,8 +39,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     w.token_embd_norm = kBare;
     bind_blocks(binder, hp, w, {.norms = BlockNorms::own}, [&](int il, LayerWeights& layer) {
         layer.attn_norm = layer.ffn_norm = kBare;
-        layer.head_gain =
-            binder.vectors(block_name(il, "attn_q_norm.weight"), {1, hp.n_head[static_cast<std::size_t>(il)]});
+        layer.head_gain = binder.vectors(block_name(il, "attn_q_norm.weight"), {1, hp.n_head_of(il)});
         layer.out_scale = binder.vector(block_name(il, "layer_output_scale.weight"), 1);
     });
     return w;
@@ -50,22 +49,22 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x, first = in.x;
-    for (int il = 0; il < b.hp.n_layer; ++il) {
-        const LayerWeights& w = b.w.layers[static_cast<std::size_t>(il)];
-        g.set_layer(il);
-        g.set_part(Part::attn_norm);
+    Tensor first = in.x;
+    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
-        if (!keep_output_rows(b, in, il, {&a, &x, &first})) return;
+        if (!keep_output_rows(b, in, il, {&a, &x, &first})) return {};
         g.set_part(Part::attn_out);
         x = add_residual(b, x, a, "ffn_inp");
         g.set_part(Part::ffn_norm);
         const Tensor h = norm(b, w.ffn_norm, x, "ffn_norm");
         g.set_part(Part::ffn);
         x = add_residual(b, x, feed_forward(b, w, h), "ffn_sum");
-        x = end_layer(b, g.add(x, g.mul(first, vector(g, w.out_scale))));
-    }
-    head(b, x);
+        return g.add(x, g.mul(first, vector(g, w.out_scale)));
+    });
 }
 
 }  // namespace tinfer::model::talkie
+
+namespace tinfer::model {
+const Family families::talkie{.read_all = talkie::read, .bind_all = talkie::bind, .build_all = talkie::build};
+}  // namespace tinfer::model

@@ -121,7 +121,7 @@ struct LayerWeights {
     const TensorInfo* out_scale = nullptr;  ///< {1}: of what the layer gives, or of what it adds once more
     Linear inp_gate, inp_proj;              ///< of the input that a layer has of its own
     Norm inp_post_norm;
-    Linear attn_gate;      ///< of what attn_output multiplies, per head or per element (HParams::attn_gate)
+    Linear attn_gate;      ///< of what attn_output multiplies, per head or per element (Attention::gate)
     Norm cross_attn_norm;  ///< of attention over an encoder's result
     Linear cross_attn_q, cross_attn_output;
     Linear ffn_gate, ffn_up, ffn_down;           ///< without gate: plain, or gate and up in one matrix

@@ -115,11 +115,11 @@ void Context::Impl::check_movable(std::string_view operation) const {
     if (layout.model().hp.n_pos_table > 0)
         fail(ErrorCode::unsupported_operation,
              cat(operation, ": positions of architecture '", layout.model().hp.arch, "' are learned, and cannot move"));
-    const auto& ratios = layout.model().hp.compress.ratios;
+    const auto& ratios = layout.model().hp.attention.compress.ratios;
     if (std::ranges::any_of(ratios, [](int ratio) { return ratio > 0; }))
         fail(ErrorCode::unsupported_operation, cat(operation, ": architecture '", layout.model().hp.arch,
                                                    "' keeps entries of groups of positions, which cannot move"));
-    if (layout.model().hp.head_norms_behind_rope)
+    if (layout.model().hp.attention.head_norms_behind_rope)
         fail(ErrorCode::unsupported_operation,
              cat(operation, ": keys of architecture '", layout.model().hp.arch,
                  "' are normed behind their rotation, and cannot be rotated any more"));

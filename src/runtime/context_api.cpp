@@ -140,7 +140,7 @@ RemoveStatus Context::seq_shift(SeqId seq, Pos keep, int n) {
 
 bool Context::can_shift() const noexcept {
     const auto& hp = impl_->layout.model().hp;
-    return hp.n_pos_table == 0 && !hp.has_states() && !hp.head_norms_behind_rope;
+    return hp.n_pos_table == 0 && !hp.has_states() && !hp.attention.head_norms_behind_rope;
 }
 
 void Context::clear(bool zero_data) {

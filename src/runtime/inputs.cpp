@@ -87,7 +87,7 @@ void Inputs::write_memory(const memory::Memory& memory, std::size_t n_tokens, bo
                  .seqs = integers(Input::kv_seqs, 2 * kv->max_run_sequences()),
                  .slots = integers(Input::kv_slots, n_tokens),
                  .positions = integers(Input::positions, n_tokens)};
-        if (hp.reads_positions())
+        if (hp.attention.reads_positions())
             to.kv.slot_positions =
                 integers(Input::kv_positions, static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
         kv->write_spans(encodes ? Window{.causal = false} : layout_.full_view(),

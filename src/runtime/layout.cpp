@@ -44,7 +44,7 @@ Pooling pooled_rows(const ContextOptions& o) noexcept {
 // are exempt, because each gets few tokens and larger batches amortize its weights.
 std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
     constexpr std::int32_t kMaxOfDense = 256;
-    return hp.n_expert > 0 ? n_ubatch : std::min(n_ubatch, kMaxOfDense);
+    return hp.experts.n > 0 ? n_ubatch : std::min(n_ubatch, kMaxOfDense);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                       .window = {},
                       .n_batch = options_.n_batch};
     const bool may_release = causal() && model.hp.has_windowed_layers() && !options_.swa_full &&
-                             !model.hp.reads_positions() && !model.hp.keeps_all_slots;
+                             !model.hp.attention.reads_positions() && !model.hp.windows.keeps_all_slots;
     if (may_release) memory_limits_.seen = window();
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
@@ -81,7 +81,8 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
                      .causal = causal(),
                      .pooling = pooled_rows(options_),
                      .has_output_head = gives_logits_at_all(model),
-                     .accepts_embeddings = (model.hp.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
+                     .accepts_embeddings =
+                         (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
                      .embeddings = options_.embeddings,
                      .logits_all = options_.logits_all || !causal(),
                      .allow_position_gaps = options_.allow_position_gaps,
@@ -112,7 +113,7 @@ void Layout::describe_encoder() {
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
     std::size_t n = 3 * static_cast<std::size_t>(hp.n_layer);
-    for (const auto& states : hp.states) n += states.size();
+    for (const auto& states : hp.recurrent.states) n += states.size();
     if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
     caches_.reserve(n);  // LayerMemory points into it
@@ -167,9 +168,10 @@ void Layout::add_index_keys() {
     const std::int64_t slots = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (!hp.indexer.is_in(i)) continue;
-        check_head_size(type, hp.indexer.head_dim);
-        layer_memory_[i].index = add_cache(TensorClass::cache_k, "cache_index", il, type, hp.indexer.head_dim, slots);
+        if (!hp.attention.indexer.is_in(i)) continue;
+        check_head_size(type, hp.attention.indexer.head_dim);
+        layer_memory_[i].index =
+            add_cache(TensorClass::cache_k, "cache_index", il, type, hp.attention.indexer.head_dim, slots);
     }
 }
 
@@ -193,10 +195,11 @@ void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits
 
 void Layout::add_states() {
     const model::HParams& hp = model_->hp;
-    for (std::size_t i = 0; i < hp.states.size(); ++i)
-        for (std::size_t k = 0; k < hp.states[i].size(); ++k)
-            layer_memory_[i].states[k] = add_cache(TensorClass::recurrent, hp.states[i][k].role, static_cast<int>(i),
-                                                   DType::f32, hp.states[i][k].size, memory_limits_.states().n_rows());
+    for (std::size_t i = 0; i < hp.recurrent.states.size(); ++i)
+        for (std::size_t k = 0; k < hp.recurrent.states[i].size(); ++k)
+            layer_memory_[i].states[k] =
+                add_cache(TensorClass::recurrent, hp.recurrent.states[i][k].role, static_cast<int>(i), DType::f32,
+                          hp.recurrent.states[i][k].size, memory_limits_.states().n_rows());
 }
 
 void Layout::add_inputs() {
@@ -230,7 +233,7 @@ void Layout::add_inputs() {
         }
         const std::int32_t n_pages =
             std::max(memory_limits_.kv.n_pages(), encoder_ ? encoder_->memory_limits.kv.n_pages() : 0);
-        if (model_->hp.reads_positions())
+        if (model_->hp.attention.reads_positions())
             add(Input::kv_positions, 4 * static_cast<std::uint64_t>(n_pages) * memory::kPageSlots);
         if (encoder_) {  // the first two stay as the encoder's run has left them
             add(Input::cross_table, 16 * static_cast<std::uint64_t>(encoder_->cross_entries()));

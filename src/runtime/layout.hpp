@@ -68,7 +68,7 @@ public:
     void build_key_shift(graph::Graph& graph) const;
     /// Keys of some layer are rotated by their position.
     [[nodiscard]] bool rotates_keys() const noexcept {
-        return model_->hp.rope != model::RopeKind::none && memory_limits_.has_attention;
+        return model_->hp.rope.kind != model::RopeKind::none && memory_limits_.has_attention;
     }
 
     /// Heads are rotated before a cache of this type takes them (model/kv_rotation.hpp).
@@ -117,7 +117,9 @@ public:
     /// What tokens see in layers without a window, and in those with one.
     [[nodiscard]] Window full_view() const noexcept { return {.causal = causal()}; }
     [[nodiscard]] const TensorInfo* rope_factors() const noexcept { return rope_factors_; }  ///< or null
-    [[nodiscard]] Window window() const noexcept { return {model_->hp.window.kind, model_->hp.window.size, causal()}; }
+    [[nodiscard]] Window window() const noexcept {
+        return {model_->hp.windows.window.kind, model_->hp.windows.window.size, causal()};
+    }
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return measures_.max_nodes; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return measures_.max_values; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.

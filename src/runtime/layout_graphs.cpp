@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "graph/rules.hpp"
+#include "model/family.hpp"
 #include "model/kv_rotation.hpp"
 #include "runtime/layout.hpp"
 #include "runtime/sizes.hpp"
@@ -64,7 +65,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .hadamard_on_values = rotates_cache(options_.type_v),
                                       .adapters = measures_.adapters};
     if (measures_.adapters != nullptr) measures_.adapters->start_graph();
-    model_->architecture->build(context);
+    model_->family->build(context);
     for (const Kept& kept : kept_)
         if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
 #if defined(TINFER_CHECKED)
@@ -91,7 +92,7 @@ void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens, model::Ad
                                       .hadamard_on_values = rotates_cache(options_.type_v),
                                       .adapters = measures_.adapters};
     if (measures_.adapters != nullptr) measures_.adapters->start_graph();
-    model_->architecture->build_encoder(context);
+    model_->family->encoder->build(context);
 #if defined(TINFER_CHECKED)
     graph::verify(graph);
 #endif
@@ -129,7 +130,7 @@ void Layout::build_compaction(graph::Graph& graph) const {
         const auto i = static_cast<std::size_t>(cache.layer);
         const bool is_index = layer_memory_[i].index == &cache;
         const AttentionParams heads{.n_head_kv = is_index ? 1 : hp.n_head_kv[i],
-                                    .head_dim_k = is_index ? hp.indexer.head_dim : hp.head_k(cache.layer),
+                                    .head_dim_k = is_index ? hp.attention.indexer.head_dim : hp.head_k(cache.layer),
                                     .head_dim_v = hp.head_v(cache.layer)};
         graph.set_layer(cache.layer);
         graph.name(graph.kv_move(graph.cache(cache), hp.is_windowed(cache.layer) ? window_moves : moves, heads, is_v),
@@ -157,11 +158,11 @@ void Layout::build_key_shift(graph::Graph& graph) const {
         return Side{rope, graph.name(graph.rope_table(shifts, rope, of), name), slots};
     };
     const Side full = side(rope_, "rope_table", factors);
-    Side windowed = !hp.has_window_rope()
+    Side windowed = !hp.windows.rotate_otherwise()
                         ? full
-                        : side(rope_window_, "rope_table_window", hp.rope_window_factors ? factors : graph::Tensor{});
+                        : side(rope_window_, "rope_table_window", hp.windows.rope_factors ? factors : graph::Tensor{});
     if (memory_limits_.has_window_pool()) windowed.slots = graph.input(graph::Input::kv_slots_window, DType::i32, ne);
-    const bool rotates_end = hp.mla.n_lora_kv > 0;  // latent attention rotates the last part of a key
+    const bool rotates_end = hp.attention.mla.n_lora_kv > 0;  // latent attention rotates the last part of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
         if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il) continue;
@@ -172,13 +173,13 @@ void Layout::build_key_shift(graph::Graph& graph) const {
                                    rotates_end ? hp.head_k(il) - x.rope.n_rot : 0,
                                    rotates_cache(options_.type_k) ? model::rotation_block(hp.head_k(il)) : 1),
                    "cache_k_shift");
-        if (layer_memory_[i].index == nullptr || hp.indexer.n_rot == 0) continue;
+        if (layer_memory_[i].index == nullptr || hp.attention.indexer.n_rot == 0) continue;
         RopeParams of_index = x.rope;
-        of_index.neox = hp.indexer.neox ? 1 : 0;
-        const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.indexer.head_dim};
-        graph.name(
-            graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one, hp.indexer.first),
-            "cache_index_shift");
+        of_index.neox = hp.attention.indexer.neox ? 1 : 0;
+        const AttentionParams one{.n_head_kv = 1, .head_dim_k = hp.attention.indexer.head_dim};
+        graph.name(graph.key_shift(graph.cache(*layer_memory_[i].index), x.table, x.slots, of_index, one,
+                                   hp.attention.indexer.first),
+                   "cache_index_shift");
     }
 }
 

@@ -30,7 +30,7 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
     o.n_ubatch = o.n_ubatch == 0 ? o.n_batch : std::min(o.n_ubatch, o.n_batch);
     if (o.pooling != Pooling::none)
         o.n_outputs = o.pooling == Pooling::mean ? o.n_batch : o.n_seq_max;  // rows it is made of
-    const bool all = o.logits_all || hp.diffusion || (o.embeddings && !hp.causal);
+    const bool all = o.logits_all || hp.diffusion || (o.embeddings && !hp.attention.causal);
     if (o.n_outputs == 0) o.n_outputs = all ? o.n_batch : o.n_seq_max;
     o.n_outputs = std::min(o.n_outputs, o.n_batch);
 }
@@ -39,9 +39,9 @@ void resolve_sizes(const model::HParams& hp, ContextOptions& o) {
 void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     const bool has_head = static_cast<bool>(m.weights.output);
     if (o.attention == AttentionKind::from_model)
-        o.attention = m.hp.causal ? AttentionKind::causal : AttentionKind::bidirectional;
+        o.attention = m.hp.attention.causal ? AttentionKind::causal : AttentionKind::bidirectional;
     const bool causal = o.attention == AttentionKind::causal;
-    require(!causal || m.hp.causal || has_head, "attention", "causal", "the model is an encoder");
+    require(!causal || m.hp.attention.causal || has_head, "attention", "causal", "the model is an encoder");
     require(!causal || !m.hp.diffusion, "attention", "causal",
             "text comes out of masked places: every token sees the whole sequence");
     require(causal || !m.hp.has_states(), "attention", "bidirectional", "recurrent layers see only what came before");

@@ -143,7 +143,7 @@ TEST_CASE("[G2] api: an architecture's name stands in its family file and in the
         const std::string text((std::istreambuf_iterator<char>(in)), {});
         for (const ArchitectureInfo& row : architectures()) {
             const bool named = text.find('"' + std::string(row.name) + '"') != std::string::npos;
-            if (named) CHECK_MESSAGE(name == "model/registry.cpp", name, " names architecture ", row.name);
+            if (named) CHECK_MESSAGE(name == "model/registry_table.cpp", name, " names architecture ", row.name);
         }
     }
     CHECK(files > 80);

@@ -54,7 +54,7 @@ TEST_CASE("[golden] recent families: SmallThinker's window is 4096 whatever size
     auto w = golden_copy("smallthinker");
     if (!w) return;
     w->set("smallthinker.attention.sliding_window", GgufValue{100u});
-    CHECK(bound(*w).hp.window.size == 4096);
+    CHECK(bound(*w).hp.windows.window.size == 4096);
     w->erase("smallthinker.attention.sliding_window");
     const auto plain = bound(*w).hp;
     CHECK(!plain.has_windowed_layers());

@@ -87,8 +87,8 @@ TEST_CASE("[golden] windows: which layers slide, which turn, and by how much, fa
         const auto hp = read(row.name, {{key, std::int64_t{11}}}, {key + "_pattern"});  // the family says which slide
         CHECK(slides(hp) == periodic(hp.n_layer, row.period, 's', 'f'));
         CHECK(turns(hp) == periodic(hp.n_layer, row.period, 'r', row.turns == Turns::all ? 'r' : '-'));
-        CHECK(hp.window.kind == row.kind);
-        CHECK(hp.window.size == 11);
+        CHECK(hp.windows.window.kind == row.kind);
+        CHECK(hp.windows.window.size == 11);
     }
     if (is_there("gemma3"))
         for (const int period : {2, 0}) {
@@ -97,7 +97,7 @@ TEST_CASE("[golden] windows: which layers slide, which turn, and by how much, fa
             CHECK(slides(hp) == periodic(hp.n_layer, period, 's', 'f'));
         }
     if (is_there("llama4")) {
-        CHECK(read("llama4", {}, {"llama4.attention.sliding_window"}).window.size == 8192);
+        CHECK(read("llama4", {}, {"llama4.attention.sliding_window"}).windows.window.size == 8192);
         const auto plain =
             read("llama4", {{"llama4.attention.sliding_window", std::int64_t{0}}});  // no chunks: every layer turns
         CHECK(slides(plain) == periodic(plain.n_layer, 0, 'f', 'f'));
@@ -147,14 +147,14 @@ TEST_CASE("[golden] windows: caps and scales of the gemma family") {
     const auto gemma2 =
         read("gemma2", {{"gemma2.attn_logit_softcapping", 4.0}, {"gemma2.final_logit_softcapping", 6.0}},
              {"gemma2.attention.scale"});
-    CHECK(gemma2.attn_softcap == 4.0f);
+    CHECK(gemma2.attention.softcap == 4.0f);
     CHECK(gemma2.final_softcap == 6.0f);
     CHECK(gemma2.embd_scale == std::sqrt(static_cast<float>(gemma2.n_embd)));
-    CHECK(gemma2.attn_scale == 1.0f / std::sqrt(static_cast<float>(gemma2.head_dim_k)));
-    CHECK(read("gemma2", {{"gemma2.attention.scale", 0.25}}).attn_scale == 0.25f);
+    CHECK(gemma2.attention.scale == 1.0f / std::sqrt(static_cast<float>(gemma2.head_dim_k)));
+    CHECK(read("gemma2", {{"gemma2.attention.scale", 0.25}}).attention.scale == 0.25f);
     const auto plain = read("gemma3", {}, {"gemma3.final_logit_softcapping", "gemma3.attn_logit_softcapping"});
     CHECK(plain.final_softcap == 0.0f);
-    CHECK(plain.attn_softcap == 0.0f);
+    CHECK(plain.attention.softcap == 0.0f);
     CHECK(read("gemma3", {{"gemma3.final_logit_softcapping", 30.0}}).final_softcap == 30.0f);
 }
 

@@ -133,7 +133,7 @@ std::vector<CacheRows> cache_rows(const Context::Impl& context) {
         const std::int64_t n_head = is_index ? 1 : hp.n_head_kv[static_cast<std::size_t>(cache.layer)];
         all.push_back({.cache = &cache,
                        .is_v = cache.tensor_class == TensorClass::cache_v,
-                       .windowed = !is_index && hp.is_windowed(cache.layer) && !hp.keeps_all_slots,
+                       .windowed = !is_index && hp.is_windowed(cache.layer) && !hp.windows.keeps_all_slots,
                        .n_head = n_head,
                        .head_dim = cache.ne[0] / n_head,
                        .row_bytes = cache.row_bytes});

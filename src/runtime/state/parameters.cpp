@@ -34,9 +34,9 @@ Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId>
     const model::HParams& hp = model.hp;
     const ContextOptions& options = context.options;
     Parameters out;
-    if (hp.rope != model::RopeKind::none) {
+    if (hp.rope.kind != model::RopeKind::none) {
         add_rope(out, "", model::effective_rope(hp, options));
-        if (hp.has_window_rope()) add_rope(out, " of windows", model::effective_window_rope(hp, options));
+        if (hp.windows.rotate_otherwise()) add_rope(out, " of windows", model::effective_window_rope(hp, options));
         const TensorInfo* factors = context.layout.rope_factors();
         out.emplace_back("rope factors", factors == nullptr ? "none" : std::string(factors->name));
     }

@@ -29,7 +29,7 @@ struct Form {
     Form(const Context::Impl& context, std::span<const std::uint8_t, 16> model, SeqId seq) {
         check_has_states(context);
         const model::HParams& hp = context.layout.model().hp;
-        const bool drops = hp.has_windowed_layers() && !hp.keeps_all_slots && !context.options.swa_full;
+        const bool drops = hp.has_windowed_layers() && !hp.windows.keeps_all_slots && !context.options.swa_full;
         for (const CacheRows& rows : cache_rows(context)) (drops && rows.windowed ? windowed : paged).push_back(rows);
         states = state_rows(context);
         window = context.layout.window();
@@ -434,7 +434,7 @@ std::size_t PrefixStore::piece(const Context& context, std::size_t n, std::size_
     const Context::Impl& impl = detail::impl_of(context);
     const auto most = std::min(n_all - std::min(n, n_all), static_cast<std::size_t>(impl.options.n_batch));
     const model::HParams& hp = impl.layout.model().hp;
-    const bool drops = hp.has_windowed_layers() && !hp.keeps_all_slots && !impl.options.swa_full;
+    const bool drops = hp.has_windowed_layers() && !hp.windows.keeps_all_slots && !impl.options.swa_full;
     if ((!drops && !impl.layout.memory_limits().has_states) || most == 0) return most;
     const auto every = static_cast<std::size_t>(impl_->options.checkpoint_every);
     // The last page end that the same text could continue from.
