@@ -11,10 +11,10 @@ std::optional<std::string> probe_render(const ChatTemplate& chat_template, Json 
                                         Json tools) {
     constexpr std::uint64_t kMaxSteps = 2'000'000;
     Json inputs{{"messages", std::move(messages)},
-                     {"add_generation_prompt", answer_follows},
-                     {"bos_token", "<s>"},
-                     {"eos_token", "</s>"},
-                     {"enable_thinking", true}};
+                {"add_generation_prompt", answer_follows},
+                {"bos_token", "<s>"},
+                {"eos_token", "</s>"},
+                {"enable_thinking", true}};
     if (!tools.is_null()) inputs["tools"] = std::move(tools);
     try {
         return chat_template.render(inputs.dump(), {.now = LocalTime{2026, 1, 1}, .max_steps = kMaxSteps}).text;
