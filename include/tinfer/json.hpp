@@ -95,7 +95,7 @@ public:
         swap(other);
         return *this;
     }
-    ~Json() {
+    constexpr ~Json() {
         if (tag_ >= Tag::string) destroy();
     }
     void swap(Json& other) noexcept {
