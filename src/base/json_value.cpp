@@ -26,14 +26,7 @@ struct Json::Object : Nest {
 
 namespace {
 
-/// Never destroyed, which would need a function at the end of the program.
-union NoValue {
-    constexpr NoValue() noexcept : value() {}
-    constexpr ~NoValue() {}
-    char unused;
-    Json value;
-};
-constinit const NoValue kNoValue;
+constexpr Json kNoValue{};
 constexpr std::string_view kReading = "JSON: an allocation failed";
 
 bool is_equal(std::int64_t whole, double real) noexcept {
@@ -299,7 +292,7 @@ Json& Json::operator[](std::string_view key) {
 
 const Json& Json::operator[](std::string_view key) const noexcept {
     const Json* const found = find(key);
-    return found != nullptr ? *found : kNoValue.value;
+    return found != nullptr ? *found : kNoValue;
 }
 
 Json& Json::at(std::string_view key) {
