@@ -21,7 +21,7 @@ LAYERS = {
     "grammar": ["tokenizer", "base"],
     "sampling": ["tokenizer", "base"],
     "model": ["graph", "gguf", "base"],
-    "trace": ["graph", "base"],
+    "trace": ["graph", "kernels", "base"],   # kernels: only trace/live, which records what they declare
     "runtime": ["model", "memory", "trace", "graph", "kernels", "base"],
     "chat": ["grammar", "tokenizer", "gguf", "base"],
     "generation": ["runtime", "sampling", "tokenizer", "base"],
@@ -81,6 +81,8 @@ def check_source(root, path):
         if folder is not None and layer != folder and layer not in LAYERS.get(folder, []):
             allowed = " ".join(LAYERS[folder]) if folder in LAYERS else "nothing: the folder is in no layer"
             yield f"{where}: {folder}/ includes {layer}/ (allowed: {allowed})"
+        elif folder == "trace" and layer == "kernels" and path.parent.name != "live":
+            yield f"{where}: of trace/ only live/ includes kernels/: expectations must not share their arithmetic"
         elif folder == layer == "kernels":
             yield from check_room(where, path.relative_to(root), target)
 

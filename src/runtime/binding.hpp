@@ -7,17 +7,14 @@
 #include <vector>
 
 #include "graph/plan.hpp"
+#include "graph/tensor_registry.hpp"
 #include "kernels/kernel.hpp"
 #include "runtime/step_time.hpp"
-#include "runtime/tensor_registry.hpp"
 
 namespace tinfer::runtime {
 
-/// Where an input of graphs lies.
-struct InputPlace {
-    std::string_view role;
-    std::byte* data = nullptr;
-};
+using graph::InputPlace;
+using graph::TensorRegistry;
 
 /// Where the roots of a graph's values lie.
 struct MemoryMap {

@@ -62,8 +62,8 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     const kernels::KernelTable& table)
     : owner(std::move(owner_)), layout(bound, options_, table),
       options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
-      batch(layout.batch_limits()), session(std::make_shared<runtime::TraceSession>(
-                                        layout.tensors(), traced_file(owner), layout.table().name, bound.hp.arch)),
+      batch(layout.batch_limits()), session(std::make_shared<trace::TraceSession>(layout.tensors(), traced_file(owner),
+                                                                                  layout.table().name, bound.hp.arch)),
       cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), inputs(layout), outputs(layout), runner(layout.max_threads(), session),
       transaction_({.layout = layout,

@@ -15,8 +15,8 @@
 #include "runtime/outputs.hpp"
 #include "runtime/plan_cache.hpp"
 #include "runtime/runner.hpp"
-#include "runtime/trace_session.hpp"
 #include "runtime/transaction.hpp"
+#include "trace/live/session.hpp"
 
 namespace tinfer {
 
@@ -100,7 +100,7 @@ struct Context::Impl {
     memory::Memory sequences;
     runtime::BatchPlan batch;
     std::optional<runtime::Encoder> encoder;
-    std::shared_ptr<runtime::TraceSession> session;
+    std::shared_ptr<trace::TraceSession> session;
     AlignedBuffer cache_data, state_data, arena, scratch;
     runtime::Inputs inputs;
     runtime::Outputs outputs;

@@ -202,8 +202,8 @@ MemoryPlan Context::memory() const noexcept {
 // ---- observers ------------------------------------------------------------------------------------------------------
 
 struct Attachment::Impl {
-    std::weak_ptr<runtime::TraceSession> session;
-    std::shared_ptr<runtime::Attached> attached;
+    std::weak_ptr<trace::TraceSession> session;
+    std::shared_ptr<trace::Attached> attached;
 };
 
 Attachment Context::attach(std::shared_ptr<Observer> observer) {

@@ -19,28 +19,34 @@ constexpr double kShared = 0.3;         // share of the time without a processor
 constexpr double kWindow = 0.02;        // seconds over which that is judged
 constexpr double kSharedSeconds = 0.6;  // until it is judged again: threads that sleep are often without a processor
 
+EventStatus event_status(RunStatus status) noexcept {
+    return status == RunStatus::ok          ? EventStatus::ok
+           : status == RunStatus::cancelled ? EventStatus::cancelled
+                                            : EventStatus::failed;
+}
+
 }  // namespace
 
 Runner::Runner(int max_threads, std::shared_ptr<TraceSession> session)
     : session_(std::move(session)), executor_(max_threads), team_limit(executor_.n_processors()) {}
 
-void Runner::start(const RunDetails& run, Kind kind, const CancelFn* cancel) {
-    RunDetails details = run;
-    details.n_threads = std::min(run.n_threads, team_limit);
+void Runner::start(const BoundPlan& bound, RunDetails run, Kind kind, const CancelFn* cancel) {
+    run.bound = {&bound.plan, bound.kernels, bound.calls, bound.id};
+    run.n_threads = std::min(run.n_threads, team_limit);
     // Only runs of few tokens have so many barriers that a smaller team may be faster. An observer that wants each
     // thread's times sees the team that was asked for.
     const std::size_t n_tokens = run.tokens.size();
     const bool is_short = n_tokens > 0 && n_tokens <= kFewTokens;
     team_size_ = nullptr;
-    if (is_short && details.n_threads > 1 && !session_->may_want_threads()) {
+    if (is_short && run.n_threads > 1 && !session_->may_want_threads()) {
         team_size_ = &team_sizes_[static_cast<std::size_t>(std::bit_width(n_tokens - 1))];
-        details.n_threads = team_size_->choose(details.n_threads);
+        run.n_threads = team_size_->choose(run.n_threads);
     }
     run_ = {};
     has_read_ = false;
     StepObserver* observer = nullptr;
     if (is_watched()) {
-        session_->begin_run(details);
+        session_->begin_run(run);
         is_seen_ = true;
         observer = session_.get();
     }
@@ -49,10 +55,10 @@ void Runner::start(const RunDetails& run, Kind kind, const CancelFn* cancel) {
         observer = &deferring_;
     }
     // The time that immediate callbacks take would look like that of other programs.
-    is_timed_ = (team_size_ != nullptr || details.n_threads > 1) && !(observer != nullptr && observer->immediate());
-    const bool shares = shares_processors_ && details.n_threads > 1;
-    executor_.start(*run.bound,
-                    {.n_threads = details.n_threads,
+    is_timed_ = (team_size_ != nullptr || run.n_threads > 1) && !(observer != nullptr && observer->immediate());
+    const bool shares = shares_processors_ && run.n_threads > 1;
+    executor_.start(bound,
+                    {.n_threads = run.n_threads,
                      .shares_processors = shares,
                      .shortest_count = is_short ? Executor::Clock::duration{} : kLongRunCount,
                      .team = shares && team == run_team ? run_new_team : team},
@@ -102,7 +108,7 @@ void Runner::look_for_others(const Time& slice) noexcept {
 }
 
 void Runner::end(RunStatus status) {
-    if (std::exchange(is_seen_, false)) session_->end_run(status);
+    if (std::exchange(is_seen_, false)) session_->end_run(event_status(status));
 }
 
 }  // namespace tinfer::runtime

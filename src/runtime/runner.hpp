@@ -10,9 +10,12 @@
 #include "base/team.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/team_size.hpp"
-#include "runtime/trace_session.hpp"
+#include "trace/live/session.hpp"
 
 namespace tinfer::runtime {
+
+using trace::RunDetails;
+using trace::TraceSession;
 
 class Runner {
 public:
@@ -25,8 +28,8 @@ public:
     /// stoppable: an exception of an observer stops the run. whole: the run gets to its end first, because its changes
     /// cannot be rolled back.
     enum class Kind : std::uint8_t { stoppable, whole };
-    /// Sets out to run a plan; resume() does it. `cancel` null: nobody cancels it.
-    void start(const RunDetails& run, Kind kind, const CancelFn* cancel);
+    /// Sets out to run a plan, which is what `run` is about; resume() does it. `cancel` null: nobody cancels it.
+    void start(const BoundPlan& bound, RunDetails run, Kind kind, const CancelFn* cancel);
     /// Runs until about the deadline (`paused`), or to the end, which observers are told of. The exception that stopped
     /// a run (`failed`) is kept for take_error(); what an observer threw in a run of kind `whole` is thrown here.
     RunStatus resume(Executor::Clock::time_point deadline);

@@ -12,7 +12,7 @@ namespace tinfer::runtime {
 RunDetails Transaction::run_of(const PlanKey& key, Phase phase, int n_threads) {
     running_ = &deps_.plans->get(key);
     RunDetails run{.graph = &deps_.plans->graph(),
-                   .bound = running_,
+                   .bound = {},
                    .phase = phase,
                    .decode = n_opened_ - 1,
                    .micro_batch = number_,
@@ -50,11 +50,12 @@ void Transaction::start_micro_batch() {
                                                                 : Phase::decode,
                             mb.n == 1 ? deps_.options.n_threads : deps_.options.n_threads_batch);
     run.tokens = std::span(token_views_).first(mb.n);
-    deps_.runner.start(run, Runner::Kind::stoppable, &deps_.options.cancel);
+    deps_.runner.start(*running_, run, Runner::Kind::stoppable, &deps_.options.cancel);
 }
 
 void Transaction::start_maintenance(PlanKey::Work work, Runner::Kind kind) {
-    deps_.runner.start(run_of({.work = work}, Phase::maintenance, deps_.options.n_threads_batch), kind, nullptr);
+    const RunDetails run = run_of({.work = work}, Phase::maintenance, deps_.options.n_threads_batch);
+    deps_.runner.start(*running_, run, kind, nullptr);
 }
 
 // Keys of moved tokens are rotated in place, at most n_ubatch slots at once: not cancelled, and not stopped by an

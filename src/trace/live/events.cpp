@@ -9,9 +9,9 @@
 #include <functional>
 
 #include "base/ops.hpp"
-#include "runtime/trace_session.hpp"
+#include "trace/live/session.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::trace {
 
 namespace {
 
@@ -84,7 +84,7 @@ void TraceSession::add_accesses(std::size_t step, const kernels::KernelCall& cal
     AccessCollector collector(pending_, ranges_);
     const std::size_t first = pending_.size();
     collector.start();
-    bound_->kernels[step]->resolve(call, collector);
+    bound_.kernels[step]->resolve(call, collector);
     collector.check();
     // What the plan does not announce is not in the events either, so that a gap in `declare` shows as one.
     const auto is_announced = [&](const PendingAccess& p) {
@@ -271,8 +271,8 @@ void TraceSession::write_figures(std::span<const std::uint32_t> steps) {
             resolved_[step].weight_bytes = resolved_[plan_->same_as(step)].weight_bytes;
             continue;
         }
-        const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
-        event.macs = kernel.macs != nullptr ? kernel.macs(bound_->calls[step]) : 0;
+        const kernels::KernelDescriptor& kernel = *bound_.kernels[step];
+        event.macs = kernel.macs != nullptr ? kernel.macs(bound_.calls[step]) : 0;
         const MovedBytes moved(event.accesses);
         event.bytes_read = moved.read;
         event.bytes_written = moved.written;
@@ -299,7 +299,7 @@ void TraceSession::complete_events(std::size_t first) {
 }
 
 std::uint64_t TraceSession::expected_weight_bytes() const {
-    const trace::DataOf data = [&](const TensorInfo& tensor) -> std::span<const std::byte> {
+    const DataOf data = [&](const TensorInfo& tensor) -> std::span<const std::byte> {
         for (const InputView& input : inputs_)
             if (input.tensor == &tensor) return input.data;
         for (std::size_t i = 0; i < n_routing_; ++i)
@@ -316,4 +316,4 @@ std::uint64_t TraceSession::observed_weight_bytes() const noexcept {
     return sum;
 }
 
-}  // namespace tinfer::runtime
+}  // namespace tinfer::trace

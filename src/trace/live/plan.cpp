@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "runtime/trace_plan.hpp"
+#include "trace/live/plan.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "graph/rules.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::trace {
 
 PendingAccess& AccessCollector::add(std::uint16_t slot, AccessMode mode, AccessKind kind) {
     PendingAccess pending;
@@ -95,7 +95,7 @@ MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
 
 std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-void TracePlan::add_values(const graph::Graph& graph, const TensorRegistry& registry) {
+void TracePlan::add_values(const graph::Graph& graph, const graph::TensorRegistry& registry) {
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
     own_.resize(values.size(), nullptr);
@@ -156,11 +156,11 @@ void TracePlan::add_nodes(const graph::Graph& graph, const graph::Plan& plan) {
 }
 
 // The tensor of each slot of a step. A plan is bound once, so its results and inputs have one address too.
-void TracePlan::add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s) {
-    const graph::Step& step = bound.plan.steps[s];
+void TracePlan::add_slots(const graph::Graph& graph, const BoundSteps& bound, std::size_t s) {
+    const graph::Step& step = bound.plan->steps[s];
     StepPart& part = parts_.emplace_back();
     for (std::uint32_t i = 0; i < step.n_operands; ++i) {
-        const graph::StepOperand& operand = bound.plan.operands[step.first_operand + i];
+        const graph::StepOperand& operand = bound.plan->operands[step.first_operand + i];
         if (operand.elided) continue;
         const auto offset = static_cast<std::uint64_t>(graph.values()[operand.value].offset);
         part.slots[operand.slot] = {tensors_[operand.value], offset};
@@ -169,8 +169,8 @@ void TracePlan::add_slots(const graph::Graph& graph, const BoundPlan& bound, std
 }
 
 // What the kernel declares, then what no kernel knows: elided results and scratch.
-void TracePlan::add_accesses(const BoundPlan& bound, std::size_t s) {
-    const graph::Step& step = bound.plan.steps[s];
+void TracePlan::add_accesses(const BoundSteps& bound, std::size_t s) {
+    const graph::Step& step = bound.plan->steps[s];
     const auto first = static_cast<std::uint32_t>(accesses_.size());
     AccessCollector collector(accesses_, ranges_);
     collector.start();
@@ -179,7 +179,7 @@ void TracePlan::add_accesses(const BoundPlan& bound, std::size_t s) {
     complete(s, std::span(accesses_).subspan(first), ranges_);
     const auto add = [&](const Access& access) { accesses_.push_back({.access = access}); };
     for (std::uint32_t i = 0; i < step.n_operands; ++i) {
-        const graph::StepOperand& operand = bound.plan.operands[step.first_operand + i];
+        const graph::StepOperand& operand = bound.plan->operands[step.first_operand + i];
         if (operand.elided)
             add({tensors_[operand.value], operand.slot, operand.mode, AccessKind::elided, 1, false, {}});
     }
@@ -189,8 +189,8 @@ void TracePlan::add_accesses(const BoundPlan& bound, std::size_t s) {
     parts_[s].n_accesses = static_cast<std::uint32_t>(accesses_.size()) - first;
 }
 
-void TracePlan::add_view(const BoundPlan& bound, std::size_t s, std::string_view table) {
-    const graph::Step& step = bound.plan.steps[s];
+void TracePlan::add_view(const BoundSteps& bound, std::size_t s, std::string_view table) {
+    const graph::Step& step = bound.plan->steps[s];
     StepView view;
     view.number = static_cast<std::uint32_t>(s);
     view.op = step.op;
@@ -200,7 +200,7 @@ void TracePlan::add_view(const BoundPlan& bound, std::size_t s, std::string_view
     view.fused = step.n_nodes > 1;
     const std::size_t first = step_nodes_.size();
     for (std::uint32_t i = 0; i < step.n_nodes; ++i)
-        step_nodes_.push_back(&nodes_[bound.plan.step_nodes[step.first_node + i]]);
+        step_nodes_.push_back(&nodes_[bound.plan->step_nodes[step.first_node + i]]);
     view.nodes = std::span(step_nodes_).subspan(first);
     steps_.push_back(view);
 }
@@ -215,9 +215,9 @@ void TracePlan::add_operands() {
         steps_[s].operands = std::span(operands_).subspan(parts_[s].first_access, parts_[s].n_accesses);
 }
 
-void TracePlan::add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table) {
-    step_nodes_.reserve(bound.plan.step_nodes.size());  // spans into it must stay
-    for (std::size_t s = 0; s < bound.plan.steps.size(); ++s) {
+void TracePlan::add_steps(const graph::Graph& graph, const BoundSteps& bound, std::string_view table) {
+    step_nodes_.reserve(bound.plan->step_nodes.size());  // spans into it must stay
+    for (std::size_t s = 0; s < bound.plan->steps.size(); ++s) {
         add_slots(graph, bound, s);
         add_accesses(bound, s);
         add_view(bound, s, table);
@@ -256,17 +256,17 @@ void TracePlan::add_expectations() {
     }
 }
 
-std::uint64_t TracePlan::expected_of(std::size_t step, const trace::DataOf& data) const {
-    std::vector<trace::ExpectedAccess> accesses;
+std::uint64_t TracePlan::expected_of(std::size_t step, const DataOf& data) const {
+    std::vector<ExpectedAccess> accesses;
     for (const NodeView* node : steps_[step].nodes)
         if (std::ranges::any_of(node->inputs, [](const TensorInfo* t) {
                 return t != nullptr && t->tensor_class == TensorClass::weight;
             }))
-            trace::expect(*node, data, accesses);
-    return trace::weight_bytes(accesses);
+            expect(*node, data, accesses);
+    return weight_bytes(accesses);
 }
 
-std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const {
+std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const DataOf& data) const {
     std::uint64_t sum = expected_weights_[n_steps];
     for (const std::uint32_t step : expectation_needs_data_)
         if (step < n_steps) sum += expected_of(step, data);
@@ -276,7 +276,7 @@ std::uint64_t TracePlan::expected_weight_bytes(std::size_t n_steps, const trace:
 // True if two steps always touch the same ranges: the same kernel, parameters and shapes, tensors of equal size, and
 // the same ids. Ids must be inputs of the graph, because those that a step computes lie in memory that other steps use
 // again.
-bool TracePlan::resolve_same(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept {
+bool TracePlan::resolve_same(const BoundSteps& bound, std::size_t a, std::size_t b) const noexcept {
     const kernels::KernelCall &x = bound.calls[a], &y = bound.calls[b];
     if (bound.kernels[a] != bound.kernels[b] || std::memcmp(&x.params, &y.params, sizeof(x.params)) != 0) return false;
     for (int slot = 0; slot < kernels::kScratchSlot; ++slot) {
@@ -296,7 +296,7 @@ bool TracePlan::resolve_same(const BoundPlan& bound, std::size_t a, std::size_t 
            MovedBytes(steps_[b].operands);  // what is known before: results that stay in a kernel, too
 }
 
-void TracePlan::find_repeats(const BoundPlan& bound) {
+void TracePlan::find_repeats(const BoundSteps& bound) {
     same_as_.resize(steps_.size());
     std::vector<std::uint32_t> firsts;  // steps that others may repeat: few, as most repeat these
     for (std::uint32_t s = 0; s < steps_.size(); ++s) {
@@ -330,15 +330,15 @@ void TracePlan::complete(std::size_t step, std::span<PendingAccess> accesses,
     }
 }
 
-std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const BoundPlan& bound,
+std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const BoundSteps& bound,
                                                 std::string_view table) {
     std::vector<std::string> texts;
     for (const auto* kernel : bound.kernels) texts.push_back(cat(kernel->name, ".", table));
     const std::vector<std::string_view> names(texts.begin(), texts.end());
-    return graph::plan_hash(graph, bound.plan, names);
+    return graph::plan_hash(graph, *bound.plan, names);
 }
 
-TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry,
+TracePlan::TracePlan(const graph::Graph& graph, const BoundSteps& bound, const graph::TensorRegistry& registry,
                      std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
                      const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";
@@ -350,7 +350,7 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundPlan& bound, const Te
         scratch_.bytes = std::max({scratch_.bytes, call[kernels::kScratchSlot].bytes,
                                    static_cast<std::uint64_t>(call.scratch_stride * call.n_threads)});
     add_values(graph, registry);
-    add_nodes(graph, bound.plan);
+    add_nodes(graph, *bound.plan);
     add_steps(graph, bound, table);
     view_.id = id;
     view_.hash = hash;
@@ -369,4 +369,4 @@ const TensorInfo* TracePlan::tensor(std::size_t step, std::uint16_t slot) const 
     return slot < kernels::kMaxOperands ? parts_[step].slots[slot].tensor : nullptr;
 }
 
-}  // namespace tinfer::runtime
+}  // namespace tinfer::trace

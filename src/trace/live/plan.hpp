@@ -8,10 +8,20 @@
 #include <string>
 #include <vector>
 
-#include "runtime/binding.hpp"
+#include "graph/plan.hpp"
+#include "graph/tensor_registry.hpp"
+#include "kernels/kernel.hpp"
 #include "trace/expected.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::trace {
+
+/// A plan bound to kernels and memory, as far as observers are shown it.
+struct BoundSteps {
+    const graph::Plan* plan = nullptr;
+    std::span<const kernels::KernelDescriptor* const> kernels;  ///< per step
+    std::span<const kernels::KernelCall> calls;                 ///< per step
+    std::uint32_t id = 0;                                       ///< counts plans of the context, from 1
+};
 
 /// An access whose ranges lie in a growing array: spans are made from it when the array is complete.
 struct PendingAccess {
@@ -55,11 +65,11 @@ private:
 
 class TracePlan {
 public:
-    TracePlan(const graph::Graph& graph, const BoundPlan& bound, const TensorRegistry& registry, std::string_view table,
-              std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
+    TracePlan(const graph::Graph& graph, const BoundSteps& bound, const graph::TensorRegistry& registry,
+              std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
               const std::array<std::uint8_t, 16>& hash);
     /// What plans of equal structure and kernels share (PlanView::hash).
-    [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundPlan& bound,
+    [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundSteps& bound,
                                                               std::string_view table);
     TracePlan(const TracePlan&) = delete;
     TracePlan& operator=(const TracePlan&) = delete;
@@ -84,8 +94,8 @@ public:
         return known_weights_[n_steps];
     }
     /// Bytes of weights that the nodes of the first `n_steps` must read by the meaning of their ops; `data` as
-    /// trace::expect wants it.
-    [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const trace::DataOf& data) const;
+    /// expect wants it.
+    [[nodiscard]] std::uint64_t expected_weight_bytes(std::size_t n_steps, const DataOf& data) const;
     [[nodiscard]] std::span<const AccessRange> declared_ranges() const noexcept { return ranges_; }
     /// Of a step of source `same_as`, the earlier one: the same kernel on the same ids of the graph's input, as of the
     /// attention of all layers with one cache table. Both move the same bytes.
@@ -102,17 +112,17 @@ public:
 
 private:
     std::string_view keep(std::string text);
-    void add_values(const graph::Graph& graph, const TensorRegistry& registry);
+    void add_values(const graph::Graph& graph, const graph::TensorRegistry& registry);
     void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
-    void add_steps(const graph::Graph& graph, const BoundPlan& bound, std::string_view table);
-    void add_slots(const graph::Graph& graph, const BoundPlan& bound, std::size_t s);
-    void add_accesses(const BoundPlan& bound, std::size_t s);
-    void add_view(const BoundPlan& bound, std::size_t s, std::string_view table);
+    void add_steps(const graph::Graph& graph, const BoundSteps& bound, std::string_view table);
+    void add_slots(const graph::Graph& graph, const BoundSteps& bound, std::size_t s);
+    void add_accesses(const BoundSteps& bound, std::size_t s);
+    void add_view(const BoundSteps& bound, std::size_t s, std::string_view table);
     void add_operands();
     void add_expectations();
-    [[nodiscard]] std::uint64_t expected_of(std::size_t step, const trace::DataOf& data) const;
-    void find_repeats(const BoundPlan& bound);
-    [[nodiscard]] bool resolve_same(const BoundPlan& bound, std::size_t a, std::size_t b) const noexcept;
+    [[nodiscard]] std::uint64_t expected_of(std::size_t step, const DataOf& data) const;
+    void find_repeats(const BoundSteps& bound);
+    [[nodiscard]] bool resolve_same(const BoundSteps& bound, std::size_t a, std::size_t b) const noexcept;
 
     struct Slot {
         const TensorInfo* tensor = nullptr;
@@ -146,4 +156,4 @@ private:
     TensorInfo scratch_;
 };
 
-}  // namespace tinfer::runtime
+}  // namespace tinfer::trace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Who watches and what they are told: attaching, the plans and runs shown, delivery. Events are made in
-// trace_events.cpp.
-#include "runtime/trace_session.hpp"
+// events.cpp.
+#include "trace/live/session.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@
 #include "tinfer/version.hpp"
 #include "trace/filter.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::trace {
 
 namespace {
 
@@ -52,7 +52,7 @@ void throw_observer_failed(const std::exception_ptr& thrown) {
     }
 }
 
-TraceSession::TraceSession(TensorRegistry registry, const ModelFile* file, std::string_view isa,
+TraceSession::TraceSession(graph::TensorRegistry registry, const ModelFile* file, std::string_view isa,
                            std::string_view architecture)
     : registry_(registry), file_(file), isa_(isa), architecture_(architecture) {}
 
@@ -124,7 +124,7 @@ void TraceSession::detach_all() noexcept {
     while (!attached_.empty()) detach(std::shared_ptr(attached_.front()));
 }
 
-void TraceSession::replace_registry(TensorRegistry registry) noexcept {
+void TraceSession::replace_registry(graph::TensorRegistry registry) noexcept {
     registry_ = registry;
     plans_.clear();
     prepared_.reset();
@@ -140,10 +140,10 @@ void TraceSession::prepare_filters() {
     immediate_ = threads_ = false;
     for (const auto& attached : attached_) {
         const TraceRequest& request = attached->request;
-        attached->run_passes = trace::run_passes_filter(request.filter, run_);
+        attached->run_passes = run_passes_filter(request.filter, run_);
         immediate_ = immediate_ || (attached->run_passes && request.delivery == Delivery::immediate);
         threads_ = threads_ || (attached->run_passes && request.level == TraceLevel::threads);
-        trace::compile_filter(request.filter, run_, attached->step_passes);
+        compile_filter(request.filter, run_, attached->step_passes);
     }
 }
 
@@ -164,20 +164,20 @@ std::uint32_t TraceSession::plan_id(const std::array<std::uint8_t, 16>& hash) {
 // The view of the plan that runs, made when it first runs with an observer attached.
 void TraceSession::find_plan(const RunDetails& details) {
     bound_ = details.bound;
-    auto shown = std::ranges::find(plans_, bound_->id, &ShownPlan::bound_id);
+    auto shown = std::ranges::find(plans_, bound_.id, &ShownPlan::bound_id);
     if (shown == plans_.end()) {
-        const auto hash = TracePlan::hash_of(*details.graph, *bound_, isa_);
+        const auto hash = TracePlan::hash_of(*details.graph, bound_, isa_);
         const std::uint32_t id = plan_id(hash);
         shown = std::ranges::find_if(plans_, [&](const ShownPlan& p) { return p.plan->view().id == id; });
         if (shown == plans_.end()) {
-            auto plan = std::make_unique<TracePlan>(*details.graph, *bound_, registry_, isa_, architecture_,
+            auto plan = std::make_unique<TracePlan>(*details.graph, bound_, registry_, isa_, architecture_,
                                                     static_cast<std::uint32_t>(details.tokens.size()), id, hash);
             prepared_.reset();  // it may point into the plan that goes
             if (plans_.size() >= kPlansKept) plans_.erase(std::ranges::min_element(plans_, {}, &ShownPlan::last_use));
             plans_.push_back({std::move(plan)});
             shown = plans_.end() - 1;
         }
-        shown->bound_id = bound_->id;
+        shown->bound_id = bound_.id;
     }
     shown->last_use = ++plan_uses_;
     plan_ = shown->plan.get();
@@ -186,7 +186,7 @@ void TraceSession::find_plan(const RunDetails& details) {
 void TraceSession::describe_run(const RunDetails& details) {
     inputs_.clear();
     for (const TracePlan::GraphInput& input : plan_->inputs())
-        for (const InputPlace& place : details.inputs)
+        for (const graph::InputPlace& place : details.inputs)
             if (place.role == input.role) inputs_.push_back({input.tensor, std::span(place.data, input.tensor->bytes)});
     if (n_runs_ == 0) first_decode_ = details.decode;
     run_ = {};
@@ -219,7 +219,7 @@ void TraceSession::begin_run(const RunDetails& details) {
     try {
         for_each_observer([&](Attached& a) { a.observer->on_run_begin(run_); });
     } catch (...) {
-        end_run(RunStatus::failed);  // those that saw it begin see it end
+        end_run(EventStatus::failed);  // those that saw it begin see it end
         throw;
     }
     step_begin_ = now();
@@ -246,8 +246,8 @@ void TraceSession::deliver_batched() {
     });
 }
 
-void TraceSession::end_run(RunStatus status) {
-    if (status == RunStatus::cancelled && n_begun_ > 0 &&
+void TraceSession::end_run(EventStatus status) {
+    if (status == EventStatus::cancelled && n_begun_ > 0 &&
         events_[n_begun_ - 1].status == EventStatus::failed) {  // abandoned inside a step
         KernelEvent& last = events_[n_begun_ - 1];
         last.status = EventStatus::cancelled;
@@ -257,10 +257,8 @@ void TraceSession::end_run(RunStatus status) {
     RunResult result;
     result.run = &run_;
     result.events = static_cast<std::uint32_t>(n_begun_);
-    result.status = status == RunStatus::ok          ? EventStatus::ok
-                    : status == RunStatus::cancelled ? EventStatus::cancelled
-                                                     : EventStatus::failed;
-    result.rolled_back = status != RunStatus::ok;
+    result.status = status;
+    result.rolled_back = status != EventStatus::ok;
     result.observed_weight_bytes = observed_weight_bytes();
     result.expected_weight_bytes = expected_weight_bytes();
     result.end = now();         // what observers do with the events is not the run's time
@@ -277,7 +275,7 @@ void TraceSession::end_run(RunStatus status) {
     } catch (const Error&) {
         if (!thrown) thrown = std::current_exception();
     }
-    if (thrown && status != RunStatus::failed) std::rethrow_exception(thrown);
+    if (thrown && status != EventStatus::failed) std::rethrow_exception(thrown);
 }
 
 void TraceSession::on_sample(SampleEvent event, std::atomic<bool>& flag) {
@@ -296,4 +294,4 @@ void TraceSession::mark(std::string_view text, std::atomic<bool>& flag) {
     detach_requested();
 }
 
-}  // namespace tinfer::runtime
+}  // namespace tinfer::trace

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/executor.hpp"
-#include "runtime/trace_plan.hpp"
+#include "trace/live/plan.hpp"
+#include "trace/live/step_observer.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::trace {
 
 class TraceSession;
 
@@ -40,19 +40,20 @@ struct Attached {
 
 struct RunDetails {
     const graph::Graph* graph = nullptr;
-    const BoundPlan* bound = nullptr;
+    BoundSteps bound;
     Phase phase = Phase::decode;
     std::uint64_t decode = 0;
     std::uint32_t micro_batch = 0;
     int n_threads = 1;
     std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
-    std::span<const InputPlace> inputs;
+    std::span<const graph::InputPlace> inputs;
 };
 
 class TraceSession final : public StepObserver {
 public:
-    TraceSession(TensorRegistry registry, const ModelFile* file, std::string_view isa, std::string_view architecture);
+    TraceSession(graph::TensorRegistry registry, const ModelFile* file, std::string_view isa,
+                 std::string_view architecture);
     ~TraceSession() override;
 
     /// Throws bad_parameter for an observer that is on another context already and not thread safe.
@@ -61,7 +62,7 @@ public:
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
     /// Replaces the tensors after the caches, while nobody is attached.
-    void replace_registry(TensorRegistry registry) noexcept;
+    void replace_registry(graph::TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
     /// Whether somebody attached takes the times of threads, in the runs that pass its filter.
     [[nodiscard]] bool may_want_threads() const noexcept { return may_want_threads_; }
@@ -69,7 +70,7 @@ public:
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
     /// end_run after a run that failed throws nothing of an observer's.
     void begin_run(const RunDetails& details);
-    void end_run(RunStatus status);
+    void end_run(EventStatus status);
 
     /// `flag` is held meanwhile (Context::Impl::sample_flag): busy where it is set.
     void on_sample(SampleEvent event, std::atomic<bool>& flag);
@@ -120,7 +121,7 @@ private:
     [[nodiscard]] std::uint64_t expected_weight_bytes() const;
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
 
-    TensorRegistry registry_;
+    graph::TensorRegistry registry_;
     const ModelFile* file_;
     std::string isa_, architecture_;
     std::chrono::steady_clock::time_point zero_;
@@ -145,7 +146,7 @@ private:
 
     // of the running run
     const TracePlan* plan_ = nullptr;
-    const BoundPlan* bound_ = nullptr;
+    BoundSteps bound_;
     RunInfo run_;
     std::vector<InputView> inputs_;
     // By step, kept from run to run of one plan: what the plan knows of an event is written once, for between two
@@ -203,4 +204,4 @@ void TraceSession::for_each_observer(Fn&& fn) {
     if (thrown) throw_observer_failed(thrown);
 }
 
-}  // namespace tinfer::runtime
+}  // namespace tinfer::trace

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The tensors of a context by their ids: those of the file, then the caches, then those of adapters.
+// The tensors of a context by their ids: those of the file, then the caches, then those of adapters; where inputs lie.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "tinfer/tensor.hpp"
 
-namespace tinfer::runtime {
+namespace tinfer::graph {
 
 /// A view: what it shows belongs to file, layout and adapters.
 struct TensorRegistry {
@@ -23,4 +25,10 @@ struct TensorRegistry {
     }
 };
 
-}  // namespace tinfer::runtime
+/// Where an input of graphs lies.
+struct InputPlace {
+    std::string_view role;
+    std::byte* data = nullptr;
+};
+
+}  // namespace tinfer::graph
