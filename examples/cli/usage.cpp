@@ -193,7 +193,9 @@ public:
 
     std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
         std::vector<CLI::ConfigItem> kept;
-        std::istringstream text(read_stream(input, file(), "--config", kMaxDocumentBytes));
+        std::string read = read_stream(input, file(), "--config", kMaxConfigBytes);
+        refuse_long_names(read);
+        std::istringstream text(std::move(read));
         for (auto& item : ConfigBase::from_config(text)) {
             if (item.name == "++" || item.name == "--") {  // begin or end of a section
                 if (!item.parents.empty()) (void)section(item.parents);
@@ -212,6 +214,28 @@ public:
     }
 
 private:
+    static constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
+    static constexpr std::ptrdiff_t kMaxNameParts = 8;
+
+    /// The parser keeps a copy of every beginning of a name with dots: the square of its length.
+    void refuse_long_names(std::string_view text) const {
+        for (std::size_t number = 1; !text.empty(); ++number) {
+            std::string_view line = text.substr(0, text.find('\n'));
+            text.remove_prefix(std::min(line.size() + 1, text.size()));
+            line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+            const bool is_section = line.starts_with('[');
+            const std::size_t end = line.find(is_section ? ']' : '=');
+            if (!is_section && end == line.npos) continue;
+            const std::string_view name = line.substr(0, end);
+            // A quote may belong to a text of several lines: only what the parser would drop is refused.
+            const bool may_be_text = !is_section && name.find_first_of("\"'") != name.npos;
+            const std::ptrdiff_t most = may_be_text ? std::ptrdiff_t{maximumLayers} : kMaxNameParts;
+            if (const auto n = 1 + std::ranges::count(name, '.'); n > most)
+                throw CLI::ConfigError(file() + ": line " + std::to_string(number) + ": a name of " +
+                                       std::to_string(n) + " parts, limit " + std::to_string(most));
+        }
+    }
+
     static const CLI::Option* find(const CLI::App& command, const std::string& key) {
         for (const CLI::Option* option : command.get_options())
             if (option->check_lname(key) || (key.size() == 1 && option->check_sname(key))) return option;

@@ -3,6 +3,7 @@
 // routes as a whole.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,6 +22,18 @@ struct Route {
 };
 /// All routes except /v1/models/{id}.
 [[nodiscard]] std::span<const Route> routes() noexcept;
+
+/// The body of a request while it is read, on its thread: it waits for room, and gives up where its client leaves.
+class Reading {
+public:
+    Reading(Service& service, Client& client, std::size_t size)
+        : watch_(client), wanted_(service.hub, [this] { return watch_.gone(); }), place_(service.reading, size) {}
+
+private:
+    ClientWatch watch_;
+    WantedRequest wanted_;
+    ReadingRoom::Place place_;
+};
 
 /// Answers requests by their routes: with 503 while the model loads and during draining.
 class Router final : public Application {

@@ -16,9 +16,7 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     std::shared_ptr<Reply> reply;
     {
         const Body read_once = std::move(text);
-        ClientWatch watch(response.client);
-        const WantedRequest wanted(service.hub, [&] { return watch.gone(); });
-        const ReadingRoom::Place place(service.reading, read_once.size());
+        const Reading reading(service, response.client, read_once.size());
         const json body = parse_body(read_once.text());
         reply = std::make_shared<Reply>(service, read(body, service),
                                         [&](const Job& kept) { return protocol(service, kept, body); });
@@ -57,7 +55,7 @@ void add_generating_routes(Router& router) {
         "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
         [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
     router.post("/v1/messages/count_tokens", [](Service& service, const Body& body, Response& response) {
-        const ReadingRoom::Place place(service.reading, body.size());
+        const Reading reading(service, response.client, body.size());
         const Job job = read_anthropic(parse_body(body.text()), service, true);
         json document{{"input_tokens", job.prompts.front().tokens.size()}};
         if (!job.warnings.empty()) document["warnings"] = job.warnings;

@@ -16,7 +16,7 @@ std::string with_warnings(std::string document, const Fields& fields, const Serv
 }
 
 void tokenize(Service& service, const Body& body, Response& response) {
-    const ReadingRoom::Place place(service.reading, body.size());
+    const Reading reading(service, response.client, body.size());
     const json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
@@ -37,7 +37,7 @@ void tokenize(Service& service, const Body& body, Response& response) {
 }
 
 void detokenize(Service& service, const Body& body, Response& response) {
-    const ReadingRoom::Place place(service.reading, body.size());
+    const Reading reading(service, response.client, body.size());
     const json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
@@ -48,7 +48,7 @@ void detokenize(Service& service, const Body& body, Response& response) {
 }
 
 void apply_template(Service& service, const Body& body, Response& response) {
-    const ReadingRoom::Place place(service.reading, body.size());
+    const Reading reading(service, response.client, body.size());
     const json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});

@@ -121,8 +121,8 @@ struct VectorJob {
     bool as_base64 = false;
 };
 
-VectorJob read_embeddings(Service& service, std::string_view text) {
-    const ReadingRoom::Place place(service.reading, text.size());
+VectorJob read_embeddings(Service& service, Client& client, std::string_view text) {
+    const Reading reading(service, client, text.size());
     const json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
@@ -151,7 +151,7 @@ VectorJob read_embeddings(Service& service, std::string_view text) {
 }
 
 void embeddings(Service& service, Body body, Response& response) {
-    auto job = read_embeddings(service, body.text());
+    auto job = read_embeddings(service, response.client, body.text());
     body.clear();
     const auto n_numbers = static_cast<std::size_t>(job.dimensions.value_or(service.model.info().n_embd));
     const std::size_t size = job.requests.size() * (n_numbers * (job.as_base64 ? 6 : kNumberText) + 64);
@@ -211,7 +211,7 @@ void rerank(Service& service, Body text, Response& response) {
     bool gives_texts = false;
     std::size_t most = 0;
     {
-        const ReadingRoom::Place place(service.reading, text.size());
+        const Reading reading(service, response.client, text.size());
         const json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));

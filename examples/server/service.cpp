@@ -61,17 +61,32 @@ std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::Re
 ReadingRoom::ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept
     : small_{small_room(room)}, large_{room}, patience_(patience) {}
 
+namespace {
+constexpr std::chrono::milliseconds kLook{100};  // how often those that wait are asked whether they still want to
+}
+
 ReadingRoom::Place::Place(ReadingRoom& room, std::size_t size) : room_(room), size_(size) {
     Part& part = room_.part_of(size_);
     std::unique_lock lock(room_.mutex_);
     const auto ticket = part.n_tickets++;
     part.waiting.insert(ticket);
-    const bool is_there = room_.left_.wait_for(lock, room_.patience_, [&] {
+    const auto is_there = [&] {
         return *part.waiting.begin() == ticket && (part.taken == 0 || part.taken + size_ <= part.room);
-    });
+    };
+    const auto until = std::chrono::steady_clock::now() + room_.patience_;
+    bool is_wanted = true;
+    while (is_wanted && !is_there() && std::chrono::steady_clock::now() < until) {
+        // Looked at without the lock: whether a client is there is asked of its connection.
+        if (room_.left_.wait_for(lock, kLook, is_there)) break;
+        lock.unlock();
+        is_wanted = !WantedRequest::is_given_up();
+        lock.lock();
+    }
+    const bool has_room = is_wanted && is_there();
     part.waiting.erase(ticket);
     room_.left_.notify_all();
-    if (!is_there)
+    if (!is_wanted) throw ApiError(503, "the client has gone, or the server ends", "overloaded");
+    if (!has_room)
         throw ApiError(503,
                        "too many requests are being read; this one has waited for " +
                            std::to_string(room_.patience_.count()) + " s",

@@ -134,7 +134,7 @@ public:
 
     class Place {
     public:
-        /// Waits for room. Throws ApiError 503.
+        /// Waits for room. Throws ApiError 503, at once where the request is given up (WantedRequest).
         Place(ReadingRoom& room, std::size_t size);
         Place(const Place&) = delete;
         Place& operator=(const Place&) = delete;

@@ -267,7 +267,7 @@ class Usage(unittest.TestCase):
         self.assertIn("/nowhere.toml: cannot be opened", tinfer.stderr)
 
     def test_a_configuration_file_is_read_to_its_end_or_refused(self):
-        for file, message in {"/dev/zero": "--config /dev/zero: more than 64 MiB",
+        for file, message in {"/dev/zero": "--config /dev/zero: more than 1 MiB",
                               "/proc/self/mem": "/proc/self/mem: cannot be read: Input/output error"}.items():
             for args, env in ((["--config", file], {}), ([], {"TINFER_CONFIG": file})):
                 self.assertEqual(tinfer("run", MODEL, "-p", "a", "-n", "1", *args, env=env, code=1), b"")

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include "answer_memory.hpp"
+#include "service.hpp"
 #include "wire.hpp"
 
 namespace {
@@ -103,4 +105,46 @@ TEST_CASE("wire: a client that takes a little now and then has no longer than un
     done = true;
     reader.join();
     for (const int end : ends) ::close(end);
+}
+
+TEST_CASE("reading room: whose client has left waits no longer, nor does anybody when the server ends") {
+    using server::ReadingRoom;
+    constexpr std::size_t kLarge = ReadingRoom::kSmall + 1;
+    server::Hub hub{server::ServeOptions{}};
+    ReadingRoom room(kLarge, 600s);
+    std::optional<ReadingRoom::Place> reads(std::in_place, room, kLarge);
+    const auto wait = [&](std::atomic<int>& status, const std::atomic<bool>& gone) {
+        const server::WantedRequest wanted(hub, [&] { return gone.load(); });
+        try {
+            const ReadingRoom::Place place(room, kLarge);
+            status = 200;
+        } catch (const server::ApiError& error) {
+            status = error.status;
+        }
+    };
+    const auto comes = [](const std::atomic<int>& status, int expected) {
+        for (int i = 0; i < 500 && status == 0; ++i) std::this_thread::sleep_for(10ms);
+        return status == expected;
+    };
+    std::array<std::atomic<int>, 4> status{};
+    std::array<std::atomic<bool>, 4> gone{};
+    std::vector<std::thread> waiting;
+    for (std::size_t i = 0; i < 2; ++i) {
+        waiting.emplace_back([&, i] { wait(status[i], gone[i]); });
+        std::this_thread::sleep_for(50ms);
+    }
+    std::this_thread::sleep_for(250ms);
+    CHECK((status[0] == 0 && status[1] == 0));
+    gone[0] = true;
+    CHECK(comes(status[0], 503));
+    CHECK(status[1] == 0);
+    reads.reset();  // the one behind does not wait for the one that has left
+    CHECK(comes(status[1], 200));
+    reads.emplace(room, kLarge);
+    for (std::size_t i = 2; i < 4; ++i) waiting.emplace_back([&, i] { wait(status[i], gone[i]); });
+    std::this_thread::sleep_for(50ms);
+    hub.drain();
+    CHECK(comes(status[2], 503));
+    CHECK(comes(status[3], 503));
+    for (auto& thread : waiting) thread.join();
 }
