@@ -143,11 +143,10 @@ private:
         return has_channels_ ? chat::add_message_end(*program_) : program_->add({grammar::NodeKind::ret});
     }
 
-    /// The answer whose content begins at a node.
+    /// The answer whose content begins at a node. White space may stand behind marks alone, where it is no content.
     std::uint32_t answer(std::uint32_t own) {
-        const std::uint32_t value = blanks(own);
-        if (has_channels_) return messages(value);
-        const std::uint32_t content = text(opening_, value);
+        if (has_channels_) return messages(own);
+        const std::uint32_t content = opening_.empty() ? own : text(opening_, blanks(own));
         if (thinks_ == nullptr) return content;
         const std::string_view prompt = options_.generation_prompt;
         const auto opened = prompt.rfind(thinks_->open), closed = prompt.rfind(thinks_->close);
@@ -169,7 +168,7 @@ private:
             thinking = chat::add_message_text(*program_, {next}, false);
             to.push_back(chat::add_channel_header(*program_, "analysis", {}, thinking));
         }
-        to.push_back(chat::add_channel_header(*program_, "final", {}, content));
+        to.push_back(chat::add_channel_header(*program_, "final", {}, blanks(content)));
         program_->set_split(header, to);
         return chat::add_channel_entry(*program_, options_.generation_prompt, {header, thinking, content});
     }

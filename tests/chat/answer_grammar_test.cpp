@@ -155,7 +155,11 @@ TEST_CASE("structured answers: a grammar of the caller's own binds the content, 
     CHECK_FALSE(closed.matches("Is it?</think>yes"));
     const auto free = framed_grammar(qwen, yes, vocab);
     CHECK(free.matches("yes"));
-    CHECK(free.matches("<think>Is it?</think>yes"));
+    CHECK(free.matches("<think>Is it?</think>\n\nyes"));
+    CHECK_FALSE(free.matches("\n\nyes"));  // without a mark before it white space is content
+    const auto done = framed_grammar(qwen, yes, vocab, {.generation_prompt = "<think>\n\n</think>\n\n"});
+    CHECK(done.matches("yes"));
+    CHECK_FALSE(done.matches("\nyes"));
     // One that writes the marks itself is a grammar of the whole answer.
     for (const char* whole : {"root ::= \"<think>ab</think>\" [a-z]+", "root ::= \"<tool_call>\\n{}\" [a-z]*"}) {
         const auto own = framed_grammar(qwen, whole, vocab, {.generation_prompt = "<think>\n"});
