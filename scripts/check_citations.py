@@ -17,7 +17,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SOURCES = ("src", "include", "tests", "examples", "benchmarks", "scripts", "cmake", "bindings", "python")
+SOURCES = ("src", "include", "tests", "examples", "apps", "benchmarks", "scripts", "cmake", "bindings", "python")
 SUFFIXES = {".hpp", ".cpp", ".h", ".py", ".txt", ".cmake", ".in", ""}
 PAGES = {page.stem: page.name for page in (ROOT / "docs").glob("*.md")}
 WORKS = r"arXiv:[\d.]+|doi:\S+|FIPS [\d-]+|Unicode [\d.]+|Intel SDM|RFC \d+|UAX #\d+|ECMA-\d+|IEEE \d+|" \

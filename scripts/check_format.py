@@ -18,7 +18,7 @@ import sys
 
 FORMATTER = "clang-format-14"   # other versions format differently
 SKIPPED = 77                    # what CTest takes for skipped
-ROOTS = ["src", "include", "tests", "examples", "benchmarks", "bindings", "python"]
+ROOTS = ["src", "include", "tests", "examples", "apps", "benchmarks", "bindings", "python"]
 OTHER_ROOTS = [*ROOTS, "cmake", "docs", "scripts", ".ci"]
 OTHER_KINDS = {".py", ".js", ".css", ".html", ".cmake", ".in", ".txt", ""}
 

@@ -121,6 +121,30 @@ def check_example(root, path):
             yield f'{path.relative_to(root)}:{number}: "{target}": examples use the public header only'
 
 
+# The rooms of apps/ and those that each may include beside its own files and the public header.
+APPS = {
+    "tinfer": ["server"],
+    "server": [],
+}
+
+
+def check_app(root, path):
+    apps = root / "apps"
+    room = path.relative_to(apps).parts[0]
+    for number, quoted, target in includes(path):
+        where = f"{path.relative_to(root)}:{number}"
+        if not quoted:
+            continue
+        if (path.parent / target).is_file() and (path.parent / target).resolve().is_relative_to(apps / room):
+            continue
+        if (apps / room / target).is_file():
+            continue
+        other = target.split("/")[0]
+        if other not in APPS.get(room, []) or not (apps / target).is_file():
+            allowed = ", ".join(APPS.get(room, [])) or "nothing else"
+            yield f'{where}: "{target}": apps/{room} uses its own files and the public header (beside them: {allowed})'
+
+
 # Bindings for other languages stand on the public header, and on what it does not have.
 BINDINGS_MAY = {"kernels/dequantize/dequantize.hpp"}
 
@@ -149,9 +173,8 @@ def check_form(root, path):
 
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1]).resolve()
-    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "tests": None,
-             "benchmarks": None, "bindings": check_binding,
-             "python": check_binding}
+    kinds = {"src": check_source, "include": check_public_header, "examples": check_example, "apps": check_app,
+             "tests": None, "benchmarks": None, "bindings": check_binding, "python": check_binding}
     findings, count = [], 0
     floors = list(KERNEL_ROOMS)
     findings += [f"KERNEL_ROOMS: {room} stands above {below}, which may not include it" for below in floors

@@ -46,16 +46,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     app.add_flag("--quiet", quiet);
     app.require_subcommand(1);
-    cli::Sources sources;
+    tinfer::app::Sources sources;
     try {
         const std::vector<std::string> args{"run", "--config", file().string()};
         sources.read_command_line(app, args);
         app.set_config("--config", "", "");
-        cli::set_up_usage(app, sources);
+        tinfer::app::set_up_usage(app, sources);
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // in reverse order
         if (n_predict < -1 || n_predict > 1000) std::abort();
     } catch (const CLI::ParseError& error) {
-        const std::string text = cli::explain(app, error);
+        const std::string text = tinfer::app::explain(app, error);
         if (error.get_exit_code() == 0 || text.empty()) std::abort();
     } catch (const tinfer::Error&) {
     }

@@ -30,14 +30,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::ofstream(file.path, std::ios::binary)
         .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
     try {
-        cli::LogProbReader reader(file.path.string());
+        tinfer::app::LogProbReader reader(file.path.string());
         const int n_rows = reader.n_windows() * (reader.window() - 1 - reader.window() / 2);
         if (reader.window() < 1 || reader.n_vocab() < 1 || n_rows < 0 ||
             reader.tokens().size() !=
                 static_cast<std::size_t>(reader.window()) * static_cast<std::size_t>(reader.n_windows()))
             std::abort();
         for (int i = 0; i < n_rows; ++i) {
-            const cli::BaseRow& row = reader.next();
+            const tinfer::app::BaseRow& row = reader.next();
             for (int id = 0; id < reader.n_vocab(); ++id)
                 if (!std::isfinite(row.log_prob(static_cast<std::size_t>(id)))) std::abort();
         }

@@ -6,13 +6,13 @@
 
 #include <unistd.h>
 
-#include "job.hpp"
+#include "server/job.hpp"
 #include "support/adapter_files.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
-using server::json;
+using tinfer::server::json;
 
 /// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in, and an adapter, red.gguf.
 std::filesystem::path save_model(const std::filesystem::path& folder) {
@@ -39,8 +39,8 @@ std::filesystem::path save_model(const std::filesystem::path& folder) {
     return folder / "model.gguf";
 }
 
-server::ServeOptions with_receipts() {
-    server::ServeOptions options;
+tinfer::server::ServeOptions with_receipts() {
+    tinfer::server::ServeOptions options;
     options.receipts = true;
     return options;
 }
@@ -52,30 +52,30 @@ struct Served {
         tinfer::EngineOptions made{.context = {.n_ctx = 512, .n_seq_max = 2}};
         made.adapters = {{"red", tinfer::Adapter::load(model, folder / "red.gguf")}};
         engine = std::make_unique<tinfer::Engine>(model, std::move(made));
-        service = std::make_unique<server::Service>(*engine, hub);
+        service = std::make_unique<tinfer::server::Service>(*engine, hub);
         std::filesystem::remove_all(folder);
     }
     std::filesystem::path folder;
-    server::Hub hub{with_receipts()};
+    tinfer::server::Hub hub{with_receipts()};
     std::unique_ptr<tinfer::Engine> engine;
-    std::unique_ptr<server::Service> service;
+    std::unique_ptr<tinfer::server::Service> service;
 };
 
 void require(bool holds) {
     if (!holds) std::abort();
 }
 
-void read(int route, const json& body, const server::Service& service) {
-    server::Job job;
+void read(int route, const json& body, const tinfer::server::Service& service) {
+    tinfer::server::Job job;
     switch (route) {
-        case 0: job = server::read_chat(body, service); break;
-        case 1: job = server::read_completion(body, service); break;
-        case 2: job = server::read_responses(body, service); break;
-        case 3: job = server::read_anthropic(body, service); break;
-        case 4: (void)server::read_anthropic(body, service, true); return;
+        case 0: job = tinfer::server::read_chat(body, service); break;
+        case 1: job = tinfer::server::read_completion(body, service); break;
+        case 2: job = tinfer::server::read_responses(body, service); break;
+        case 3: job = tinfer::server::read_anthropic(body, service); break;
+        case 4: (void)tinfer::server::read_anthropic(body, service, true); return;
         default: {
-            server::Fields fields(body);
-            (void)server::render(service, server::read_conversation(fields), true);
+            tinfer::server::Fields fields(body);
+            (void)tinfer::server::render(service, tinfer::server::read_conversation(fields), true);
             return;
         }
     }
@@ -99,12 +99,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size == 0) return 0;
     const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
     try {
-        read(data[0] % 6, server::parse_body(text), *served.service);
-    } catch (const server::ApiError& error) {
+        read(data[0] % 6, tinfer::server::parse_body(text), *served.service);
+    } catch (const tinfer::server::ApiError& error) {
         require(error.status == 400 || error.status == 404 || error.status == 501);
-        require(*error.what() != '\0' && !server::to_line(error.to_json()).empty());
+        require(*error.what() != '\0' && !tinfer::server::to_line(error.to_json()).empty());
     } catch (const tinfer::Error& error) {  // as the routes translate it
-        require(server::translate(error).status < 500);
+        require(tinfer::server::translate(error).status < 500);
     }
     return 0;
 }

@@ -18,9 +18,10 @@ void expect_view(bool condition) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
     // Thinned in one of four runs: what is left out then is a path of its own.
-    const cli::ViewOptions options{.file_name = "input", .max_events = size % 4 == 0 ? std::uint64_t{5} : 1'000'000};
+    const tinfer::app::ViewOptions options{.file_name = "input",
+                                           .max_events = size % 4 == 0 ? std::uint64_t{5} : 1'000'000};
     try {
-        const cli::PackedTrace packed = cli::pack_trace(bytes, options);
+        const tinfer::app::PackedTrace packed = tinfer::app::pack_trace(bytes, options);
         const std::size_t in_words = (size + 7) / 8 * 8;  // blocks end at multiples of 8, the last one may be cut
         expect_view(packed.skeleton.size() <= in_words && packed.n_events <= size);
     } catch (const tinfer::Error& error) {

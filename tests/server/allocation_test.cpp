@@ -16,10 +16,10 @@
 namespace {
 
 using namespace std::chrono_literals;
-using server::test::ask;
-using server::test::RawAnswer;
-using server::test::RawClient;
-using server::test::RunningServer;
+using tinfer::server::test::ask;
+using tinfer::server::test::RawAnswer;
+using tinfer::server::test::RawClient;
+using tinfer::server::test::RunningServer;
 using tinfer::test::allocation_failed;
 using tinfer::test::AllocationScope;
 using tinfer::test::fail_allocation_at;
@@ -86,7 +86,7 @@ bool is_idle(int port) {
 /// Refuses each `step`-th allocation of each deed once, beginning with the first.
 void refuse_allocations(std::uint64_t step) {
     for (const bool exposes : {false, true}) {
-        RunningServer running([&](server::ServeOptions& options) { options.expose_text = exposes; });
+        RunningServer running([&](tinfer::server::ServeOptions& options) { options.expose_text = exposes; });
         const int port = running.port();
         const auto expected_of = [&] {
             return ask(port, "POST", "/v1/completions",

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "fields.hpp"
+#include "server/fields.hpp"
 
 #include <doctest/doctest.h>
 
-#include "metrics.hpp"
-#include "routes.hpp"
+#include "server/metrics.hpp"
+#include "server/routes.hpp"
 
-using server::ApiError;
-using server::Fields;
-using server::json;
+using tinfer::server::ApiError;
+using tinfer::server::Fields;
+using tinfer::server::json;
 
 namespace {
 
@@ -69,11 +69,11 @@ TEST_CASE("server: fields that nobody asked for are known") {
 
 TEST_CASE("[V5] server: a body that is no JSON object is refused, however deep or damaged") {
     for (const std::string body : {"", " \n", "[]", "1", "{", "{\"a\":}", "{\"a\": \"\xff\"}", "{\"a\": \"\\ud800\"}"})
-        CHECK_THROWS_AS((void)server::parse_body(body), ApiError);
+        CHECK_THROWS_AS((void)tinfer::server::parse_body(body), ApiError);
     const std::string deep = "{\"a\":" + std::string(200000, '[') + std::string(200000, ']') + "}";
-    CHECK_THROWS_AS((void)server::parse_body(deep), ApiError);
-    CHECK(server::parse_body("{\"a\": \"[[[[[[\\\"[[[[\"}", 2)["a"] == "[[[[[[\"[[[[");
-    CHECK_THROWS_AS((void)server::parse_body("{\"a\": [[]]}", 2), ApiError);
+    CHECK_THROWS_AS((void)tinfer::server::parse_body(deep), ApiError);
+    CHECK(tinfer::server::parse_body("{\"a\": \"[[[[[[\\\"[[[[\"}", 2)["a"] == "[[[[[[\"[[[[");
+    CHECK_THROWS_AS((void)tinfer::server::parse_body("{\"a\": [[]]}", 2), ApiError);
 }
 
 TEST_CASE("server: a body is the document that json::parse makes of it") {
@@ -83,7 +83,7 @@ TEST_CASE("server: a body is the document that json::parse makes of it") {
             R"({"a": null, "b": [true, -1, 18446744073709551615, 1.5e3, "x", {}, [], [[{"c": [1]}]]], "d": {"e": {}}})",
             R"({"z": 1, "a": 2, "z": {"y": 3, "y": [4]}, "b": 5, "a": 6, "a": 7, "": 8, "": 9})",
         })
-        CHECK(server::parse_body(body).dump() == json::parse(body).dump());
+        CHECK(tinfer::server::parse_body(body).dump() == json::parse(body).dump());
     std::string body = "{";
     for (int i = 0; i < 400; ++i)
         body.append("\"")
@@ -91,34 +91,35 @@ TEST_CASE("server: a body is the document that json::parse makes of it") {
             .append("\": 1")
             .append(std::to_string(i))
             .append(i < 399 ? "," : "}");
-    CHECK(server::parse_body(body).dump() == json::parse(body).dump());
+    CHECK(tinfer::server::parse_body(body).dump() == json::parse(body).dump());
 }
 
 TEST_CASE("server: names cost no more where there are many") {
     std::string body = "{\"logit_bias\": {";
     for (int i = 0; i < 500000; ++i) body.append("\"").append(std::to_string(i)).append("\": -1,");
-    const json document = server::parse_body(body + "\"x\": 0}}");
+    const json document = tinfer::server::parse_body(body + "\"x\": 0}}");
     CHECK(document["logit_bias"].size() == 500001);
 }
 
 TEST_CASE("server: keys are known as a whole only") {
     const std::vector<std::string> keys{"abc", "longer key"};
-    CHECK(server::is_known_key(keys, "abc"));
-    CHECK(server::is_known_key(keys, "longer key"));
-    for (const char* key : {"", "ab", "abcd", "abcabc", "abd", "longer keyx"}) CHECK(!server::is_known_key(keys, key));
-    CHECK(!server::is_known_key({}, ""));
+    CHECK(tinfer::server::is_known_key(keys, "abc"));
+    CHECK(tinfer::server::is_known_key(keys, "longer key"));
+    for (const char* key : {"", "ab", "abcd", "abcabc", "abd", "longer keyx"})
+        CHECK(!tinfer::server::is_known_key(keys, key));
+    CHECK(!tinfer::server::is_known_key({}, ""));
 }
 
 TEST_CASE("server: names of this machine alone pass on its loopback") {
     for (const char* host : {"localhost", "localhost:8080", "127.0.0.1:1", "127.1.2.3", "[::1]:8080", "[::1]"})
-        CHECK(server::is_loopback_host(host));
+        CHECK(tinfer::server::is_loopback_host(host));
     for (const char* host :
          {"", "evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", "[::2]", "10.0.0.1"})
-        CHECK(!server::is_loopback_host(host));
+        CHECK(!tinfer::server::is_loopback_host(host));
 }
 
 TEST_CASE("server: a histogram counts each value in all bounds that hold it") {
-    server::Histogram histogram;
+    tinfer::server::Histogram histogram;
     histogram.add(0.0005);
     histogram.add(0.2);
     histogram.add(1000);
@@ -129,15 +130,15 @@ TEST_CASE("server: a histogram counts each value in all bounds that hold it") {
     CHECK(text.find("t_bucket{model=\"m\",le=\"300\"} 2\n") != text.npos);
     CHECK(text.find("t_bucket{model=\"m\",le=\"+Inf\"} 3\n") != text.npos);
     CHECK(text.find("t_count{model=\"m\"} 3\n") != text.npos);
-    CHECK(server::escape_label("a\"b\\c\nd") == "a\\\"b\\\\c\\nd");
+    CHECK(tinfer::server::escape_label("a\"b\\c\nd") == "a\\\"b\\\\c\\nd");
 }
 
 TEST_CASE("server: errors of the library have a status and keep their field") {
     using tinfer::Error;
     using tinfer::ErrorCode;
-    CHECK(server::translate(Error(ErrorCode::no_room, "x")).code == "context_length_exceeded");
-    CHECK(server::translate(Error(ErrorCode::bad_schema, "x"), "tools").to_json()["error"]["param"] == "tools");
-    CHECK(server::translate(Error(ErrorCode::compute_failed, "x")).status == 500);
-    CHECK(server::translate(Error(ErrorCode::no_tokenizer, "x")).status == 400);
-    CHECK(server::translate(Error(ErrorCode::out_of_memory, "x")).status == 503);
+    CHECK(tinfer::server::translate(Error(ErrorCode::no_room, "x")).code == "context_length_exceeded");
+    CHECK(tinfer::server::translate(Error(ErrorCode::bad_schema, "x"), "tools").to_json()["error"]["param"] == "tools");
+    CHECK(tinfer::server::translate(Error(ErrorCode::compute_failed, "x")).status == 500);
+    CHECK(tinfer::server::translate(Error(ErrorCode::no_tokenizer, "x")).status == 400);
+    CHECK(tinfer::server::translate(Error(ErrorCode::out_of_memory, "x")).status == 503);
 }

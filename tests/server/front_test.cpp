@@ -22,9 +22,9 @@ constinit std::atomic<int> accept_failures{0}, accept_error{0};  // how many cal
 constinit std::atomic<bool> refuses_threads{false};
 
 using namespace std::chrono_literals;
-using server::test::ask;
-using server::test::RawClient;
-using server::test::RunningServer;
+using tinfer::server::test::ask;
+using tinfer::server::test::RawClient;
+using tinfer::server::test::RunningServer;
 
 std::size_t n_descriptors() {
     std::size_t n = 0;
@@ -100,7 +100,7 @@ TEST_CASE("server: a connection that gets no thread is told so and closed") {
         std::string bytes = client.rest(&ended);
         refuses_threads = false;
         CHECK(ended);
-        CHECK(server::test::take_answer(bytes).status == 503);
+        CHECK(tinfer::server::test::take_answer(bytes).status == 503);
     }
     CHECK(comes_true([&] { return n_descriptors() <= before; }));
     CHECK(ask(running.port(), "GET", "/health").status == 200);
@@ -108,7 +108,7 @@ TEST_CASE("server: a connection that gets no thread is told so and closed") {
 }
 
 TEST_CASE("server: connections beyond the limit are told so and closed, however many") {
-    RunningServer running([](server::ServeOptions& options) { options.max_connections = 4; });
+    RunningServer running([](tinfer::server::ServeOptions& options) { options.max_connections = 4; });
     const auto before = n_descriptors();
     {
         std::vector<std::unique_ptr<RawClient>> idle, refused;
@@ -123,7 +123,7 @@ TEST_CASE("server: connections beyond the limit are told so and closed, however 
             bool ended = false;
             std::string bytes = client->rest(&ended);
             CHECK(ended);
-            CHECK(server::test::take_answer(bytes).status == 503);
+            CHECK(tinfer::server::test::take_answer(bytes).status == 503);
         }
     }
     CHECK(comes_true([&] { return n_descriptors() <= before; }));

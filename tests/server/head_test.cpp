@@ -6,20 +6,20 @@
 #include <random>
 #include <set>
 
-#include "api_error.hpp"
-#include "http_body.hpp"
-#include "http_head.hpp"
-#include "listener.hpp"
-#include "routes.hpp"
+#include "server/api_error.hpp"
+#include "server/http_body.hpp"
+#include "server/http_head.hpp"
+#include "server/listener.hpp"
+#include "server/routes.hpp"
 
 namespace {
 
-using server::ApiError;
-using server::Body;
-using server::BodyMemory;
-using server::ChunkedReader;
-using server::Head;
-using server::HeadScanner;
+using tinfer::server::ApiError;
+using tinfer::server::Body;
+using tinfer::server::BodyMemory;
+using tinfer::server::ChunkedReader;
+using tinfer::server::Head;
+using tinfer::server::HeadScanner;
 
 constexpr std::string_view kHead = "\r\n"
                                    "POST /v1/co%6Dpletions?a=b HTTP/1.1\r\n"
@@ -43,7 +43,7 @@ int status_of(F&& call) {
 Head parse(std::string_view fields, std::string_view line = "GET / HTTP/1.1") {
     static std::string bytes;  // a head refers to it
     bytes = std::string(line) + "\r\nHost: localhost\r\n" + std::string(fields) + "\r\n";
-    return server::parse_head(bytes);
+    return tinfer::server::parse_head(bytes);
 }
 
 /// What a chunked body becomes if it arrives in pieces of at most `piece` bytes: its content, and the unread rest.
@@ -70,7 +70,7 @@ TEST_CASE("server: a head is found and read the same wherever it is cut") {
         CHECK(scanner.begin() == 2);
         CHECK(scanner.end() == kHead.size());
     }
-    const Head head = server::parse_head(kHead.substr(2));
+    const Head head = tinfer::server::parse_head(kHead.substr(2));
     CHECK(head.method == "POST");
     CHECK(head.path == "/v1/completions");
     CHECK(head.host == "localhost:8080");
@@ -99,13 +99,13 @@ TEST_CASE("server: a damaged head is refused with a status, or is a head") {
         if (scanner.scan(bytes) != HeadScanner::State::complete) continue;
         const std::string_view found(bytes.data() + scanner.begin(), scanner.end() - scanner.begin());
         Head head;
-        const int status = status_of([&] { head = server::parse_head(found); });
+        const int status = status_of([&] { head = tinfer::server::parse_head(found); });
         if (!known.contains(status)) FAIL(status << " for " << bytes);
         if (status != 0) continue;
         // Nothing that is accepted could be read as another length by somebody else.
         const auto n_of = [&](std::string_view name) {
-            return std::ranges::count_if(head.fields,
-                                         [&](const auto& field) { return server::equal_names(field.name, name); });
+            return std::ranges::count_if(
+                head.fields, [&](const auto& field) { return tinfer::server::equal_names(field.name, name); });
         };
         const auto n_lengths = n_of("content-length"), n_codings = n_of("transfer-encoding");
         if (n_lengths + n_codings > 1) FAIL("two framings in " << bytes);
@@ -172,7 +172,7 @@ TEST_CASE("server: bodies take the memory that they have, and large ones leave r
 
 TEST_CASE("server: a request of another origin is known by Origin or Sec-Fetch-Site, whatever its type") {
     const auto is_foreign = [](std::string_view fields, std::string_view line = "POST /v1/completions HTTP/1.1") {
-        return server::is_cross_origin(parse(fields, line));
+        return tinfer::server::is_cross_origin(parse(fields, line));
     };
     CHECK(!is_foreign(""));
     CHECK(!is_foreign("Origin: http://localhost\r\n"));
@@ -197,8 +197,8 @@ TEST_CASE("server: a request of another origin is known by Origin or Sec-Fetch-S
 }
 
 TEST_CASE("server: errors of accept() end the server only where nothing can be accepted any more") {
-    using server::accept_failure;
-    using server::AcceptFailure;
+    using tinfer::server::accept_failure;
+    using tinfer::server::AcceptFailure;
     for (const int error : {EINTR, EAGAIN, ECONNABORTED, EPROTO, ENETDOWN, ENOPROTOOPT, EHOSTDOWN, EHOSTUNREACH,
                             EOPNOTSUPP, ENETUNREACH, EPERM, ETIMEDOUT})
         CHECK(accept_failure(error) == AcceptFailure::again);

@@ -8,15 +8,15 @@
 #include <thread>
 
 #include "raw_client.hpp"
-#include "routes.hpp"
-#include "serve.hpp"
+#include "server/routes.hpp"
+#include "server/serve.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
-using server::json;
-using server::test::ask;
-using server::test::port_of;
+using tinfer::server::json;
+using tinfer::server::test::ask;
+using tinfer::server::test::port_of;
 
 class Folder {
 public:
@@ -34,14 +34,14 @@ struct Loading {
     std::atomic<int> n_ready{0};
 
     void run(const std::filesystem::path& file) {
-        server::ServeOptions options;
+        tinfer::server::ServeOptions options;
         options.port = 0;
         options.read_timeout_s = 2;
-        server::ServeEvents events;
+        tinfer::server::ServeEvents events;
         events.stops = [this] { return stops.load(); };
         events.listening = [this](const std::string& at) { address.set_value(at); };
         events.ready = [this](const std::string&) { ++n_ready; };
-        server::serve(
+        tinfer::server::serve(
             options,
             [&] {
                 may_load.get_future().wait();
@@ -68,7 +68,7 @@ TEST_CASE("server: while the model is loaded requests get 503 and the time to co
         CHECK(health.document()["status"] == "loading");
         CHECK(health.document()["error"]["code"] == "loading");
     }
-    for (const auto& route : server::routes()) {
+    for (const auto& route : tinfer::server::routes()) {
         if (route.path == "/" || route.path.ends_with("health")) continue;
         const auto got = ask(port, route.method, route.path, "{}");
         CAPTURE(route.path);
@@ -87,7 +87,7 @@ TEST_CASE("server: while the model is loaded requests get 503 and the time to co
     CHECK(ask(port, "GET", "/health").document() == json{{"status", "ok"}});
     CHECK(ask(port, "GET", "/v1/models").status == 200);
     // Each route that is listed is there.
-    for (const auto& route : server::routes()) {
+    for (const auto& route : tinfer::server::routes()) {
         CAPTURE(route.path);
         CHECK(ask(port, route.method, route.path, "{}").status != 404);
     }
@@ -109,7 +109,7 @@ TEST_CASE("server: what loading throws ends the server") {
 }
 
 TEST_CASE("server: a certificate that cannot be read is said before the model is loaded") {
-    server::ServeOptions options;
+    tinfer::server::ServeOptions options;
     options.port = 0;
     options.cert = options.key = "no such file.pem";
     const auto load = []() -> std::unique_ptr<tinfer::Engine> {
@@ -117,7 +117,7 @@ TEST_CASE("server: a certificate that cannot be read is said before the model is
         return nullptr;
     };
     try {
-        server::serve(options, load, {.stops = [] { return true; }});
+        tinfer::server::serve(options, load, {.stops = [] { return true; }});
         FAIL("served");
     } catch (const tinfer::Error& error) {
         CHECK(std::string(error.what()).find("no such file.pem") != std::string::npos);

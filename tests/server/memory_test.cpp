@@ -11,13 +11,13 @@
 
 #include <doctest/doctest.h>
 
-#include "answer_memory.hpp"
-#include "service.hpp"
-#include "wire.hpp"
+#include "server/answer_memory.hpp"
+#include "server/service.hpp"
+#include "server/wire.hpp"
 
 namespace {
 
-using server::AnswerMemory;
+using tinfer::server::AnswerMemory;
 using namespace std::chrono_literals;
 
 struct Holder {
@@ -94,13 +94,13 @@ TEST_CASE("wire: a client that takes a little now and then has no longer than un
             (void)recv(ends[1], some.data(), some.size(), MSG_DONTWAIT);
     });
     {
-        server::Wire wire(ends[0], nullptr);
+        tinfer::server::Wire wire(ends[0], nullptr);
         const std::vector<char> large(std::size_t{64} << 20);
-        const auto begin = server::Wire::Clock::now();
+        const auto begin = tinfer::server::Wire::Clock::now();
         CHECK(!wire.write(large.data(), large.size(), 1000s, begin + 300ms));
-        CHECK(server::Wire::Clock::now() - begin >= 290ms);
+        CHECK(tinfer::server::Wire::Clock::now() - begin >= 290ms);
         const std::vector<char> small(100'000);
-        CHECK(wire.write(small.data(), small.size(), 1000s, server::Wire::Clock::now() + 600s));
+        CHECK(wire.write(small.data(), small.size(), 1000s, tinfer::server::Wire::Clock::now() + 600s));
     }
     done = true;
     reader.join();
@@ -108,17 +108,17 @@ TEST_CASE("wire: a client that takes a little now and then has no longer than un
 }
 
 TEST_CASE("reading room: whose client has left waits no longer, nor does anybody when the server ends") {
-    using server::ReadingRoom;
+    using tinfer::server::ReadingRoom;
     constexpr std::size_t kLarge = ReadingRoom::kSmall + 1;
-    server::Hub hub{server::ServeOptions{}};
+    tinfer::server::Hub hub{tinfer::server::ServeOptions{}};
     ReadingRoom room(kLarge, 600s);
     std::optional<ReadingRoom::Place> reads(std::in_place, room, kLarge);
     const auto wait = [&](std::atomic<int>& status, const std::atomic<bool>& gone) {
-        const server::WantedRequest wanted(hub, [&] { return gone.load(); });
+        const tinfer::server::WantedRequest wanted(hub, [&] { return gone.load(); });
         try {
             const ReadingRoom::Place place(room, kLarge);
             status = 200;
-        } catch (const server::ApiError& error) {
+        } catch (const tinfer::server::ApiError& error) {
             status = error.status;
         }
     };

@@ -8,15 +8,15 @@
 #include <functional>
 #include <map>
 
-#include "reply.hpp"
+#include "server/reply.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
-using server::Choice;
-using server::json;
-using server::PartKind;
-using server::Piece;
+using tinfer::server::Choice;
+using tinfer::server::json;
+using tinfer::server::PartKind;
+using tinfer::server::Piece;
 
 /// A service with a model, of which only names are asked here.
 struct Served {
@@ -31,12 +31,12 @@ struct Served {
     ~Served() { std::filesystem::remove_all(model.file().paths().front().parent_path()); }
     tinfer::Model model;
     tinfer::Engine engine;
-    server::Hub hub;
-    std::optional<server::Service> service;
+    tinfer::server::Hub hub;
+    std::optional<tinfer::server::Service> service;
 };
 
-server::Job job_of_chat() {
-    server::Job job;
+tinfer::server::Job job_of_chat() {
+    tinfer::server::Job job;
     job.is_chat = true;
     job.prompts.emplace_back().tokens.resize(9);
     job.request.generation.stop = {"never", "END"};
@@ -75,7 +75,7 @@ struct Told {
 };
 
 /// An answer as a stream and whole; `n_at_once` pieces in an event.
-Told tell(const std::function<std::unique_ptr<server::Protocol>()>& make, const std::vector<Piece>& pieces,
+Told tell(const std::function<std::unique_ptr<tinfer::server::Protocol>()>& make, const std::vector<Piece>& pieces,
           std::size_t n_at_once, tinfer::StopReason stop) {
     Told told;
     std::string text;
@@ -123,7 +123,7 @@ void for_each_word(const std::function<void(const std::string&)>& visit) {
 
 constexpr std::array kStops{tinfer::StopReason::eog, tinfer::StopReason::limit, tinfer::StopReason::string};
 
-void for_each_answer(const std::function<std::unique_ptr<server::Protocol>()>& make,
+void for_each_answer(const std::function<std::unique_ptr<tinfer::server::Protocol>()>& make,
                      const std::function<void(const Told&, tinfer::StopReason)>& check) {
     std::size_t n = 0;
     for_each_word([&](const std::string& word) {
@@ -235,8 +235,8 @@ void without_ids(json& response) {
 
 TEST_CASE("[V13] server: streams of /v1/messages add up to the whole message, in every mixture of its parts") {
     Served served;
-    const server::Job job = job_of_chat();
-    const auto make = [&] { return server::anthropic_protocol(*served.service, job); };
+    const tinfer::server::Job job = job_of_chat();
+    const auto make = [&] { return tinfer::server::anthropic_protocol(*served.service, job); };
     for_each_answer(make, [&](const Told& told, tinfer::StopReason stop) {
         json message = message_of(told.events);
         json whole = told.whole;
@@ -253,9 +253,9 @@ TEST_CASE("[V13] server: streams of /v1/messages add up to the whole message, in
 
 TEST_CASE("[V13] server: streams of /v1/responses are numbered in order and add up to the whole response") {
     Served served;
-    const server::Job job = job_of_chat();
+    const tinfer::server::Job job = job_of_chat();
     const json body{{"top_p", 0.95}, {"temperature", 1}};
-    const auto make = [&] { return server::responses_protocol(*served.service, job, body); };
+    const auto make = [&] { return tinfer::server::responses_protocol(*served.service, job, body); };
     for_each_answer(make, [&](const Told& told, tinfer::StopReason) {
         const json output = response_of(told.events);
         CHECK(told.events[0]["type"] == "response.created");
@@ -274,8 +274,8 @@ TEST_CASE("[V13] server: streams of /v1/responses are numbered in order and add 
 
 TEST_CASE("[V3] server: streams of chat completions add up to the whole message, in every mixture of its parts") {
     Served served;
-    const server::Job job = job_of_chat();
-    const auto make = [&] { return server::openai_protocol(*served.service, job); };
+    const tinfer::server::Job job = job_of_chat();
+    const auto make = [&] { return tinfer::server::openai_protocol(*served.service, job); };
     for_each_answer(make, [&](const Told& told, tinfer::StopReason) {
         std::string content, reasoning, finish;
         json calls = json::array();
@@ -302,13 +302,13 @@ TEST_CASE("[V3] server: streams of chat completions add up to the whole message,
 
 TEST_CASE("server: a response says numbers as they came, and its own as people write them") {
     Served served;
-    server::Job job = job_of_chat();
+    tinfer::server::Job job = job_of_chat();
     job.request.sampler.temp = 0.7f;
     std::vector<Choice> choices(1);
     choices[0].last = event_of(tinfer::StopReason::eog, true);
     choices[0].finish_reason = "stop";
     const auto text = [&](const json& body) {
-        return server::responses_protocol(*served.service, job, body)->whole(choices);
+        return tinfer::server::responses_protocol(*served.service, job, body)->whole(choices);
     };
     CHECK(text(json::object()).find("\"temperature\":0.7,") != std::string::npos);
     CHECK(text(json::object()).find("\"top_p\":0.95") != std::string::npos);

@@ -10,7 +10,7 @@
 #include <array>
 #include <cerrno>
 
-namespace server::test {
+namespace tinfer::server::test {
 
 RawClient::RawClient(int port) : sock_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const timeval patience{20, 0};
@@ -88,4 +88,4 @@ RawAnswer ask(int port, std::string_view method, std::string_view path, std::str
 
 int port_of(const std::string& address) { return std::stoi(address.substr(address.rfind(':') + 1)); }
 
-}  // namespace server::test
+}  // namespace tinfer::server::test

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "api_error.hpp"
+#include "server/api_error.hpp"
 
-namespace server::test {
+namespace tinfer::server::test {
 
 /// A connection to 127.0.0.1. Everything waits 20 s at most.
 class RawClient {
@@ -47,4 +47,4 @@ struct RawAnswer {
 /// The port of "http://127.0.0.1:PORT".
 [[nodiscard]] int port_of(const std::string& address);
 
-}  // namespace server::test
+}  // namespace tinfer::server::test

@@ -7,7 +7,7 @@
 #include "support/tiny_model.hpp"
 #include "tokenizer/vocab_support.hpp"
 
-namespace server::test {
+namespace tinfer::server::test {
 
 namespace {
 
@@ -63,4 +63,4 @@ RunningServer::~RunningServer() {
     std::filesystem::remove_all(folder_, ignored);
 }
 
-}  // namespace server::test
+}  // namespace tinfer::server::test

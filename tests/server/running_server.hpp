@@ -8,9 +8,9 @@
 #include <future>
 #include <string>
 
-#include "serve.hpp"
+#include "server/serve.hpp"
 
-namespace server::test {
+namespace tinfer::server::test {
 
 /// Serves a tiny model with a vocabulary until it is stopped.
 class RunningServer {
@@ -36,4 +36,4 @@ private:
     int port_ = 0;
 };
 
-}  // namespace server::test
+}  // namespace tinfer::server::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "text_places.hpp"
+#include "server/text_places.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 std::vector<std::size_t> places(const std::string& prompt, const std::vector<std::string>& of_prompt,
                                 const std::vector<std::string>& of_answer = {}) {
-    server::TextPlaces at(prompt);
+    tinfer::server::TextPlaces at(prompt);
     std::vector<std::size_t> found;
     for (const auto& piece : of_prompt) found.push_back(at.of_prompt(piece));
     for (const auto& piece : of_answer) found.push_back(at.of_answer(piece));

@@ -21,5 +21,5 @@ with tempfile.TemporaryDirectory(prefix="tinfer-modules-") as folder:
                        ("experts", synthetic.experts(6)), ("hostile", synthetic.hostile())):
         files.append(pathlib.Path(folder) / f"{name}.tntrace")
         files[-1].write_bytes(data)
-    sys.exit(subprocess.run([node, ROOT / "tests/viewer/modules_test.js", ROOT / "examples/cli/viewer", *files],
+    sys.exit(subprocess.run([node, ROOT / "tests/viewer/modules_test.js", ROOT / "apps/viewer", *files],
                             timeout=300).returncode)

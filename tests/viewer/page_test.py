@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The page that `tinfer trace view` writes, without a browser: nothing in it leaves it, hostile names are escaped, and
-what is packed in it, unpacked here by the description in examples/cli/trace/view.hpp, is the trace. First argument: the
+what is packed in it, unpacked here by the description in apps/tinfer/trace/view.hpp, is the trace. First argument: the
 program. """
 import base64
 import json

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "answer_memory.hpp"
+
+#include <algorithm>
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::chrono::seconds kDeaf{1};
+
+}  // namespace
+
+AnswerMemory::Share::Share(AnswerMemory& memory, std::function<void()> cut) : memory_(memory), cut_(std::move(cut)) {
+    const std::lock_guard lock(memory_.mutex_);
+    memory_.shares_.insert(this);
+}
+
+AnswerMemory::Share::~Share() {
+    const std::lock_guard lock(memory_.mutex_);
+    memory_.shares_.erase(this);
+    memory_.held_ -= bytes_;
+}
+
+bool AnswerMemory::Share::add(std::int64_t bytes) {
+    const std::lock_guard lock(memory_.mutex_);
+    if (is_cut_) return false;
+    memory_.held_ += static_cast<std::uint64_t>(bytes);
+    bytes_ += static_cast<std::uint64_t>(bytes);
+    most_ = std::max(most_, bytes_);
+    if (memory_.held_ > memory_.limit_) memory_.make_room();
+    return !is_cut_;
+}
+
+void AnswerMemory::Share::waits(bool is_waiting) {
+    const std::lock_guard lock(memory_.mutex_);
+    waits_since_ = is_waiting ? Clock::now() : Clock::time_point::max();
+}
+
+ApiError AnswerMemory::Share::reason() const {
+    const std::lock_guard lock(memory_.mutex_);
+    const std::string limit = "the limit of " + std::to_string(memory_.limit_) + " bytes (--answer-memory)";
+    if (most_ > memory_.limit_)
+        return {400, "the answer takes more than " + limit + "; ask for a shorter one or fewer log-probabilities",
+                "answer_too_large"};
+    return {503,
+            "all answers together take more than " + limit +
+                (was_deaf_ ? ", and the client of this one does not read it" : ", and this one is the largest"),
+            "overloaded"};
+}
+
+void AnswerMemory::check(std::uint64_t bytes, const std::string& param, const std::string& what) const {
+    if (bytes <= limit_) return;
+    throw ApiError(400,
+                   param + ": the answer would take " + std::to_string(bytes) + " bytes, and the limit is " +
+                       std::to_string(limit_) + " (--answer-memory); " + what,
+                   "answer_too_large", param);
+}
+
+/// Called with the lock held.
+void AnswerMemory::make_room() {
+    while (held_ > limit_) {
+        const auto deaf_until = Share::Clock::now() - kDeaf;
+        Share* victim = nullptr;
+        for (Share* share : shares_) {
+            if (share->bytes_ == 0) continue;
+            const bool is_deaf = share->waits_since_ <= deaf_until;
+            if (victim == nullptr) {
+                victim = share;
+                victim->was_deaf_ = is_deaf;
+                continue;
+            }
+            const bool goes_before = is_deaf != victim->was_deaf_ ? is_deaf
+                                     : is_deaf                    ? share->waits_since_ < victim->waits_since_
+                                                                  : share->bytes_ > victim->bytes_;
+            if (!goes_before) continue;
+            victim = share;
+            victim->was_deaf_ = is_deaf;
+        }
+        if (victim == nullptr) return;
+        victim->is_cut_ = true;
+        held_ -= victim->bytes_;
+        victim->bytes_ = 0;
+        victim->cut_();
+    }
+}
+
+}  // namespace tinfer::server

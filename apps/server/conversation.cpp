@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// Conversations: validated, rendered with the model's template, and tokenized so that clients' text cannot form control
+// tokens.
+#include <algorithm>
+
+#include "job.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::size_t kMostVariables = 256;
+
+void check_parts(Fields& message, const json& content) {
+    for (std::size_t i = 0; i < content.size(); ++i) {
+        Fields part(message, content[i], message.path("content") + "[" + std::to_string(i) + "]");
+        part.give_on();
+        part.take({"cache_control", "prompt_cache_breakpoint"});
+        const auto type = part.text("type");
+        if (!type) part.refuse("type", "is missing");
+        if (*type != "text")
+            part.refuse("type", "parts of the type '" + type->substr(0, 64) + "' are not supported, only 'text'");
+        if (!part.text("text")) part.refuse("text", "is missing");
+    }
+}
+
+void check_calls(Fields& message, const json& calls) {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+        Fields call(message, calls[i], message.path("tool_calls") + "[" + std::to_string(i) + "]");
+        call.give_on();
+        call.take({"index"});  // of a stream, handed back
+        (void)call.text("id");
+        (void)call.word("type", {"function"});
+        const json* function = call.object("function");
+        if (function == nullptr) call.refuse("function", "is missing");
+        Fields inner(call, *function, call.path("function"));
+        inner.give_on();
+        if (!inner.text("name")) inner.refuse("name", "is missing");
+        const json* arguments = inner.find("arguments");
+        if (arguments != nullptr && !arguments->is_string() && !arguments->is_object())
+            inner.refuse("arguments", "the text of a JSON object is expected");
+    }
+}
+
+void check_message(Fields& fields, const json& object, const std::string& path) {
+    Fields message(fields, object, path);
+    message.give_on();
+    const auto role = message.word("role", {"system", "developer", "user", "assistant", "tool"});
+    if (!role) message.refuse("role", "is missing");
+    const json* content = message.find("content");
+    const json* calls = message.list("tool_calls");
+    if (content == nullptr && !(*role == "assistant")) message.refuse("content", "is missing");
+    if (content != nullptr) {
+        if (content->is_array()) check_parts(message, *content);
+        else if (!content->is_string()) message.refuse("content", "a text or a list of parts is expected");
+    }
+    if (calls != nullptr) check_calls(message, *calls);
+    // Thoughts have a name in each interface, and templates read them under one of these names.
+    for (const char* name : {"name", "tool_call_id", "reasoning_content", "reasoning", "thinking"})
+        (void)message.text(name);
+    message.take({"refusal", "annotations"});  // of an answer, handed back
+}
+
+/// As templates take it: null counts as absent, and a message of the assistant has a text or calls.
+json without_nulls(const json& message) {
+    json::object_t kept;
+    for (const auto& [name, value] : message.get_ref<const json::object_t&>())
+        if (name == "content" || !(value.is_null() || (name == "tool_calls" && value.empty())))
+            kept.emplace_back(name, value);
+    json result = std::move(kept);
+    if (!result.contains("tool_calls") && result.value("content", json()).is_null()) result["content"] = "";
+    return result;
+}
+
+json read_messages(Fields& fields) {
+    const json* list = fields.list("messages");
+    if (list == nullptr) fields.refuse("messages", "is missing");
+    if (list->empty()) fields.refuse("messages", "there is no message");
+    json messages = json::array();
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        check_message(fields, (*list)[i], "messages[" + std::to_string(i) + "]");
+        messages.push_back(without_nulls((*list)[i]));
+    }
+    return messages;
+}
+
+json read_tools(Fields& fields) {
+    const json* list = fields.list("tools");
+    if (list == nullptr || list->empty()) return {};
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        Fields tool(fields, (*list)[i], "tools[" + std::to_string(i) + "]");
+        tool.give_on();
+        tool.take({"cache_control"});
+        check_tool_type(tool, {"function"});
+        const json* function = tool.object("function");
+        if (function == nullptr) tool.refuse("function", "is missing");
+        Fields inner(tool, *function, tool.path("function"));
+        inner.give_on();
+        const auto name = inner.text("name");
+        if (!name || name->empty()) inner.refuse("name", "is missing");
+        (void)inner.text("description");
+        (void)inner.object("parameters");
+        (void)inner.boolean("strict");
+    }
+    return *list;
+}
+
+}  // namespace
+
+void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words) {
+    const auto type = tool.text("type");
+    if (!type) tool.refuse("type", "is missing");
+    if (std::ranges::find(words, *type) != words.end()) return;
+    std::string all;
+    for (const auto word : words) all.append(all.empty() ? "'" : ", '").append(word).append("'");
+    tool.refuse("type", "'" + type->substr(0, 64) + "' is a tool that this server cannot run; it takes tools of type " +
+                            all + ", which the client runs");
+}
+
+Conversation read_conversation(Fields& fields) {
+    Conversation talk;
+    talk.messages = read_messages(fields);
+    talk.tools = read_tools(fields);
+    talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
+    if (const json* choice = fields.find("tool_choice")) {
+        if (choice->is_string()) {
+            const auto word = *fields.word("tool_choice", {"none", "auto", "required"});
+            talk.tool_use = word == "none"   ? tinfer::ToolUse::none
+                            : word == "auto" ? tinfer::ToolUse::automatic
+                                             : tinfer::ToolUse::required;
+        } else {
+            Fields named(fields, *choice, "tool_choice");
+            if (!named.word("type", {"function"})) named.refuse("type", "is missing");
+            const json* function = named.object("function");
+            if (function == nullptr) named.refuse("function", "is missing");
+            Fields inner(named, *function, "tool_choice.function");
+            const auto name = inner.text("name");
+            if (!name) inner.refuse("name", "is missing");
+            talk.tool_use = tinfer::ToolUse::required;
+            talk.function = *name;
+        }
+        if (talk.tool_use == tinfer::ToolUse::required && talk.tools.is_null())
+            fields.refuse("tool_choice", "asks for a call, and there are no tools");
+    }
+    if (talk.tool_use == tinfer::ToolUse::none) talk.tools = nullptr;
+    if (const auto effort = fields.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"})) {
+        talk.variables["reasoning_effort"] = *effort;
+        if (*effort == "none") talk.thinking = false;
+    }
+    if (const auto thinking = fields.boolean("enable_thinking")) talk.thinking = *thinking;
+    for (const char* name : {"template_kwargs", "chat_template_kwargs"})
+        if (const json* variables = fields.object(name)) {
+            if (variables->size() > kMostVariables)
+                fields.refuse(name, "at most " + std::to_string(kMostVariables) + " variables are expected, not " +
+                                        std::to_string(variables->size()));
+            for (const auto& [key, value] : variables->items()) {
+                if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")
+                    fields.refuse(name, "'" + key + "' is not a variable of the caller's");
+                if (key == "enable_thinking" && value.is_boolean()) talk.thinking = value.get<bool>();
+                else talk.variables[key] = value;
+            }
+        }
+    return talk;
+}
+
+tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows) {
+    const auto& vocab = service.model.vocab();
+    const bool has_tools = !talk.tools.is_null();
+    const auto text_of = [&](std::optional<tinfer::Token> token) {
+        return token ? std::string(vocab.piece(*token, true)) : std::string();
+    };
+    json inputs{{"messages", talk.messages},
+                {"add_generation_prompt", answer_follows},
+                {"bos_token", text_of(vocab.bos())},
+                {"eos_token", text_of(vocab.eos())},
+                {"enable_thinking", talk.thinking}};
+    if (has_tools) inputs["tools"] = talk.tools;
+    for (const auto& [name, value] : talk.variables.items()) inputs[name] = value;
+    return service.chat_template(has_tools).render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
+}
+
+void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
+    job.is_chat = true;
+    job.prompt_field = talk.field;
+    const bool has_tools = !talk.tools.is_null();
+    const auto& chat_template = service.chat_template(has_tools);
+    tinfer::RenderedPrompt rendered;
+    try {
+        rendered = render(service, talk, true);
+        Prompt prompt;
+        prompt.tokens = encode_within(most, talk.field, service, [&] {
+            return tinfer::encode(service.model.vocab(), rendered, true, most).tokens;
+        });
+        if (prompt.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
+        job.prompts.push_back(std::move(prompt));
+    } catch (const tinfer::Error& error) {
+        throw translate(error, talk.field);
+    }
+    try {
+        const std::string before = render(service, talk, false).text;
+        std::size_t same = 0;
+        while (same < std::min(before.size(), rendered.text.size()) && before[same] == rendered.text[same]) ++same;
+        job.generation_prompt = rendered.text.substr(same);
+    } catch (const tinfer::Error&) {
+        job.generation_prompt.clear();  // the template refuses a conversation without an answer
+    }
+    for (const json& message : talk.messages)
+        if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array())
+            job.n_calls_before += calls->size();
+    if (has_tools) job.tools = to_line(talk.tools);
+    if (has_tools && has_format)
+        throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");
+    if (has_tools && !job.request.grammar) constrain_calls(service, talk, job);
+    if (!job.schema.empty() || !job.gbnf.empty()) {  // thoughts come first, and the content is bound behind them
+        const tinfer::AnswerGrammarOptions frame{.thoughts = talk.thinking, .generation_prompt = job.generation_prompt};
+        try {
+            job.request.grammar =
+                job.gbnf.empty() ? service.grammars.answer(chat_template, job.schema, frame, WantedRequest::is_given_up)
+                                 : service.grammars.framed(chat_template, job.gbnf, service.model.vocab(), frame,
+                                                           WantedRequest::is_given_up);
+        } catch (const tinfer::Error& error) {
+            throw translate(error, job.gbnf.empty() ? "response_format" : "grammar");
+        }
+    }
+    const tinfer::AnswerParser parser(chat_template, {.tools = job.tools, .generation_prompt = job.generation_prompt});
+    job.request.generation.shown = parser.mark_tokens(service.model.vocab());
+    if (!job.request.generation.stop.empty())  // stop strings act on what becomes the content of the answer
+        job.request.generation.content =
+            tinfer::AnswerParser(
+                chat_template,
+                {.tools = job.tools, .reasoning = job.reasoning, .generation_prompt = job.generation_prompt})
+                .content_reader();
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "delivery.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tinfer::server {
+
+namespace {
+
+/// Smaller bodies are covered by connection_bytes().
+constexpr std::size_t kSmallBody = 16 << 10;
+
+struct CountedBody {
+    CountedBody(AnswerMemory& memory, std::string given, std::function<void()> breaks)
+        : text(std::move(given)), share(memory, [this, breaks = std::move(breaks)] {
+              has_to_go = true;
+              if (is_sent) breaks();
+          }) {}
+    bool send(const WriteBytes& write) {
+        is_sent = true;
+        if (has_to_go) return false;
+        share.waits(true);
+        const bool ok = write(text);
+        share.waits(false);
+        return ok;
+    }
+    const std::string text;
+    std::atomic<bool> is_sent{false}, has_to_go{false};
+    AnswerMemory::Share share;
+};
+
+}  // namespace
+
+void set_body(AnswerMemory& memory, Response& response, std::string text, std::string_view type) {
+    if (text.size() <= kSmallBody) return response.set_content(std::move(text), type);
+    auto body = std::make_shared<CountedBody>(memory, std::move(text), response.client.breaker());
+    if (!body->share.add(static_cast<std::int64_t>(body->text.capacity()))) throw body->share.reason();
+    const auto size = body->text.size();
+    response.set_source(size, type, [body = std::move(body)](const WriteBytes& write) { return body->send(write); });
+}
+
+void set_shared_body(Response& response, std::shared_ptr<const std::string> text, std::string_view type) {
+    const auto size = text->size();
+    response.set_source(size, type, [text = std::move(text)](const WriteBytes& write) { return write(*text); });
+}
+
+void set_fixed_body(Response& response, std::span<const std::string_view> parts, std::string_view type) {
+    std::size_t size = 0;
+    for (const auto part : parts) size += part.size();
+    response.set_source(size, type,
+                        [parts](const WriteBytes& write) { return std::ranges::all_of(parts, std::cref(write)); });
+}
+
+}  // namespace tinfer::server

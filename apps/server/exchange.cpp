@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include "exchange.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::size_t kBlock = 16;  ///< overhead of an allocation
+
+std::size_t bytes_of(const tinfer::EngineEvent& event) noexcept {
+    return sizeof event + event.text.capacity() + 2 * kBlock + server::bytes_of(event.tokens) +
+           server::bytes_of(event.prompt) + event.vector.capacity() * sizeof(float);
+}
+
+}  // namespace
+
+std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept {
+    std::size_t sum = tokens.capacity() * sizeof(tinfer::TokenChoice);
+    for (const auto& token : tokens) {
+        sum += token.top.capacity() * sizeof(token.top[0]) + kBlock;
+        if (token.piece.capacity() > std::string().capacity()) sum += token.piece.capacity() + kBlock;
+    }
+    return sum;
+}
+
+struct Exchange::Mailbox {
+    struct Letter {
+        std::size_t index;
+        tinfer::EngineEvent event;
+        std::int64_t bytes;
+    };
+
+    /// Thrown at the engine, which then cancels the request.
+    struct Unwanted {};
+
+    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { give_way(); }) {}
+
+    /// Called on the engine's thread. What it throws ends the request; without memory its reader hears of it.
+    void put(std::size_t index, const tinfer::EngineEvent& event) {
+        try {
+            Letter letter{index, event, 0};
+            letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
+            if (!share.add(letter.bytes)) throw Unwanted();
+            const std::lock_guard lock(mutex);
+            if (has_given_way) throw Unwanted();
+            events.push_back(std::move(letter));
+        } catch (const Unwanted&) {
+            throw;
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            has_lost = true;
+            arrived.notify_one();
+            throw;
+        }
+        arrived.notify_one();
+    }
+    /// Called on any thread, which may hold other locks.
+    void give_way() noexcept {
+        const std::lock_guard lock(mutex);
+        has_given_way = true;
+        events.clear();
+        for (const auto id : ids) {
+            try {
+                engine.cancel(id);
+            } catch (...) {  // no memory: put() ends the request with its next event
+            }
+        }
+        arrived.notify_one();
+    }
+
+    tinfer::Engine& engine;
+    std::mutex mutex;
+    std::condition_variable arrived;
+    std::deque<Letter> events;
+    std::vector<tinfer::RequestId> ids;
+    bool has_given_way = false;
+    bool has_lost = false;  ///< an event could not be kept
+    AnswerMemory::Share share;
+};
+
+Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
+                   std::size_t kept)
+    : engine_(engine), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
+    keep(kept);
+    mailbox_->ids.reserve(requests.size());
+    try {
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            const auto id = engine_.submit(
+                std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) { box->put(i, event); });
+            const std::lock_guard lock(mailbox_->mutex);
+            mailbox_->ids.push_back(id);
+            if (mailbox_->has_given_way) engine_.cancel(id);
+        }
+    } catch (...) {
+        cancel();
+        throw;
+    }
+}
+
+Exchange::~Exchange() {
+    if (!done()) cancel();
+}
+
+void Exchange::cancel() noexcept { mailbox_->give_way(); }
+
+std::vector<tinfer::RequestId> Exchange::ids() const {
+    const std::lock_guard lock(mailbox_->mutex);
+    return mailbox_->ids;
+}
+
+std::optional<std::pair<std::size_t, tinfer::EngineEvent>> Exchange::next(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mailbox_->mutex);
+    const bool is_there = mailbox_->arrived.wait_for(
+        lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way || mailbox_->has_lost; });
+    if (mailbox_->has_lost) throw ApiError(503, "out of memory", "out_of_memory");
+    if (mailbox_->has_given_way) {
+        lock.unlock();
+        throw mailbox_->share.reason();
+    }
+    if (!is_there) return std::nullopt;
+    auto letter = std::move(mailbox_->events.front());
+    mailbox_->events.pop_front();
+    lock.unlock();
+    if (!mailbox_->share.add(-letter.bytes)) throw mailbox_->share.reason();
+    if (letter.event.ended()) ++n_ended_;
+    return std::pair(letter.index, std::move(letter.event));
+}
+
+void Exchange::keep(std::size_t bytes) {
+    const auto more = static_cast<std::int64_t>(bytes) - kept_;
+    kept_ += more;
+    if (!mailbox_->share.add(more)) throw mailbox_->share.reason();
+}
+
+void Exchange::waits(bool is_waiting) { mailbox_->share.waits(is_waiting); }
+
+}  // namespace tinfer::server

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// The events of the answers to one HTTP request: a mailbox between the engine's thread and the connection's thread.
+#pragma once
+
+#include <tinfer/tinfer.hpp>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "answer_memory.hpp"
+
+namespace tinfer::server {
+
+class Exchange {
+public:
+    /// Submits all requests, or none. Unread events count in `memory`, which must outlive the engine; `kept` is what
+    /// keep() counts from the begin. Throws what submit() throws, and what keep() throws.
+    Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
+             std::size_t kept = 0);
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+    /// Cancels requests that still run.
+    ~Exchange();
+
+    /// The next event with the index of its request; nullopt after `timeout`. Throws ApiError if the answers were cut
+    /// for lack of memory, or an event was lost for lack of it.
+    [[nodiscard]] std::optional<std::pair<std::size_t, tinfer::EngineEvent>> next(std::chrono::milliseconds timeout);
+    /// Counts bytes that the reader keeps of events. Throws as next() does.
+    void keep(std::size_t bytes);
+    /// Tells whether the reader is waiting for its client.
+    void waits(bool is_waiting);
+    [[nodiscard]] bool done() const noexcept { return n_ended_ == n_; }
+    [[nodiscard]] std::vector<tinfer::RequestId> ids() const;
+
+private:
+    struct Mailbox;
+    void cancel() noexcept;
+    tinfer::Engine& engine_;
+    std::shared_ptr<Mailbox> mailbox_;
+    std::size_t n_, n_ended_ = 0;
+    std::int64_t kept_ = 0;
+};
+
+/// Memory of tokens with their probabilities.
+[[nodiscard]] std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept;
+
+}  // namespace tinfer::server

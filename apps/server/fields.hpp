@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Reads the fields of a request's body by name and type, and keeps track of those that were not read, at every level.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api_error.hpp"
+
+namespace tinfer::server {
+
+/// Parses a body. Throws ApiError 400 for anything but a JSON object, for invalid UTF-8, and for nesting deeper than
+/// `depth`.
+[[nodiscard]] json parse_body(std::string_view body, int depth = 100);
+
+/// Fields of a request that nobody has read. The first so many have names.
+struct UnreadFields {
+    static constexpr std::size_t kMostNames = 32;
+    struct Field {
+        std::string path;
+        bool is_given_on;  ///< to the template, as it is
+    };
+    std::vector<Field> first;
+    std::size_t n = 0;
+    bool lacks_memory = false;  ///< for a name
+};
+
+/// Reads one object. A null field counts as absent. A wrong type or a value out of bounds throws ApiError 400 with the
+/// path of the field as param.
+class Fields {
+public:
+    /// The whole body of a request.
+    explicit Fields(const json& object, std::string path = {});
+    /// An object somewhere inside of that of `outer`. At its end it tells the whole what it has not read.
+    Fields(Fields& outer, const json& object, std::string path);
+    Fields(const Fields&) = delete;
+    Fields& operator=(const Fields&) = delete;
+    ~Fields();
+
+    [[nodiscard]] const json* find(std::string_view name);
+    [[nodiscard]] std::optional<bool> boolean(std::string_view name);
+    [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t least, std::int64_t most);
+    [[nodiscard]] std::optional<double> number(std::string_view name,
+                                               double least = -std::numeric_limits<double>::max(),
+                                               double most = std::numeric_limits<double>::max());
+    [[nodiscard]] std::optional<std::string> text(std::string_view name);
+    /// A string that is one of the words.
+    [[nodiscard]] std::optional<std::string> word(std::string_view name, std::initializer_list<std::string_view> words);
+    /// A string, or a list of at most `most` strings.
+    [[nodiscard]] std::vector<std::string> texts(std::string_view name, std::size_t most);
+    /// An object.
+    [[nodiscard]] const json* object(std::string_view name);
+    /// A list.
+    [[nodiscard]] const json* list(std::string_view name);
+    /// Accepts fields without using them.
+    void take(std::initializer_list<std::string_view> names);
+    /// The object goes to the template as it is, with fields that are not read here.
+    void give_on() noexcept { is_given_on_ = true; }
+    /// Of the whole body: what was not read so far, here and in objects that have ended.
+    [[nodiscard]] UnreadFields unread() const;
+    [[nodiscard]] std::string path(std::string_view name) const;
+    [[noreturn]] void refuse(std::string_view name, const std::string& message) const;
+
+private:
+    void note_unread(UnreadFields& to) const;
+
+    const json& object_;
+    std::string path_;
+    std::set<std::string, std::less<>> known_;
+    bool is_given_on_ = false;
+    UnreadFields inner_;    ///< of objects inside, where this is the whole
+    UnreadFields* unread_;  ///< that of the whole
+};
+
+}  // namespace tinfer::server

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// Responses of /v1/chat/completions and /v1/completions.
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "reply.hpp"
+#include "text_places.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr double kLeast = -9999;  ///< stands for -inf, which JSON does not have
+
+json finite(double value) { return std::isfinite(value) ? json(value) : json(kLeast); }
+
+json bytes_of(std::string_view piece) {
+    json bytes = json::array();
+    for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+    return bytes;
+}
+
+class OpenAi : public Protocol {
+public:
+    OpenAi(const Service& service, const Job& job)
+        : service_(service), job_(job), id_(new_id(job.is_chat ? "chatcmpl-" : "cmpl-")), created_(unix_time()) {}
+
+    std::string begin() override {
+        std::string out;
+        if (!job_.is_chat) return out;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(job_.n) * job_.prompts.size(); ++i)
+            out += event(chunk(i, {{"index", i},
+                                   {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                   {"logprobs", nullptr},
+                                   {"finish_reason", nullptr}}));
+        return out;
+    }
+
+    std::string more(std::size_t index, const Choice& choice, std::span<const Piece> added,
+                     const tinfer::EngineEvent& from) override {
+        if (!job_.is_chat) return more_text(index, choice, added, from);
+        std::string reasoning, content;
+        std::vector<const tinfer::ToolCall*> calls;
+        for (const Piece& piece : added) {
+            if (piece.kind == PartKind::call) calls.push_back(&piece.call);
+            else (piece.kind == PartKind::content ? content : reasoning) += piece.text;
+        }
+        json delta = json::object();
+        if (!reasoning.empty()) delta["reasoning_content"] = reasoning;
+        if (!content.empty()) delta["content"] = content;
+        for (std::size_t i = 0; i < calls.size(); ++i) {
+            json call{{"index", choice.answer.tool_calls.size() - calls.size() + i}};
+            call.update(call_of(*calls[i]));
+            delta["tool_calls"].push_back(call);
+        }
+        const json probabilities = job_.request.n_top < 0 ? json() : json{{"content", chat_logprobs(from.tokens)}};
+        return event(chunk(
+            index, {{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+    }
+
+    std::string end_choice(std::size_t index, const Choice& choice) override {
+        json last{{"index", index}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
+        if (job_.is_chat) last["delta"] = json::object();
+        else last["text"] = echo_of(index, choice);
+        add_evidence(last, choice);
+        return event(chunk(index, std::move(last)));
+    }
+
+    std::string end(const std::vector<Choice>& choices) override {
+        std::string out;
+        if (job_.include_usage) {
+            json document = head(true);
+            document["choices"] = json::array();
+            document["usage"] = usage(choices);
+            document["timings"] = timings_of(choices);
+            out += event(document);
+        }
+        return out + "data: [DONE]\n\n";
+    }
+
+    std::string progress(const tinfer::EngineEvent& from) override {
+        json document = head(true);
+        document["choices"] = json::array();
+        document["prompt_progress"] = {
+            {"total", from.n_prompt}, {"cached", from.n_cached}, {"processed", from.n_prompt_done}};
+        return event(document);
+    }
+
+    std::string failed(const ApiError& error) override { return event(error.to_json()); }
+
+    std::size_t gather(std::size_t index, const tinfer::EngineEvent& from) override {
+        if (gathered_.size() <= index) gathered_.resize(index + 1);
+        Gathered& to = gathered_[index];
+        const auto before = to.bytes();
+        if (job_.is_chat) {
+            for (const auto& token : from.tokens) add_item(to.tokens, chat_logprob(token));
+        } else {
+            add_text_logprobs(to, places(index), from);
+        }
+        return to.bytes() - before;
+    }
+
+    std::string whole(const std::vector<Choice>& choices) override {
+        json document = head(false);
+        document["usage"] = usage(choices);
+        document["timings"] = timings_of(choices);
+        if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
+        std::string out = to_line(document);
+        open_member(out, "choices");
+        out += '[';
+        gathered_.resize(choices.size());
+        for (std::size_t i = 0; i < choices.size(); ++i) {
+            if (i > 0) out += ',';
+            out += to_line(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
+            open_member(out, "logprobs");
+            add_logprobs(out, std::move(gathered_[i]));
+            out += '}';
+        }
+        return out += "]}";
+    }
+
+private:
+    static std::string event(const json& document) { return "data: " + to_line(document) + "\n\n"; }
+
+    json head(bool is_chunk) const {
+        const char* object = !job_.is_chat ? "text_completion" : is_chunk ? "chat.completion.chunk" : "chat.completion";
+        return {{"id", id_},
+                {"object", object},
+                {"created", created_},
+                {"model", service_.id},
+                {"system_fingerprint", service_.fingerprint()}};
+    }
+
+    /// The first chunk of the first answer has the warnings, too.
+    json chunk(std::size_t index, json choice) {
+        json document = head(true);
+        if (index == 0 && !std::exchange(has_warned_, true) && !job_.warnings.empty())
+            document["warnings"] = job_.warnings;
+        document["choices"] = json::array({std::move(choice)});
+        if (job_.include_usage) document["usage"] = nullptr;
+        return document;
+    }
+
+    static json call_of(const tinfer::ToolCall& call) {
+        return {
+            {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+    }
+
+    /// Log-probability lists of a whole answer, kept as JSON text: documents would take many times the memory.
+    struct Gathered {
+        std::string tokens, values, tops, offsets;
+        [[nodiscard]] std::size_t bytes() const noexcept {
+            return tokens.size() + values.size() + tops.size() + offsets.size();
+        }
+    };
+
+    static void add_item(std::string& list, const json& item) {
+        if (!list.empty()) list += ',';
+        list += to_line(item);
+    }
+
+    json chat_logprob(const tinfer::TokenChoice& token) const {
+        json top = json::array();
+        for (const auto& [id, value] : token.top) {
+            const auto piece = service_.model.vocab().piece(id, true);
+            top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
+        }
+        return {{"token", token.piece},
+                {"logprob", token.log_prob ? finite(*token.log_prob) : json()},
+                {"bytes", bytes_of(token.piece)},
+                {"top_logprobs", top}};
+    }
+    json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
+        json list = json::array();
+        for (const auto& token : tokens) list.push_back(chat_logprob(token));
+        return list;
+    }
+
+    json text_top(const tinfer::TokenChoice& token) const {
+        if (!token.log_prob) return {};
+        json top = json::object();
+        for (const auto& [id, value] : token.top)  // the most probable of tokens with the same text
+            (void)top.emplace(std::string(service_.model.vocab().piece(id, true)), finite(value));
+        return top;
+    }
+    json text_logprobs(const tinfer::EngineEvent& from, TextPlaces& at) const {
+        json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
+        each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
+            texts.push_back(token.piece);
+            values.push_back(token.log_prob ? finite(*token.log_prob) : json());
+            tops.push_back(text_top(token));
+            offsets.push_back(place);
+        });
+        return {{"tokens", texts}, {"token_logprobs", values}, {"top_logprobs", tops}, {"text_offset", offsets}};
+    }
+    void add_text_logprobs(Gathered& to, TextPlaces& at, const tinfer::EngineEvent& from) const {
+        each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
+            add_item(to.tokens, token.piece);
+            add_item(to.values, token.log_prob ? finite(*token.log_prob) : json());
+            add_item(to.tops, text_top(token));
+            add_item(to.offsets, place);
+        });
+    }
+    /// The tokens of an event that the client gets, with their places in its text.
+    template <class Visit>
+    void each_token(const tinfer::EngineEvent& from, TextPlaces& at, Visit&& visit) const {
+        if (job_.echo)
+            for (const auto& token : from.prompt) visit(token, at.of_prompt(token.piece));
+        for (const auto& token : from.tokens) visit(token, at.of_answer(token.piece));
+    }
+    TextPlaces& places(std::size_t index) {
+        while (places_.size() <= index) {
+            const auto& prompt = job_.prompts[places_.size() / static_cast<std::size_t>(job_.n)];
+            places_.emplace_back(job_.echo ? std::string_view(prompt.text) : std::string_view());
+        }
+        return places_[index];
+    }
+    void add_logprobs(std::string& out, Gathered gathered) const {
+        const auto add = [&](std::string_view name, std::string list) {
+            out.append(name).append("[").append(list).append("]");
+        };
+        if (job_.request.n_top < 0) {
+            out += "null";
+        } else if (job_.is_chat) {
+            add("{\"content\":", std::move(gathered.tokens));
+            out += ",\"refusal\":null}";
+        } else {
+            add("{\"tokens\":", std::move(gathered.tokens));
+            add(",\"token_logprobs\":", std::move(gathered.values));
+            add(",\"top_logprobs\":", std::move(gathered.tops));
+            add(",\"text_offset\":", std::move(gathered.offsets));
+            out += '}';
+        }
+    }
+
+    std::string more_text(std::size_t index, const Choice& choice, std::span<const Piece> added,
+                          const tinfer::EngineEvent& from) {
+        std::string text = echo_of(index, choice);
+        for (const Piece& piece : added) text += piece.text;
+        const json probabilities = job_.request.n_top < 0 ? json() : text_logprobs(from, places(index));
+        return event(
+            chunk(index, {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+    }
+
+    /// The prompt, at the first call for an answer that begins with it.
+    std::string echo_of(std::size_t index, const Choice& choice) {
+        if (!job_.echo) return {};
+        if (echoed_.size() <= index) echoed_.resize(index + 1);
+        if (echoed_[index]) return {};
+        echoed_[index] = true;
+        return job_.prompts[choice.prompt].text;
+    }
+
+    json chat_choice(std::size_t index, const Choice& choice) const {
+        const auto& answer = choice.answer;
+        json message{{"role", "assistant"}, {"content", answer.content}};
+        if (answer.content.empty() && !answer.tool_calls.empty()) message["content"] = nullptr;
+        message["refusal"] = nullptr;
+        if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+        if (!answer.tool_calls.empty()) {
+            message["tool_calls"] = json::array();
+            for (const auto& call : answer.tool_calls) message["tool_calls"].push_back(call_of(call));
+        }
+        json result{{"index", index}, {"message", message}, {"finish_reason", choice.finish_reason}};
+        add_evidence(result, choice);
+        return result;
+    }
+
+    json text_choice(std::size_t index, const Choice& choice) const {
+        json result{{"index", index},
+                    {"text", (job_.echo ? job_.prompts[choice.prompt].text : "") + choice.answer.content},
+                    {"finish_reason", job_.is_score ? "length" : choice.finish_reason}};
+        add_evidence(result, choice);
+        return result;
+    }
+
+    json usage(const std::vector<Choice>& choices) const {
+        const Usage sums = usage_of(job_, choices);
+        json details{{"cached_tokens", sums.cached}};
+        if (sums.dropped > 0) details["truncated_tokens"] = sums.dropped;
+        return {{"prompt_tokens", sums.prompt},
+                {"completion_tokens", sums.generated},
+                {"total_tokens", sums.prompt + sums.generated},
+                {"prompt_tokens_details", details}};
+    }
+
+    const Service& service_;
+    const Job& job_;
+    std::string id_;
+    std::int64_t created_;
+    std::deque<TextPlaces> places_;
+    std::vector<bool> echoed_;
+    bool has_warned_ = false;
+    std::vector<Gathered> gathered_;
+};
+
+}  // namespace
+
+std::unique_ptr<Protocol> openai_protocol(const Service& service, const Job& job) {
+    return std::make_unique<OpenAi>(service, job);
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#include "openapi.hpp"
+
+#include <tinfer/version.hpp>
+
+#include "routes.hpp"
+
+namespace tinfer::server {
+
+namespace schema {
+
+namespace {
+
+json typed(std::string_view type, std::string_view what) {
+    json result{{"type", {type, "null"}}};
+    if (!what.empty()) result["description"] = what;
+    return result;
+}
+
+}  // namespace
+
+json text(std::string_view what) { return typed("string", what); }
+json flag(std::string_view what) { return typed("boolean", what); }
+
+json number(std::string_view what, double least, double most) {
+    json result = typed("number", what);
+    result["minimum"] = least;
+    result["maximum"] = most;
+    return result;
+}
+
+json whole(std::string_view what, std::int64_t least, std::int64_t most) {
+    json result = typed("integer", what);
+    result["minimum"] = least;
+    result["maximum"] = most;
+    return result;
+}
+
+json word(std::string_view what, const std::vector<std::string>& words) {
+    json result = typed("string", what);
+    result["enum"] = words;
+    result["enum"].push_back(nullptr);
+    return result;
+}
+
+json object(json properties, const std::vector<std::string>& required) {
+    json result{{"type", "object"}, {"properties", std::move(properties)}};
+    if (!required.empty()) result["required"] = required;
+    return result;
+}
+
+json list_of(json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+
+json any_of(std::vector<json> schemas) {
+    json list = json::array();
+    for (auto& one : schemas) list.push_back(std::move(one));
+    return {{"anyOf", list}};
+}
+
+json or_null(json schema) { return any_of({std::move(schema), {{"type", "null"}}}); }
+json is(std::string_view constant) { return {{"type", "string"}, {"const", constant}}; }
+json reference(std::string_view name) { return {{"$ref", "#/components/schemas/" + std::string(name)}}; }
+
+}  // namespace schema
+
+namespace {
+
+struct Operation {
+    std::string_view path, method, id, what, request, answer;
+    bool streams = false;
+};
+
+constexpr Operation kOperations[] = {
+    {"/health", "get", "health", "Whether requests can be answered.", "", "Health"},
+    {"/v1/health", "get", "healthV1", "The same.", "", "Health"},
+    {"/v1/models", "get", "models", "The one model of this server.", "", "Models"},
+    {"/models", "get", "modelsShort", "The same.", "", "Models"},
+    {"/v1/models/{id}", "get", "model", "The model, by its name.", "", "Model"},
+    {"/slots", "get", "slots", "What runs and waits.", "", "Slots"},
+    {"/activity", "get", "activity", "What layers and experts have read, while somebody asks.", "", "Activity"},
+    {"/metrics", "get", "metrics", "Counters for Prometheus.", "", "text/plain"},
+    {"/openapi.json", "get", "openapi", "This document.", "", "application/json"},
+    {"/", "get", "page", "A page for people.", "", "text/html"},
+    {"/v1/chat/completions", "post", "chat", "The next message of a conversation.", "ChatRequest", "ChatCompletion",
+     true},
+    {"/chat/completions", "post", "chatShort", "The same.", "ChatRequest", "ChatCompletion", true},
+    {"/v1/completions", "post", "complete", "Text behind a text.", "CompletionRequest", "Completion", true},
+    {"/completions", "post", "completeShort", "The same.", "CompletionRequest", "Completion", true},
+    {"/v1/responses", "post", "respond", "Items behind items.", "ResponsesRequest", "Response", true},
+    {"/v1/messages", "post", "message", "A conversation in the shape of Anthropic's interface.", "MessagesRequest",
+     "Message", true},
+    {"/v1/messages/count_tokens", "post", "countTokens", "Tokens of its prompt.", "CountRequest", "Count"},
+    {"/v1/embeddings", "post", "embed", "Vectors of texts.", "EmbeddingsRequest", "Embeddings"},
+    {"/embeddings", "post", "embedShort", "The same.", "EmbeddingsRequest", "Embeddings"},
+    {"/v1/rerank", "post", "rerank", "Scores of documents.", "RerankRequest", "Ranks"},
+    {"/rerank", "post", "rerankShort", "The same.", "RerankRequest", "Ranks"},
+    {"/tokenize", "post", "tokenize", "Tokens of a text.", "TokenizeRequest", "Tokens"},
+    {"/detokenize", "post", "detokenize", "The text of tokens.", "DetokenizeRequest", "Text"},
+    {"/apply-template", "post", "applyTemplate", "The prompt that messages become.", "TemplateRequest", "Prompt"},
+};
+
+json content(std::string_view type, json schema) { return {{std::string(type), {{"schema", std::move(schema)}}}}; }
+
+json operation_of(const Operation& operation, const Service& service) {
+    json result{{"operationId", operation.id}, {"summary", operation.what}};
+    const bool is_open = operation.id.starts_with("health") || operation.id == "page";
+    if (is_open) result["security"] = json::array();
+    if (operation.path.ends_with("{id}"))
+        result["parameters"] =
+            json::array({{{"name", "id"},
+                          {"in", "path"},
+                          {"required", true},
+                          {"schema", service.options.any_model ? json{{"type", "string"}, {"minLength", 1}}
+                                                               : schema::is(service.id)}}});
+    if (!operation.request.empty())
+        result["requestBody"] = {{"required", true},
+                                 {"content", content("application/json", schema::reference(operation.request))}};
+    const std::string_view answer = operation.answer;
+    json good = answer == "application/json"      ? content(answer, {{"type", "object"}})
+                : answer.find('/') != answer.npos ? content(answer, {{"type", "string"}})
+                                                  : content("application/json", schema::reference(answer));
+    if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
+    const json error = content(
+        "application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError" : "Error"));
+    auto& responses = result["responses"] = json{{"200", {{"description", "What was asked for."}, {"content", good}}}};
+    const auto add = [&](const char* status, const char* what) {
+        responses[status] = {{"description", what}, {"content", error}};
+    };
+    if (!operation.request.empty()) {
+        add("400", "The body is wrong: error.param names the field.");
+        add("408", "The body has not come in time.");
+        add("413", "The body is too large.");
+    }
+    const bool may_write = !operation.request.empty() && service.traces != nullptr;
+    if (may_write) add("500", "The folder for traces takes no file.");
+    if (!service.options.api_keys.empty() && !is_open) add("401", "A key is needed.");
+    add("403", "The host is not served here.");
+    if (!operation.request.empty() || operation.path.ends_with("{id}")) add("404", "There is no such model.");
+    add("405", "Another method is for this path.");
+    if (operation.id != "page") {
+        add("503", "The model is being loaded, the queue is full, or the server is stopping: try again.");
+        responses["503"]["headers"] = {{"Retry-After", {{"schema", {{"type", "string"}}}}}};
+        if (operation.id.starts_with("health"))
+            responses["503"]["content"] = content("application/json", schema::reference("Loading"));
+    }
+    return result;
+}
+
+}  // namespace
+
+json openapi(const Service& service) {
+    json requests = schema::requests(service), schemas = schema::answers();
+    json paths = json::object();
+    for (const auto& operation : kOperations) {
+        if (operation.id == "page" && service.options.no_page) continue;
+        if (operation.id == "activity" && service.engine.options().observers.empty()) continue;
+        if (!operation.request.empty() && !requests.contains(std::string(operation.request))) continue;
+        paths[std::string(operation.path)] = {{std::string(operation.method), operation_of(operation, service)}};
+    }
+    schemas.update(requests);
+    json document{
+        {"openapi", "3.1.0"},
+        {"info",
+         {{"title", "tinfer serve"},
+          {"version", tinfer::version()},
+          {"description", "Routes that this server's model cannot answer are left out: they give status 501."},
+          {"license", {{"name", "MIT"}, {"identifier", "MIT"}}}}},
+        {"paths", paths},
+        {"components", {{"schemas", schemas}}}};
+    if (!service.options.api_keys.empty()) {
+        document["components"]["securitySchemes"] = {
+            {"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
+            {"header", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}};
+        document["security"] = json::array({{{"bearer", json::array()}}, {{"header", json::array()}}});
+    }
+    return document;
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// Reads the bodies of POST /v1/chat/completions and POST /v1/completions.
+#include <algorithm>
+
+#include "job.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::int64_t kMostTokens = 1 << 30;
+constexpr int kMostAnswers = 8, kMostTop = 20;
+constexpr std::size_t kMostPrompts = 64;
+
+Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
+    const auto& vocab = service.model.vocab();
+    Prompt prompt;
+    if (item.is_string()) {
+        prompt.text = item.get<std::string>();
+        prompt.tokens =
+            encode_within(most, path, service, [&] { return vocab.encode(prompt.text, {.max_tokens = most}); });
+    } else if (item.is_array()) {
+        prompt.tokens = read_token_ids(item, path, service);
+        if (is_echoed) prompt.text = decode_within(prompt.tokens, path, service);
+    } else {
+        throw bad_request(path, "a text or a list of token ids is expected");
+    }
+    if (prompt.tokens.empty()) {
+        if (!vocab.bos()) throw bad_request(path, "the prompt is empty");
+        prompt.tokens.push_back(*vocab.bos());
+    }
+    return prompt;
+}
+
+}  // namespace
+
+Job read_chat(const json& body, const Service& service) {
+    Fields fields(body);
+    Job job;
+    service.check_model(fields.text("model"));
+    fields.take({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+                 "prompt_cache_options", "prompt_cache_retention", "prediction"});
+    if (fields.find("web_search_options") != nullptr)
+        fields.refuse("web_search_options", "this server searches no web");
+    read_sampling(fields, service, job);
+    read_stream(fields, job);
+    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
+    if (fields.boolean("logprobs").value_or(false))
+        job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMostTop).value_or(0));
+    else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
+        fields.refuse("top_logprobs", "needs logprobs: true");
+    const bool has_format = read_format(fields, "response_format", service, job);
+    if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
+        job.reasoning = *reasoning != "none";
+    const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
+    const auto new_name = fields.integer("max_completion_tokens", 1, kMostTokens);
+    const Conversation talk = read_conversation(fields);
+    apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
+    fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
+    add_warnings(fields, service, job);
+    return job;
+}
+
+Job read_completion(const json& body, const Service& service) {
+    Fields fields(body);
+    Job job;
+    service.check_model(fields.text("model"));
+    fields.take({"user"});
+    read_sampling(fields, service, job);
+    read_stream(fields, job);
+    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
+    if (const auto best = fields.integer("best_of", 1, kMostAnswers); best && *best != job.n)
+        fields.refuse("best_of", "is supported where it equals n");
+    if (const auto top = fields.integer("logprobs", 0, kMostTop)) job.request.n_top = static_cast<int>(*top);
+    job.echo = fields.boolean("echo").value_or(false);
+    const auto max_tokens = fields.integer("max_tokens", 0, kMostTokens).value_or(16);
+    job.is_score = max_tokens == 0;
+
+    const json* prompt = fields.find("prompt");
+    if (prompt == nullptr) fields.refuse("prompt", "is missing");
+    const auto suffix = fields.text("suffix");
+    const auto& vocab = service.model.vocab();
+    const std::size_t most = most_prompt_tokens(fields, service);
+    if (suffix && !suffix->empty()) {
+        using tinfer::Special;
+        const auto pre = vocab.special(Special::fim_pre), suf = vocab.special(Special::fim_suf),
+                   mid = vocab.special(Special::fim_mid);
+        if (!pre || !suf || !mid) fields.refuse("suffix", "this model has no tokens for filling in the middle");
+        if (!prompt->is_string()) fields.refuse("prompt", "with a suffix a text is expected");
+        Prompt whole;
+        whole.text = prompt->get<std::string>();
+        const auto append = [&](const std::string& text, const char* name) {
+            const auto tokens = encode_within(
+                most, name, service, [&] { return vocab.encode(text, {.add_special = false, .max_tokens = most}); });
+            whole.tokens.insert(whole.tokens.end(), tokens.begin(), tokens.end());
+        };
+        if (vocab.add_bos() && vocab.bos()) whole.tokens.push_back(*vocab.bos());
+        whole.tokens.push_back(*pre);
+        append(whole.text, "prompt");
+        whole.tokens.push_back(*suf);
+        append(*suffix, "suffix");
+        whole.tokens.push_back(*mid);
+        job.suffix = *suffix;
+        job.prompts.push_back(std::move(whole));
+    } else if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
+        if (prompt->size() > kMostPrompts)
+            fields.refuse("prompt", "a list of at most " + std::to_string(kMostPrompts) + " prompts is expected, not " +
+                                        std::to_string(prompt->size()));
+        for (std::size_t i = 0; i < prompt->size(); ++i)
+            job.prompts.push_back(
+                prompt_of((*prompt)[i], "prompt[" + std::to_string(i) + "]", service, most, job.echo));
+    } else {
+        job.prompts.push_back(prompt_of(*prompt, "prompt", service, most, job.echo));
+    }
+    if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
+    job.request.score_prompt = job.echo && job.request.n_top >= 0;
+    (void)read_format(fields, "response_format", service, job);
+    fit(fields, service, job, max_tokens, "max_tokens");
+    add_warnings(fields, service, job);
+    if (!job.echo)
+        for (Prompt& one : job.prompts) one.text = {};
+    return job;
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#include "routes.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "delivery.hpp"
+#include "memory_reserve.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::array<Route, 23> kRoutes{{
+    {"/", "GET"},
+    {"/health", "GET"},
+    {"/v1/health", "GET"},
+    {"/v1/models", "GET"},
+    {"/models", "GET"},
+    {"/metrics", "GET"},
+    {"/slots", "GET"},
+    {"/activity", "GET"},
+    {"/openapi.json", "GET"},
+    {"/v1/chat/completions", "POST"},
+    {"/chat/completions", "POST"},
+    {"/v1/completions", "POST"},
+    {"/completions", "POST"},
+    {"/v1/responses", "POST"},
+    {"/v1/messages", "POST"},
+    {"/v1/messages/count_tokens", "POST"},
+    {"/v1/embeddings", "POST"},
+    {"/embeddings", "POST"},
+    {"/v1/rerank", "POST"},
+    {"/rerank", "POST"},
+    {"/tokenize", "POST"},
+    {"/detokenize", "POST"},
+    {"/apply-template", "POST"},
+}};
+
+constexpr std::string_view kModels = "/v1/models/";  ///< and an id behind it; without one like /v1/models
+
+/// The path under which a route has its handler.
+std::string_view handler_path(std::string_view path) {
+    if (path == kModels) return kModels.substr(0, kModels.size() - 1);
+    return path.starts_with(kModels) ? kModels : path;
+}
+
+std::string_view method_of(std::string_view path) {
+    if (path.starts_with(kModels)) return "GET";
+    for (const auto& route : kRoutes)
+        if (route.path == path) return route.method;
+    return "";
+}
+
+/// How a route is called in /metrics.
+std::string_view metrics_name(const Request* request) {
+    if (request == nullptr || method_of(request->path).empty()) return "other";
+    const auto path = handler_path(request->path);
+    return path == kModels ? "/v1/models/{id}" : path;
+}
+
+std::string allowed_methods(std::string_view method) {
+    return std::string(method) + (method == "GET" ? ", HEAD, OPTIONS" : ", OPTIONS");
+}
+
+bool is_health(std::string_view path) { return path == "/health" || path == "/v1/health"; }
+
+bool needs_key(std::string_view path) { return !is_health(path) && path != "/"; }
+
+std::string_view key_of(const Request& request) {
+    const auto header = request.find("Authorization");
+    const auto space = header.find(' ');
+    if (space != header.npos && equal_names(header.substr(0, space), "bearer"))
+        return header.substr(std::min(header.size(), header.find_first_not_of(' ', space)));
+    return request.find("x-api-key");
+}
+
+/// Whether the command line names the origin; then browsers are told.
+bool allow_origin(const ServeOptions& options, std::string_view origin, Response& response) {
+    if (origin.empty()) return false;
+    for (const auto& allowed : options.cors)
+        if (allowed == "*" || allowed == origin) {
+            response.set_header("Access-Control-Allow-Origin", allowed);
+            response.set_header("Vary", "Origin");
+            response.set_header("Access-Control-Allow-Headers", "authorization, content-type, x-api-key");
+            response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+            return true;
+        }
+    return false;
+}
+
+/// Without the port, if that is the one of the scheme.
+std::string_view without_default_port(std::string_view authority, bool is_https) {
+    const std::string_view port = is_https ? ":443" : ":80";
+    if (authority.ends_with(port)) authority.remove_suffix(port.size());
+    return authority;
+}
+
+}  // namespace
+
+bool is_cross_origin(const Request& request) {
+    const auto site = request.find("Sec-Fetch-Site");
+    if (site == "same-origin") return false;  // also behind a proxy, where Host is not what the browser has asked
+    if (const auto origin = request.find("Origin"); !origin.empty()) {
+        const auto colon = origin.find("://");
+        if (colon == origin.npos) return true;  // "null": a page without an origin
+        const bool is_https = equal_names(origin.substr(0, colon), "https");
+        return !equal_names(without_default_port(origin.substr(colon + 3), is_https),
+                            without_default_port(request.host, is_https));
+    }
+    if (site.empty() || site == "none") return false;
+    return request.path != "/" || request.find("Sec-Fetch-Mode") != "navigate" ||
+           request.find("Sec-Fetch-Dest") != "document";
+}
+
+bool is_known_key(const std::vector<std::string>& keys, std::string_view given) {
+    unsigned found = 0;
+    for (const std::string& key : keys) {
+        unsigned difference = static_cast<unsigned>(key.size() != given.size());
+        for (std::size_t i = 0; i < key.size(); ++i)
+            difference |= static_cast<unsigned char>(key[i]) ^
+                          static_cast<unsigned char>(given.empty() ? '\0' : given[i % given.size()]);
+        found |= static_cast<unsigned>(difference == 0);
+    }
+    return found != 0;
+}
+
+bool is_loopback_address(std::string_view address) {
+    return address == "localhost" || address == "::1" || address == "[::1]" || address.starts_with("127.");
+}
+
+bool is_loopback_host(std::string_view host) {
+    if (host.starts_with("[::1]")) return host.size() == 5 || host[5] == ':';
+    host = host.substr(0, host.find(':'));
+    return equal_names(host, "localhost") ||
+           (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
+void set_json(Response& response, const json& document, int status) {
+    response.status = status;
+    response.set_content(to_line(document), "application/json");
+}
+
+void set_answer(Service& service, Response& response, std::string document) {
+    set_body(service.memory, response, std::move(document));
+    response.status = 200;
+}
+
+std::span<const Route> routes() noexcept { return kRoutes; }
+
+Router::Router(Hub& hub) : hub_(hub), is_loopback_(is_loopback_address(hub.options.host)) {
+    add_state_routes(*this);
+    add_generating_routes(*this);
+    add_text_routes(*this);
+    add_vector_routes(*this);
+}
+
+void Router::get(std::string_view path, GetHandler handler) {
+    handlers_[path] = [handler = std::move(handler)](Service& service, const Request& request, Body,
+                                                     Response& response) { handler(service, request, response); };
+}
+
+void Router::post(std::string_view path, PostHandler handler) {
+    handlers_[path] = [handler = std::move(handler)](Service& service, const Request&, Body body, Response& response) {
+        handler(service, std::move(body), response);
+    };
+}
+
+std::optional<ApiError> Router::objection(const Request& request, std::string_view method, Response& response) const {
+    const auto& options = hub_.options;
+    // A browser sends Host in 1.1 always; who sends none is none, so that no page is behind the request.
+    if (is_loopback_ && (request.is_http_11 || !request.host.empty()) && !is_loopback_host(request.host))
+        return ApiError(403, "this host name is not served here", "host_not_allowed");
+    const auto origin = request.find("Origin");
+    if (!allow_origin(options, origin, response) && is_cross_origin(request))
+        return ApiError(403,
+                        "pages of " + (origin.empty() ? "another site" : std::string(origin.substr(0, 128))) +
+                            " may not ask here; --cors ORIGIN allows it",
+                        "origin_not_allowed");
+    if (request.path == "*") return {};
+    if (method.empty()) return ApiError(404, "there is no " + request.path.substr(0, 128), "not_found");
+    if (request.method == "OPTIONS") return {};
+    if (!options.api_keys.empty() && needs_key(request.path) && !is_known_key(options.api_keys, key_of(request)))
+        return ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
+    if (request.method != method && !(method == "GET" && request.method == "HEAD")) {
+        response.set_header("Allow", allowed_methods(method));
+        return ApiError(405,
+                        std::string(request.method.substr(0, 32)) + " is not for " + request.path.substr(0, 128) +
+                            ", " + std::string(method) + " is",
+                        "method_not_allowed");
+    }
+    if (!MemoryReserve::fill()) return ApiError(503, "out of memory", "out_of_memory");
+    if (hub_.is_draining()) return ApiError(503, "the server is stopping", "stopping");
+    if (const auto coding = request.find("Content-Encoding");
+        method == "POST" && !coding.empty() && !equal_names(coding, "identity")) {
+        response.set_header("Accept-Encoding", "identity");
+        return ApiError(415, "bodies with a Content-Encoding are not read here", "unsupported_content_encoding");
+    }
+    if (method == "POST" && equal_names(request.find("Content-Type").substr(0, 10), "multipart/"))
+        return ApiError(400, "the body is read as JSON, not in parts", "invalid_json");
+    if (hub_.service() == nullptr && request.path != "/") return ApiError(503, "the model is being loaded", "loading");
+    return {};
+}
+
+bool Router::admit(const Request& request, Response& response) {
+    const auto method = method_of(request.path);
+    if (const auto error = objection(request, method, response)) {
+        refuse(&request, response, *error);
+        return false;
+    }
+    if (request.method != "OPTIONS") return true;
+    response.status = 204;
+    response.set_header("Allow", request.path == "*" ? "GET, HEAD, POST, OPTIONS" : allowed_methods(method));
+    return false;
+}
+
+void Router::answer(const Request& request, Body body, Response& response) {
+    const auto report = [&](const ApiError& error) {
+        const Service* service = hub_.service();
+        refuse(&request, response, service == nullptr ? error : service->told(error));
+    };
+    try {
+        if (request.path == "/") {  // while the model loads, too: the page itself waits for it
+            set_page(hub_, response);
+        } else {
+            handlers_.at(handler_path(request.path))(*hub_.service(), request, std::move(body), response);
+        }
+    } catch (const ApiError& error) {
+        return report(error);
+    } catch (const tinfer::Error& error) {
+        return report(translate(error));
+    } catch (const std::bad_alloc&) {
+        return report(ApiError(503, "out of memory", "out_of_memory"));
+    } catch (const std::exception& error) {
+        return report(ApiError(500, error.what(), "internal"));
+    }
+    hub_.metrics.request(metrics_name(&request), response.status);
+}
+
+void Router::refuse(const Request* request, Response& response, const ApiError& error) {
+    const bool is_messages = request != nullptr && request->path.starts_with("/v1/messages");
+    json document = is_messages ? error.to_messages_json() : error.to_json();
+    if (error.code == "loading" && request != nullptr && is_health(request->path)) {
+        json status{{"status", "loading"}};
+        status.update(document);
+        document = std::move(status);
+    }
+    set_json(response, document, error.status);
+    if (error.status == 503) response.set_header("Retry-After", "1");
+    if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+    hub_.metrics.request(metrics_name(request), response.status);
+}
+
+}  // namespace tinfer::server

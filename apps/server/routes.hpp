@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The routes, and the checks before all of them: keys, origins, hosts, limits. A path is compared with the names of
+// routes as a whole.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "http.hpp"
+#include "service.hpp"
+
+namespace tinfer::server {
+
+/// A path and its only method.
+struct Route {
+    std::string_view path, method;
+};
+/// All routes except /v1/models/{id}.
+[[nodiscard]] std::span<const Route> routes() noexcept;
+
+/// The body of a request while it is read, on its thread: it waits for room, and gives up where its client leaves.
+class Reading {
+public:
+    Reading(Service& service, Client& client, std::size_t size)
+        : watch_(client), wanted_(service.hub, [this] { return watch_.gone(); }), place_(service.reading, size) {}
+
+private:
+    ClientWatch watch_;
+    WantedRequest wanted_;
+    ReadingRoom::Place place_;
+};
+
+/// Answers requests by their routes: with 503 while the model loads and during draining.
+class Router final : public Application {
+public:
+    /// Has all routes. `hub` must outlive it.
+    explicit Router(Hub& hub);
+
+    /// Errors that handlers throw become error documents of the route's API. `path` must be static.
+    using GetHandler = std::function<void(Service&, const Request&, Response&)>;
+    void get(std::string_view path, GetHandler handler);
+    /// The handler gets the body, whatever its content type.
+    using PostHandler = std::function<void(Service&, Body, Response&)>;
+    void post(std::string_view path, PostHandler handler);
+
+    [[nodiscard]] bool admit(const Request& request, Response& response) override;
+    void answer(const Request& request, Body body, Response& response) override;
+    void refuse(const Request* request, Response& response, const ApiError& error) override;
+
+private:
+    using Handler = std::function<void(Service&, const Request&, Body, Response&)>;
+    /// Why a request is not answered; null if it is.
+    [[nodiscard]] std::optional<ApiError> objection(const Request& request, std::string_view method,
+                                                    Response& response) const;
+    Hub& hub_;
+    const bool is_loopback_;
+    std::map<std::string_view, Handler> handlers_;
+};
+
+// The parts of a Router.
+void add_generating_routes(Router& router);
+void add_text_routes(Router& router);
+void add_vector_routes(Router& router);
+void add_state_routes(Router& router);
+/// The page for people. Throws ApiError if the server has none.
+void set_page(Hub& hub, Response& response);
+
+void set_json(Response& response, const json& document, int status = 200);
+/// Sets a JSON document of any size; throws ApiError if there is no room for it.
+void set_answer(Service& service, Response& response, std::string document);
+
+/// Whether the given key is one of the keys, in constant time.
+[[nodiscard]] bool is_known_key(const std::vector<std::string>& keys, std::string_view given);
+/// Whether a Host header names the loopback interface.
+[[nodiscard]] bool is_loopback_host(std::string_view host);
+[[nodiscard]] bool is_loopback_address(std::string_view address);
+/// Whether a page of another origin sends the request, as far as its browser tells: Origin names another authority than
+/// the request, or Sec-Fetch-Site another site. Navigation to the page of the server is none of its business.
+[[nodiscard]] bool is_cross_origin(const Request& request);
+
+}  // namespace tinfer::server

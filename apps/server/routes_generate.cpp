@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// Routes that generate text.
+#include "reply.hpp"
+#include "routes.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const json&)>;
+using ReadJob = std::function<Job(const json&, const Service&)>;
+
+void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
+    if (service.gives_vectors())
+        throw ApiError(501, "this model was started to give vectors; it generates no text", "not_supported");
+    std::shared_ptr<Reply> reply;
+    {
+        const Body read_once = std::move(text);
+        const Reading reading(service, response.client, read_once.size());
+        const json body = parse_body(read_once.text());
+        reply = std::make_shared<Reply>(service, read(body, service),
+                                        [&](const Job& kept) { return protocol(service, kept, body); });
+    }
+    if (!reply->job().stream) {
+        ClientWatch watch(response.client);
+        auto document = reply->whole([&] { return watch.gone(); });
+        reply.reset();
+        if (document) set_answer(service, response, *std::move(document));
+        else response.status = 499;  // the client has gone
+        return;
+    }
+    response.status = 200;
+    response.set_header("Cache-Control", "no-store");
+    response.set_header("X-Accel-Buffering", "no");
+    response.set_stream("text/event-stream", [reply, &client = response.client](const WriteBytes& write) {
+        ClientWatch watch(client, [&] { return write(Reply::kPing); });
+        return reply->stream(write, [&] { return watch.gone(); });
+    });
+}
+
+}  // namespace
+
+void add_generating_routes(Router& router) {
+    const auto add = [&](const char* path, ReadJob read, MakeProtocol protocol) {
+        router.post(path, [read = std::move(read), protocol = std::move(protocol)](Service& service, Body body,
+                                                                                   Response& response) {
+            answer(service, std::move(body), response, read, protocol);
+        });
+    };
+    const MakeProtocol openai = [](const Service& s, const Job& job, const json&) { return openai_protocol(s, job); };
+    for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
+    for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
+    add("/v1/responses", read_responses, responses_protocol);
+    add(
+        "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
+        [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
+    router.post("/v1/messages/count_tokens", [](Service& service, const Body& body, Response& response) {
+        const Reading reading(service, response.client, body.size());
+        const Job job = read_anthropic(parse_body(body.text()), service, true);
+        json document{{"input_tokens", job.prompts.front().tokens.size()}};
+        if (!job.warnings.empty()) document["warnings"] = job.warnings;
+        set_json(response, document);
+    });
+}
+
+}  // namespace tinfer::server

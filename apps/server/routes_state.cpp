@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Routes for models, state and metrics, and the page.
+#include "delivery.hpp"
+#include "openapi.hpp"
+#include "page.hpp"
+#include "routes.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
+    json document{{"id", slot.seq ? json(static_cast<std::int32_t>(*slot.seq)) : json()},
+                  {"request", static_cast<std::uint64_t>(slot.request)},
+                  {"kind", tinfer::to_string(slot.kind)},
+                  {"state", tinfer::to_string(slot.state)},
+                  {"prompt_tokens", slot.n_prompt},
+                  {"prompt_tokens_done", slot.n_prompt_done},
+                  {"cached_tokens", slot.n_cached},
+                  {"generated_tokens", slot.n_generated},
+                  {"seconds", slot.seconds}};
+    if (const auto texts = service.texts.find(slot.request)) {
+        document["prompt"] = texts->first;
+        document["text"] = texts->second;
+    }
+    return document;
+}
+
+}  // namespace
+
+void add_state_routes(Router& router) {
+    const auto get = [&](const char* path, Router::GetHandler handler) { router.get(path, std::move(handler)); };
+    for (const char* path : {"/health", "/v1/health"})
+        get(path, [](Service&, const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
+    for (const char* path : {"/v1/models", "/models"})
+        get(path, [](Service& service, const auto&, auto& response) {
+            set_json(response, {{"object", "list"}, {"data", json::array({service.model_card()})}});
+        });
+    get("/v1/models/", [](Service& service, const auto& request, auto& response) {
+        service.check_model(request.path.substr(std::string_view("/v1/models/").size()));
+        set_json(response, service.model_card());
+    });
+    get("/openapi.json", [](Service& service, const auto&, auto& response) {
+        response.status = 200;
+        set_shared_body(response, service.description([&] { return to_line(openapi(service)); }), "application/json");
+    });
+    get("/metrics", [](Service& service, const auto&, auto& response) {
+        response.status = 200;
+        set_body(service.memory, response, service.metrics.text(service.engine, service.id),
+                 "text/plain; version=0.0.4");
+    });
+    get("/slots", [](Service& service, const auto&, auto& response) {
+        std::string list;
+        for (const auto& slot : service.engine.slots())
+            list += (list.empty() ? "[" : ",") + to_line(slot_of(service, slot));
+        set_answer(service, response, list.empty() ? "[]" : list + "]");
+    });
+    get("/activity", [](Service& service, const auto&, auto& response) {
+        if (service.options.activity == nullptr || service.engine.options().observers.empty())
+            throw ApiError(501, "this program was built without observers, which see what is read", "not_supported");
+        response.set_header("Cache-Control", "no-store");
+        set_json(response, service.options.activity->look());
+    });
+}
+
+void set_page(Hub& hub, Response& response) {
+    if (hub.options.no_page) throw ApiError(404, "there is no page here", "not_found");
+    response.set_header("Content-Security-Policy",
+                        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+                        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                        "frame-ancestors 'none'");
+    response.set_header("X-Content-Type-Options", "nosniff");
+    set_fixed_body(response, page_parts(), "text/html; charset=utf-8");
+}
+
+}  // namespace tinfer::server

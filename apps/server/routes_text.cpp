@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Routes for tokenizing, detokenizing and applying the template.
+#include "job.hpp"
+#include "routes.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+/// Warnings of fields that were not read, as a member behind the text of a JSON object.
+std::string with_warnings(std::string document, const Fields& fields, const Service& service) {
+    const auto warnings = check_unknown(fields, service);
+    if (warnings.empty()) return document;
+    open_member(document, "warnings");
+    return document + to_line(warnings) + "}";
+}
+
+void tokenize(Service& service, const Body& body, Response& response) {
+    const Reading reading(service, response.client, body.size());
+    const json document = parse_body(body.text());
+    Fields fields(document);
+    fields.take({"model"});
+    auto text = fields.text("text");
+    const auto content = fields.text("content");
+    if (!text) text = content;
+    if (!text) fields.refuse("text", "is missing");
+    tinfer::EncodeOptions options;
+    options.add_special = fields.boolean("add_special").value_or(false);
+    options.parse_special = fields.boolean("parse_special").value_or(false);
+    std::string ids;  // as text: a JSON document would take many times the memory
+    for (const auto token : service.model.vocab().encode(*text, options)) {
+        ids += ids.empty() ? "{\"tokens\":[" : ",";
+        ids += std::to_string(static_cast<std::int32_t>(token));
+    }
+    if (ids.empty()) ids = "{\"tokens\":[";
+    set_answer(service, response, with_warnings(ids + "]}", fields, service));
+}
+
+void detokenize(Service& service, const Body& body, Response& response) {
+    const Reading reading(service, response.client, body.size());
+    const json document = parse_body(body.text());
+    Fields fields(document);
+    fields.take({"model"});
+    const json* list = fields.list("tokens");
+    if (list == nullptr) fields.refuse("tokens", "is missing");
+    std::string text = decode_within(read_token_ids(*list, "tokens", service), "tokens", service);
+    set_answer(service, response, with_warnings(to_line({{"text", std::move(text)}}), fields, service));
+}
+
+void apply_template(Service& service, const Body& body, Response& response) {
+    const Reading reading(service, response.client, body.size());
+    const json document = parse_body(body.text());
+    Fields fields(document);
+    fields.take({"model"});
+    const bool follows = fields.boolean("add_generation_prompt").value_or(true);
+    const Conversation talk = read_conversation(fields);
+    try {
+        set_answer(service, response,
+                   with_warnings(to_line({{"prompt", render(service, talk, follows).text}}), fields, service));
+    } catch (const tinfer::Error& error) {
+        throw translate(error, "messages");
+    }
+}
+
+}  // namespace
+
+void add_text_routes(Router& router) {
+    router.post("/tokenize", tokenize);
+    router.post("/detokenize", detokenize);
+    router.post("/apply-template", apply_template);
+}
+
+}  // namespace tinfer::server

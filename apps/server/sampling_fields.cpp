@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT
+// Fields that all text-generating routes share.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "features.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::size_t kMostStops = 16;
+constexpr std::size_t kMostPath = 128;  ///< bytes of a field's name in an answer
+constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
+
+void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
+    const json* bias = fields.object("logit_bias");
+    if (bias == nullptr) return;
+    const auto n_vocab = static_cast<std::int64_t>(service.model.vocab().size());
+    for (const auto& [name, value] : bias->items()) {
+        std::int64_t id = -1;
+        const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
+        if (error != std::errc() || end != name.data() + name.size() || id < 0 || id >= n_vocab)
+            fields.refuse("logit_bias", "'" + name.substr(0, 32) + "' is no token id below " + std::to_string(n_vocab));
+        if (!value.is_number() || value.get<double>() < -100 || value.get<double>() > 100)
+            fields.refuse("logit_bias", "token " + name + ": a number from -100 to 100 is expected");
+        options.logit_bias.emplace_back(tinfer::Token{static_cast<std::int32_t>(id)}, value.get<float>());
+    }
+}
+
+/// "samplers": a chain as text, or a list of names.
+void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
+    const json* chain = fields.find("samplers");
+    if (chain == nullptr) return;
+    if (chain->is_string()) {
+        try {
+            const auto seed = options.seed;
+            options = tinfer::parse_samplers(chain->get<std::string>(), options);
+            if (options.seed == tinfer::kRandomSeed) options.seed = seed;
+        } catch (const tinfer::Error& error) {
+            throw translate(error, "samplers");
+        }
+        return;
+    }
+    std::string order;
+    for (const auto& name : fields.texts("samplers", 32)) order += (order.empty() ? "" : ";") + name;
+    options.order = order;
+    tinfer::SamplerOptions alone;
+    alone.order = order;
+    try {
+        alone.validate();
+    } catch (const tinfer::Error& error) {
+        std::string_view why = error.what();
+        if (why.starts_with("order: ")) why.remove_prefix(7);
+        fields.refuse("samplers", std::string(why));
+    }
+}
+
+}  // namespace
+
+void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field) {
+    tinfer::SamplerOptions options = service.options.sampler;
+    const auto real = [&](const char* name, float& value, double least, double most) {
+        if (const auto given = fields.number(name, least, most)) value = static_cast<float>(*given);
+    };
+    const auto whole = [&](const char* name, int& value, std::int64_t least) {
+        if (const auto given = fields.integer(name, least, kMostInt)) value = static_cast<int>(*given);
+    };
+    const auto window = [&](const char* name, int& value) {
+        if (const auto given = fields.integer(name, -1, kLongestWindow)) value = static_cast<int>(*given);
+    };
+    constexpr double kAny = 1e9;
+    real("temperature", options.temp, 0, 100);
+    real("top_p", options.top_p, 0, 1);
+    real("presence_penalty", options.penalty_present, -2, 2);
+    real("frequency_penalty", options.penalty_freq, -2, 2);
+    real("repeat_penalty", options.penalty_repeat, 1e-6, kAny);
+    real("penalty_repeat", options.penalty_repeat, 1e-6, kAny);
+    window("penalty_last_n", options.penalty_last_n);
+    whole("top_k", options.top_k, -1);
+    real("min_p", options.min_p, 0, 1);
+    real("typical_p", options.typical_p, 0, 1);
+    real("top_n_sigma", options.top_n_sigma, -kAny, kAny);
+    real("xtc_probability", options.xtc_probability, 0, 1);
+    real("xtc_threshold", options.xtc_threshold, 0, 1);
+    real("dry_multiplier", options.dry_multiplier, 0, kAny);
+    real("dry_base", options.dry_base, 0, kAny);
+    whole("dry_allowed_length", options.dry_allowed_length, 0);
+    window("dry_penalty_last_n", options.dry_penalty_last_n);
+    if (fields.find("dry_breakers") != nullptr) options.dry_breakers = fields.texts("dry_breakers", 64);
+    real("dynatemp_range", options.dynatemp_range, 0, kAny);
+    real("dynatemp_exponent", options.dynatemp_exponent, 0, kAny);
+    if (const auto mode = fields.integer("mirostat", 0, 2)) options.mirostat = static_cast<int>(*mode);
+    real("mirostat_tau", options.mirostat_tau, 0, kAny);
+    real("mirostat_eta", options.mirostat_eta, 0, kAny);
+    real("adaptive_target", options.adaptive_target, -1, 1);
+    real("adaptive_decay", options.adaptive_decay, 0, 0.99);
+    whole("min_keep", options.min_keep, 0);
+    read_bias(fields, service, options);
+    read_chain(fields, options);
+    // Windows are allocated in full, so they are limited to the longest text, with the same result.
+    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), kLongestWindow));
+    options.penalty_last_n = std::min(options.penalty_last_n, longest);
+    options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
+    if (const auto seed = fields.integer("seed", -0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF))
+        options.seed = *seed == -1 ? tinfer::kRandomSeed
+                                   : std::min(static_cast<std::uint32_t>(static_cast<std::uint64_t>(*seed)),
+                                              tinfer::kRandomSeed - 1);
+    try {
+        options.validate();
+    } catch (const tinfer::Error& error) {
+        throw translate(error);
+    }
+    job.request.sampler = std::move(options);
+
+    job.request.generation.stop = fields.texts(stop_field, kMostStops);
+    for (const auto& stop : job.request.generation.stop)
+        if (stop.empty()) fields.refuse(stop_field, "a stop string is empty");
+    if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
+    if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
+        try {
+            job.request.grammar = service.grammars.grammar(*grammar, service.model.vocab(), WantedRequest::is_given_up);
+        } catch (const tinfer::Error& error) {
+            throw translate(error, "grammar");
+        }
+        job.gbnf = *grammar;
+    }
+    job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
+    read_features(fields, service, job);
+}
+
+void read_stream(Fields& fields, Job& job) {
+    job.stream = fields.boolean("stream").value_or(false);
+    if (const json* given = fields.object("stream_options")) {
+        Fields options(fields, *given, "stream_options");
+        job.include_usage = options.boolean("include_usage").value_or(false);
+        options.take({"include_obfuscation"});
+    }
+    job.prompt_progress = fields.boolean("prompt_progress").value_or(false);
+}
+
+namespace {
+
+/// The schema in field `name`, as text.
+std::string schema_of(Fields& fields, const char* name) {
+    const json* given = fields.find(name);
+    if (given == nullptr || (!given->is_object() && !given->is_boolean()))
+        fields.refuse(name, "a JSON schema is expected");
+    return given->dump();
+}
+
+}  // namespace
+
+bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
+    const json* given = outer.object(name);
+    if (given == nullptr) return false;
+    const std::string path = outer.path(name);
+    Fields fields(outer, *given, path);
+    const auto type = fields.word("type", {"text", "json_object", "json_schema"});
+    if (!type) fields.refuse("type", "is missing");
+    if (*type == "text") return false;
+    std::string schema = R"({"type": "object"})", param = path;
+    if (*type == "json_object" || is_flat) {
+        if (*type == "json_schema") fields.take({"name", "strict", "description"});
+        if (*type == "json_schema" || fields.find("schema") != nullptr) {
+            schema = schema_of(fields, "schema");
+            param = fields.path("schema");
+        }
+    } else {
+        const json* inside = fields.object("json_schema");
+        if (inside == nullptr) fields.refuse("json_schema", "is missing");
+        Fields inner(fields, *inside, fields.path("json_schema"));
+        inner.take({"name", "strict", "description"});
+        schema = schema_of(inner, "schema");
+        param = inner.path("schema");
+    }
+    if (job.request.grammar) throw bad_request(path, "an answer has one grammar; 'grammar' is given, too");
+    try {
+        job.request.grammar = service.grammars.schema(schema, WantedRequest::is_given_up);
+    } catch (const tinfer::Error& error) {
+        throw translate(error, param);
+    }
+    job.schema = std::move(schema);
+    return true;
+}
+
+namespace {
+
+bool cuts_middle(Fields& fields) { return fields.word("truncate", {"middle", "none"}).value_or("none") == "middle"; }
+
+}  // namespace
+
+std::size_t most_prompt_tokens(Fields& fields, const Service& service) {
+    return cuts_middle(fields) ? std::numeric_limits<std::size_t>::max() : 2 * service.engine.max_tokens();
+}
+
+std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param, const Service& service,
+                                         const std::function<std::vector<tinfer::Token>()>& encode) {
+    try {
+        return encode();
+    } catch (const tinfer::Error& error) {
+        const bool is_bounded = most != std::numeric_limits<std::size_t>::max();
+        if (error.code() != tinfer::ErrorCode::limit_exceeded || !is_bounded) throw;
+        throw ApiError(400,
+                       param + ": more than " + std::to_string(most) + " tokens; the limit is " +
+                           std::to_string(service.engine.max_tokens()) + ", with the answer",
+                       "context_length_exceeded", param);
+    }
+}
+
+std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param, const Service& service) {
+    const auto& vocab = service.model.vocab();
+    std::uint64_t bytes = 0;
+    for (const auto token : tokens) bytes += vocab.piece(token, true).size();
+    service.memory.check(bytes, param, "ask for the text of fewer tokens");
+    return vocab.decode(tokens);
+}
+
+void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
+         const std::string& param) {
+    const std::size_t room = service.engine.max_tokens();
+    const bool cuts = cuts_middle(fields);
+    const bool clips = fields.boolean("clip_max_tokens").value_or(service.options.clip_max_tokens);
+    const std::size_t wanted = max_tokens && *max_tokens > 0 ? static_cast<std::size_t>(*max_tokens) : 1;
+    for (Prompt& prompt : job.prompts) {
+        auto& tokens = prompt.tokens;
+        const std::size_t kept = clips ? 1 : std::min(wanted, room - std::min<std::size_t>(room, 1));
+        if (tokens.size() + (job.is_score ? 0 : 1) > room && !cuts)
+            throw ApiError(400,
+                           "the prompt has " + std::to_string(tokens.size()) +
+                               " tokens, and an answer needs room: "
+                               "the limit is " +
+                               std::to_string(room) + " tokens together",
+                           "context_length_exceeded", job.prompt_field);
+        if (cuts && tokens.size() + kept > room) {
+            // Removes the middle: instructions at the begin and the last words stay.
+            const std::size_t stays = room - kept, front = stays / 2;
+            prompt.n_dropped = tokens.size() - stays;
+            const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(front);
+            tokens.erase(first, first + static_cast<std::ptrdiff_t>(prompt.n_dropped));
+        }
+        if (max_tokens && !clips && tokens.size() + wanted > room)
+            throw ApiError(400,
+                           param + ": " + std::to_string(*max_tokens) + " tokens behind a prompt of " +
+                               std::to_string(tokens.size()) + " are more than the limit of " + std::to_string(room) +
+                               " together (clip_max_tokens: true takes what fits)",
+                           "context_length_exceeded", param);
+    }
+    job.request.generation.n_predict = max_tokens.value_or(-1);
+}
+
+std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path, const Service& service) {
+    const auto n_vocab = static_cast<double>(service.model.vocab().size());
+    std::vector<tinfer::Token> tokens;
+    tokens.reserve(list.size());
+    for (const json& item : list) {
+        const double id = item.is_number() ? item.get<double>() : -1;
+        if (!(id >= 0 && id < n_vocab) || id != std::floor(id))
+            throw bad_request(path, item.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 32) +
+                                        " is no token of a vocabulary of " +
+                                        std::to_string(service.model.vocab().size()));
+        tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
+    }
+    return tokens;
+}
+
+std::vector<std::string> check_unknown(const Fields& fields, const Service& service) {
+    const UnreadFields unread = fields.unread();
+    std::vector<std::string> warnings;
+    for (const auto& [path, is_given_on] : unread.first) {
+        if (service.options.strict)
+            throw bad_request(path.substr(0, kMostPath), "this field is not known", "unknown_parameter");
+        warnings.push_back("the field '" + path.substr(0, kMostPath) + "' is not known" +
+                           (is_given_on ? " here; the template got it as it is" : " and was ignored"));
+    }
+    if (unread.n > unread.first.size())
+        warnings.push_back(std::to_string(unread.n - unread.first.size()) +
+                           " further fields are not known and were ignored");
+    return warnings;
+}
+
+void add_warnings(const Fields& fields, const Service& service, Job& job) {
+    for (auto& warning : check_unknown(fields, service)) job.warnings.push_back(std::move(warning));
+    if (job.request.grammar)
+        for (const auto& text : job.request.grammar->warnings()) warn(service, job, text);
+}
+
+void warn(const Service& service, Job& job, const std::string& text) {
+    service.log.add(text);
+    if (job.warnings.size() < UnreadFields::kMostNames) job.warnings.push_back(text);
+}
+
+}  // namespace tinfer::server

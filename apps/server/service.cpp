@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+#include "service.hpp"
+
+#include <random>
+
+#include "trace_folder.hpp"
+
+namespace tinfer::server {
+
+tinfer::ChatTemplate chat_template_of(const tinfer::Model& model, const ServeOptions& options, bool with_tools) {
+    if (options.chat_template) return *options.chat_template;
+    if (with_tools)
+        if (auto found = tinfer::ChatTemplate::of(model.file(), "tool_use")) return *std::move(found);
+    if (auto found = tinfer::ChatTemplate::of(model.file())) return *std::move(found);
+    return *tinfer::ChatTemplate::built_in("chatml");
+}
+
+namespace {
+
+std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
+    if (!options.alias.empty()) return options.alias;
+    if (!model.info().name.empty()) return model.info().name;
+    return model.file().paths().front().stem().string();
+}
+
+}  // namespace
+
+void RunningTexts::add(tinfer::RequestId id, std::string prompt) {
+    const std::lock_guard lock(mutex_);
+    texts_[id].first = std::move(prompt);
+}
+
+void RunningTexts::append(tinfer::RequestId id, std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = texts_.find(id); found != texts_.end()) found->second.second += text;
+}
+
+void RunningTexts::remove(tinfer::RequestId id) noexcept {
+    const std::lock_guard lock(mutex_);
+    texts_.erase(id);
+}
+
+RunningTexts::Shown::~Shown() {
+    for (const auto id : ids_) texts_.remove(id);
+}
+
+void RunningTexts::Shown::add(const std::vector<tinfer::RequestId>& ids, std::vector<std::string> prompts) {
+    ids_.reserve(ids_.size() + ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        texts_.add(ids[i], std::move(prompts[i]));
+        ids_.push_back(ids[i]);
+    }
+}
+
+std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::RequestId id) const {
+    const std::scoped_lock lock(submitting_, mutex_);
+    const auto found = texts_.find(id);
+    return found == texts_.end() ? std::nullopt : std::optional(found->second);
+}
+
+ReadingRoom::ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept
+    : small_{small_room(room)}, large_{room}, patience_(patience) {}
+
+namespace {
+constexpr std::chrono::milliseconds kLook{100};  // how often those that wait are asked whether they still want to
+}
+
+ReadingRoom::Place::Place(ReadingRoom& room, std::size_t size) : room_(room), size_(size) {
+    Part& part = room_.part_of(size_);
+    std::unique_lock lock(room_.mutex_);
+    const auto ticket = part.n_tickets++;
+    part.waiting.insert(ticket);
+    const auto is_there = [&] {
+        return *part.waiting.begin() == ticket && (part.taken == 0 || part.taken + size_ <= part.room);
+    };
+    const auto until = std::chrono::steady_clock::now() + room_.patience_;
+    bool is_wanted = true;
+    while (is_wanted && !is_there() && std::chrono::steady_clock::now() < until) {
+        // Looked at without the lock: whether a client is there is asked of its connection.
+        if (room_.left_.wait_for(lock, kLook, is_there)) break;
+        lock.unlock();
+        is_wanted = !WantedRequest::is_given_up();
+        lock.lock();
+    }
+    const bool has_room = is_wanted && is_there();
+    part.waiting.erase(ticket);
+    room_.left_.notify_all();
+    if (!is_wanted) throw ApiError(503, "the client has gone, or the server ends", "overloaded");
+    if (!has_room)
+        throw ApiError(503,
+                       "too many requests are being read; this one has waited for " +
+                           std::to_string(room_.patience_.count()) + " s",
+                       "overloaded");
+    part.taken += size_;
+}
+
+ReadingRoom::Place::~Place() {
+    const std::lock_guard lock(room_.mutex_);
+    room_.part_of(size_).taken -= size_;
+    room_.left_.notify_all();
+}
+
+namespace {
+thread_local WantedRequest* t_wanted = nullptr;  // the request that this thread reads
+}
+
+WantedRequest::WantedRequest(const Hub& hub, std::function<bool()> gone) : hub_(hub), gone_(std::move(gone)) {
+    t_wanted = this;
+}
+
+WantedRequest::~WantedRequest() { t_wanted = nullptr; }
+
+bool WantedRequest::is_given_up() {
+    return t_wanted != nullptr && (t_wanted->hub_.is_draining() || (t_wanted->gone_ && t_wanted->gone_()));
+}
+
+Service::Service(tinfer::Engine& given, Hub& given_hub)
+    : engine(given), model(given.model()), options(given_hub.options), hub(given_hub), metrics(given_hub.metrics),
+      memory(given_hub.memory), id(id_of(model, options)), created(unix_time()),
+      reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
+      log(options.log),
+      grammars(kGrammarBytes,
+               tinfer::SchemaOptions{.grammar = tinfer::GrammarOptions{.max_cache_bytes = kMatchingBytes}}),
+      traces(options.trace_dir.empty() ? nullptr
+                                       : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
+      gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                     (given.options().context.pooling != tinfer::Pooling::from_model ||
+                      model.info().pooling != tinfer::Pooling::none)),
+      plain_(chat_template_of(model, options, false)), with_tools_(chat_template_of(model, options, true)),
+      plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
+
+Service::~Service() = default;
+
+const tinfer::ChatTemplate& Service::chat_template(bool with_tools) const { return with_tools ? with_tools_ : plain_; }
+
+const tinfer::TemplateCapabilities& Service::able(bool with_tools) const {
+    return with_tools ? with_tools_able_ : plain_able_;
+}
+
+bool Service::ranks() const noexcept {
+    const auto pooling = engine.options().context.pooling;
+    return pooling == tinfer::Pooling::rank ||
+           (pooling == tinfer::Pooling::from_model && model.info().pooling == tinfer::Pooling::rank);
+}
+
+json Service::model_card() const {
+    const auto& info = model.info();
+    json adapters = json::array();
+    for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
+    return {{"id", id},
+            {"object", "model"},
+            {"created", created},
+            {"owned_by", "tinfer"},
+            {"meta",
+             {{"n_ctx", engine.max_tokens()},
+              {"n_ctx_train", info.n_ctx_train},
+              {"n_params", info.n_params},
+              {"size", info.weight_bytes},
+              {"n_vocab", info.n_vocab},
+              {"n_embd", info.n_embd},
+              {"architecture", info.architecture},
+              {"adapters", adapters},
+              {"system_fingerprint", fingerprint()}}}};
+}
+
+std::string Service::fingerprint() const {
+    const std::string& of_engine = engine.fingerprint();  // changes once, when every byte of the file has been read
+    const std::lock_guard lock(describing_);
+    if (fingerprint_of_ != &of_engine) {
+        fingerprint_ = system_fingerprint(engine, options);
+        fingerprint_of_ = &of_engine;
+    }
+    return fingerprint_;
+}
+
+std::shared_ptr<const std::string> Service::description(const std::function<std::string()>& make) {
+    const std::lock_guard lock(describing_);
+    if (description_ == nullptr) description_ = std::make_shared<const std::string>(make());
+    return description_;
+}
+
+ApiError Service::told(const ApiError& error) const {
+    std::string message = error.what();
+    const auto hide = [&](const tinfer::Model& of) {
+        for (const auto& path : of.file().paths()) {
+            const std::string full = path.string(), name = path.filename().string();
+            if (full == name) continue;
+            for (auto at = message.find(full); at != message.npos; at = message.find(full, at + name.size()))
+                message.replace(at, full.size(), name);
+        }
+    };
+    hide(model);
+    if (engine.options().draft) hide(engine.options().draft->model);
+    return {error.status, std::move(message), error.code, error.param};
+}
+
+void Service::check_model(const std::optional<std::string>& name) const {
+    if (!name || *name == id || options.any_model) return;
+    throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only '" + id + "'",
+                   "model_not_found", "model");
+}
+
+std::int64_t unix_time() {
+    return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+        .count();
+}
+
+std::string new_id(std::string_view prefix) {
+    static constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuv";
+    std::random_device random;
+    std::string id(prefix);
+    for (int word = 0; word < 4; ++word) {
+        auto bits = static_cast<std::uint32_t>(random());
+        for (int digit = 0; digit < 6; ++digit, bits >>= 5) id += kDigits[bits & 31];
+    }
+    return id;
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include "trace_folder.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "service.hpp"
+
+namespace tinfer::server {
+
+namespace {
+
+constexpr std::string_view kSuffix = ".tntrace";
+/// Smaller traces are useless.
+constexpr std::uint64_t kLeastTrace = 64 << 10;
+
+}  // namespace
+
+TraceFolder::TraceFolder(std::filesystem::path folder, std::uint64_t limit)
+    : folder_(std::filesystem::absolute(folder).lexically_normal()), limit_(limit) {
+    if (!folder_.has_filename()) folder_ = folder_.parent_path();
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (!error) count(error);
+    if (error)
+        throw tinfer::Error(tinfer::ErrorCode::io_error,
+                            folder_.string() + ": a folder for traces cannot be had here: " + error.message());
+}
+
+void TraceFolder::count(std::error_code& error) {
+    std::uint64_t sum = 0;
+    std::filesystem::directory_iterator entry(folder_, error);
+    for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
+        std::error_code gone;
+        if (entry->path().extension() != kSuffix || account_->open.contains(entry->path().filename().string()))
+            continue;
+        const auto size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
+        if (!gone) sum += size;
+    }
+    if (!error) account_->closed = sum;
+}
+
+TraceFolder::File TraceFolder::open() {
+    tinfer::TraceFileOptions options;
+    const std::string name = new_id("request-") + std::string(kSuffix);
+    const auto give_back = [account = account_, name](std::uint64_t reserved, std::uint64_t used) {
+        const std::lock_guard lock(account->mutex);
+        account->reserved -= reserved;
+        account->closed += used;
+        account->open.erase(name);
+    };
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);  // an error shows when the file is created
+    {
+        const std::lock_guard lock(account_->mutex);
+        // Each file may take half of the remaining room, so that concurrent files never exceed it.
+        const auto half = [&] { return (limit_ - std::min(limit_, account_->closed + account_->reserved)) / 2; };
+        if (half() < kLeastTrace) count(error);  // files may have been removed
+        options.max_bytes = half();
+        if (options.max_bytes < kLeastTrace)
+            throw ApiError(503,
+                           "trace: the folder for traces holds " +
+                               std::to_string(account_->closed + account_->reserved) + " bytes, and the limit is " +
+                               std::to_string(limit_),
+                           "trace_folder_full", "trace");
+        account_->reserved += options.max_bytes;
+        account_->open.insert(name);
+    }
+    std::unique_ptr<tinfer::TraceFile> file;
+    try {
+        file = std::make_unique<tinfer::TraceFile>(folder_ / name, options);
+    } catch (const tinfer::Error& failure) {
+        give_back(options.max_bytes, 0);
+        std::string reason = failure.what();
+        const std::string path = (folder_ / name).string();
+        // Do not tell clients the location of the folder.
+        if (const auto at = reason.find(path); at != std::string::npos) reason.replace(at, path.size(), name);
+        throw ApiError(503,
+                       "trace: the folder for traces, '" + folder_.filename().string() + "', takes no file: " + reason,
+                       "trace_folder_failed", "trace");
+    }
+    const auto is_told = std::make_shared<std::atomic<bool>>(false);
+    const auto end = [give_back, is_told, path = folder_ / name,
+                      reserved = options.max_bytes](tinfer::TraceFile* ended) {
+        const auto used = ended->bytes();
+        delete ended;
+        std::error_code ignored;
+        if (!*is_told) std::filesystem::remove(path, ignored);
+        give_back(reserved, *is_told ? used : 0);
+    };
+    return {folder_ / name, std::shared_ptr<tinfer::TraceFile>(file.release(), end), is_told};
+}
+
+json TraceFolder::File::close() {
+    json result{{"file", path_.filename().string()}};
+    *is_told_ = true;
+    try {
+        file_->close();
+    } catch (const tinfer::Error&) {
+        result["error"] = "the disk has not taken all of it";
+    }
+    std::error_code error;
+    if (!std::filesystem::exists(path_, error)) result["error"] = "somebody has removed the file";
+    result["bytes"] = file_->bytes();
+    result["events"] = file_->events() - std::min(file_->events(), file_->dropped());
+    result["dropped_events"] = file_->dropped();
+    return result;
+}
+
+}  // namespace tinfer::server

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "long_run.hpp"
+
+#include <charconv>
+
+#include "common.hpp"
+
+namespace tinfer::app {
+
+void SpeculateArgs::add_to(CLI::App& command) {
+    const std::string group = "Speculation";
+    command.add_option("--speculate", kind, "guess tokens, check several at once: off, ngram or draft")
+        ->check(one_of({"off", "ngram", "draft"}))
+        ->type_name("HOW")
+        ->group(group);
+    command.add_option("--draft", draft_file, "the smaller model, with the same vocabulary")
+        ->type_name("FILE")
+        ->group(rare(group));
+    command.add_option("--draft-max", draft_max, "most tokens that are guessed at once")
+        ->check(whole(1, 63))
+        ->type_name("N")
+        ->group(rare(group));
+}
+
+void SpeculateArgs::check() const {
+    if (kind == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
+    if (kind != "draft" && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
+}
+
+void SpeculateArgs::apply_to(tinfer::ContextOptions& options) const {
+    if (is_on()) options.n_outputs = draft_max + 1;
+}
+
+tinfer::SpeculationOptions SpeculateArgs::get(const tinfer::Model& target,
+                                              const tinfer::ContextOptions& context) const {
+    tinfer::SpeculationOptions options;
+    options.n_max = draft_max;
+    if (kind == "ngram") options.drafter = tinfer::ngram_drafter();
+    if (kind != "draft") return options;
+    tinfer::ModelDrafterOptions draft;
+    draft.context.n_ctx = context.n_ctx;
+    draft.context.n_threads = context.n_threads;
+    draft.context.n_threads_batch = context.n_threads_batch;
+    draft.context.isa = context.isa;
+    draft.context.cancel = context.cancel;
+    draft.context.log = context.log;
+    options.drafter = tinfer::model_drafter(target, tinfer::Model::load(draft_file), draft);
+    return options;
+}
+
+void LongTextArgs::add_to(CLI::App& command) {
+    const std::string group = "Long texts";
+    command
+        .add_flag("--context-shift", shifts,
+                  "a full context drops half of what is behind the first --keep tokens and goes on, at a loss")
+        ->group(group);
+    command.add_option("--keep", keep, "first tokens that a shift keeps; -1 = the prompt")
+        ->check(whole(-1))
+        ->type_name("N")
+        ->group(rare(group));
+    command
+        .add_option("--self-extend", extend,
+                    "texts up to G times as long as trained: far positions in groups of G, W tokens at a time")
+        ->type_name("G,W")
+        ->group(rare(group));
+}
+
+void LongTextArgs::check() const {
+    if (keep != 0 && !shifts) throw UsageError("--keep needs --context-shift");
+    const auto groups = self_extend();
+    if (groups && groups->group > 1 && shifts) throw UsageError("--self-extend and --context-shift do not go together");
+}
+
+std::optional<tinfer::ContextShift> LongTextArgs::shift() const {
+    return shifts ? std::optional(tinfer::ContextShift{.keep = keep}) : std::nullopt;
+}
+
+std::optional<tinfer::SelfExtend> LongTextArgs::self_extend() const {
+    if (extend.empty()) return std::nullopt;
+    tinfer::SelfExtend groups;
+    const char* const end = extend.data() + extend.size();
+    const auto group = std::from_chars(extend.data(), end, groups.group);
+    if (group.ec == std::errc() && group.ptr != end && *group.ptr == ',') {
+        const auto width = std::from_chars(group.ptr + 1, end, groups.width);
+        if (width.ec == std::errc() && width.ptr == end && groups.group > 0 && groups.width > 0 &&
+            groups.width % groups.group == 0)
+            return groups;
+    }
+    throw UsageError("--self-extend '" + extend + "': two numbers G,W are expected, W a multiple of G");
+}
+
+std::string guesses_text(const tinfer::Timings& timings) {
+    if (timings.drafted_n == 0) return {};
+    return std::to_string(timings.accepted_n) + " of " + std::to_string(timings.drafted_n) + " guesses right, " +
+           fixed(timings.gain(), 2) + " x as fast";
+}
+
+}  // namespace tinfer::app

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#ifdef TINFER_SERVER
+
+#    include "serve_args.hpp"
+
+#    include <algorithm>
+#    include <filesystem>
+#    include <fstream>
+
+namespace tinfer::app {
+
+namespace {
+
+// NAME=FILE, which requests may name, or FILE[=SCALE], for every request. Behind '=' a number is a scale, unless a file
+// has that name.
+void load_adapter(const tinfer::Model& model, const std::string& text, const ModelArgs& args,
+                  tinfer::EngineOptions& made) {
+    std::error_code ignored;
+    const auto equals = text.find('=');
+    const bool is_file = std::filesystem::is_regular_file(text, ignored);
+    const bool names_file =
+        equals != std::string::npos && std::filesystem::is_regular_file(text.substr(equals + 1), ignored);
+    const auto [path, scale] = is_file || names_file ? WeightedFile{text} : parse_weighted("--lora", text);
+    if (path != text && !std::filesystem::exists(path, ignored) &&
+        std::filesystem::exists(path.substr(path.find('=') + 1), ignored))
+        throw UsageError("--lora '" + text + "': NAME=FILE has no scale here: requests say it");
+    if (equals == std::string::npos || is_file || path != text) {
+        made.attached.push_back({tinfer::Adapter::load(model, path, args.log()), scale});
+        return;
+    }
+    if (equals == 0 || equals + 1 == text.size())
+        throw UsageError("--lora '" + text + "': expected NAME=FILE or FILE[=SCALE]");
+    made.adapters.push_back(
+        {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())});
+}
+
+/// Anonymous memory of this process, such as vocabulary and metadata. 0 if unknown.
+std::uint64_t own_memory() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+    return 0;
+}
+
+tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
+    tinfer::ContextOptions draft;
+    draft.n_ctx = std::min(context.n_ctx, 8192);  // longer texts continue without speculation
+    draft.n_threads = context.n_threads;
+    draft.n_threads_batch = context.n_threads_batch;
+    draft.isa = context.isa;
+    draft.log = context.log;
+    return draft;
+}
+
+}  // namespace
+
+void ServeArgs::add_engine_options(CLI::App& command) {
+    const std::string group = "Server", more = rare(group);
+    command.add_option("--lora", adapters.loras, "LoRA adapter: for requests that name it, or for all; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("NAME=FILE or FILE[=SCALE]")
+        ->group(group);
+    adapters.controls.add_to(command);
+    command
+        .add_option("--prompt-store", store_folder,
+                    "keep beginnings of prompts in this folder, over restarts and for other servers")
+        ->type_name("FOLDER")
+        ->group(group);
+    command.add_option("--prompt-store-memory", store_memory, "most bytes of them in memory")
+        ->check(whole(0))
+        ->type_name("BYTES")
+        ->group(more);
+    command.add_option("--speculate", speculate, "guess tokens, check several at once: off, ngram or draft")
+        ->check(one_of({"off", "ngram", "draft"}))
+        ->type_name("HOW")
+        ->group(group);
+    command.add_option("--draft", draft_file, "a smaller model that guesses, with the same vocabulary")
+        ->type_name("FILE")
+        ->group(more);
+    command.add_option("--draft-max", options.draft_max, "most tokens that are guessed at once")
+        ->check(whole(1, 63))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--draft-parallel", draft_parallel, "answers that it guesses for at once")
+        ->check(whole(1, 128))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--trace-dir", options.trace_dir, "requests may ask for traces, which go into this folder")
+        ->type_name("FOLDER")
+        ->group(more);
+    command.add_option("--trace-limit", trace_limit, "most bytes of all traces in it")
+        ->check(whole(1 << 20))
+        ->type_name("BYTES")
+        ->group(more);
+    command.add_flag("--receipts", options.receipts, "requests may ask for receipts")->group(more);
+    command.add_flag("--no-counts", no_counts, "neither bytes in /metrics nor the strip of layers")->group(more);
+}
+
+void ServeArgs::check_together() const {
+    if (speculate == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
+    if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
+}
+
+std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
+    const auto loaded = model.load();
+    (void)loaded.file().full_fingerprint(model.fingerprint_folder());  // for those that are small, or kept
+    program_bytes = own_memory();
+    tinfer::EngineOptions made;
+    made.context = context.options(model, loaded.info(), 0);
+    if (context.n_ctx < 0)  // the default context for every two parallel answers
+        made.context.n_ctx *= std::max(1, n_parallel / 2);
+    made.context.n_seq_max = n_parallel;
+    made.context.n_batch = 0;
+    made.context.cancel = {};
+    if (pooling == "auto") made.context.pooling = loaded.info().pooling;
+    else if (pooling != "none") made.context.pooling = parse_pooling(pooling);
+    else made.context.pooling = tinfer::Pooling::none;
+    made.max_batch_tokens = std::max(max_batch_tokens, n_parallel);
+    made.max_queue = max_queue;
+    made.n_kept = n_kept;
+    made.share_prefixes = !no_share;
+    for (const auto& text : adapters.loras) load_adapter(loaded, text, model, made);
+    made.controls = adapters.controls.load(loaded);
+    made.control_layers = adapters.controls.range();
+    if (made.context.pooling != tinfer::Pooling::none && (has_store() || !draft_file.empty() || speculate != "off"))
+        throw UsageError("--prompt-store, --speculate and --draft are for texts, and this server gives vectors");
+    if (has_store())
+        made.store = tinfer::PrefixStoreOptions{.memory_limit = static_cast<std::uint64_t>(store_memory),
+                                                .folder = store_folder};
+    if (!draft_file.empty())
+        made.draft = tinfer::EngineDraft{tinfer::Model::load(draft_file),
+                                         {.context = draft_context(made.context)},
+                                         std::min(draft_parallel, n_parallel)};
+    if (!no_counts) {
+        made.count_bytes = true;
+        if (options.activity) made.observers = {options.activity};
+    }
+    try {
+        return std::make_unique<tinfer::Engine>(loaded, made);
+    } catch (const tinfer::Error& error) {
+        if (error.code() != tinfer::ErrorCode::not_available || no_counts) throw;
+        made.count_bytes = false;  // not available without tracing
+        made.observers.clear();
+        return std::make_unique<tinfer::Engine>(loaded, made);
+    }
+}
+
+json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
+    auto memory = engine.memory();
+    std::uint64_t draft = 0;
+    if (const auto& made = engine.options().draft) {
+        auto context = made->options.context;
+        context.n_seq_max = 2;  // as drafters use it
+        const auto plan = tinfer::plan(made->model, context);
+        memory.weights_mapped += plan.weights_mapped;
+        memory.weights_copied += plan.weights_copied;
+        draft = plan.context_total() * static_cast<std::uint64_t>(made->n_at_once);
+    }
+    const std::uint64_t store = engine.options().store ? engine.options().store->memory_limit : 0;
+    json parts{{"program", args.program_bytes},
+               {"weights_mapped", memory.weights_mapped},
+               {"weights_copied", memory.weights_copied},
+               {"cache", memory.cache + memory.recurrent},
+               {"compute", memory.compute + memory.outputs + memory.fixed},
+               {"adapters", memory.adapters},
+               {"draft", draft},
+               {"prompt_store", store},
+               {"connections", server::connection_bytes(args.options)},
+               {"requests", server::request_bytes(engine.max_tokens(), args.n_parallel, args.max_queue)},
+               {"bodies", server::body_bytes(args.options)},
+               {"grammars", server::grammar_bytes(engine.options().context.n_seq_max)},
+               {"answers", args.options.answer_memory}};
+    std::uint64_t total = 0;
+    for (const auto& [name, bytes] : parts.items()) total += bytes.get<std::uint64_t>();
+    parts["total"] = total;
+    return parts;
+}
+
+}  // namespace tinfer::app
+
+#endif

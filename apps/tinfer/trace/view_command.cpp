@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// tinfer trace view: a self-contained HTML page that shows a trace, without network.
+
+#include "../output_file.hpp"
+#include "trace.hpp"
+#include "view.hpp"
+
+namespace tinfer::app {
+
+namespace {
+
+struct ViewArgs {
+    std::string in, out, detail;
+    std::uint64_t max_events = ViewOptions{}.max_events;
+    bool allow_damage = false;
+};
+
+std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
+    std::size_t used = 0;
+    try {
+        const std::uint64_t first = std::stoull(text, &used);
+        if (used == text.size()) return {first, first};
+        if (text[used] == '-') {
+            const std::string rest = text.substr(used + 1);
+            const std::uint64_t last = std::stoull(rest, &used);
+            if (used == rest.size() && last >= first) return {first, last};
+        }
+    } catch (const std::logic_error&) {  // not a number, or too large: refused below
+    }
+    throw UsageError("--detail " + text + ": give a run or runs, as in 3-10");
+}
+
+int view(const ViewArgs& args) {
+    if (args.out.empty()) throw UsageError("a file to write is needed: -o FILE.html");
+    const bool empty = args.in.empty();
+    ViewOptions options;
+    options.file_name = args.in.substr(args.in.find_last_of('/') + 1);
+    options.max_events = args.max_events;
+    if (!args.detail.empty()) options.detail = parse_runs(args.detail);
+    check_output(args.out, "--output", std::span(&args.in, 1));
+    const std::string bytes = empty ? std::string() : read_file(args.in);
+    PackedTrace packed;
+    try {
+        if (!empty) packed = pack_trace(std::as_bytes(std::span(bytes)), options);
+    } catch (const tinfer::Error& error) {
+        throw ExitError(2, error.what());
+    }
+    OutputFile file(args.out);
+    write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
+    file.finish();
+    if (!empty) {
+        auto damage = packed.problems;
+        if (damage.empty()) damage = damage_of(tinfer::TraceReader::open(args.in));
+        report_damage(args.in, damage, args.allow_damage);
+    }
+    return 0;
+}
+
+}  // namespace
+
+Verb add_view(CLI::App& trace) {
+    auto args = std::make_shared<ViewArgs>();
+    auto* command = trace.add_subcommand("view", "Writes one page that shows a trace in any browser, without network.");
+    const std::string group = "Page";
+    command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("-o,--output", args->out, "the page")->type_name("FILE")->group(group);
+    command->add_option("--max-events", args->max_events, "more are thinned: some runs keep theirs, totals of all stay")
+        ->type_name("N")
+        ->group(group);
+    command
+        ->add_option("--detail", args->detail,
+                     "runs that keep theirs then, as in 3-10; default: the first and last ones")
+        ->type_name("RUNS")
+        ->group(group);
+    add_allow_damage(*command, args->allow_damage);
+    command->footer(
+        "\nExamples:\n  tinfer trace view t.tntrace -o t.html\n  tinfer trace view t.tntrace --detail 3-10 -o t.html");
+    return [args] { return view(*args); };
+}
+
+}  // namespace tinfer::app
