@@ -22,6 +22,7 @@ def run(name, *arguments, text="", cwd=None):
 
 def main():
     assert len(run("minimal", MODEL, "once on")) > 0
+    assert len(run("answer", MODEL, "once on")) > 0
     with tempfile.TemporaryDirectory() as folder:   # learned positions, 256 of them: the loop of the README ends there
         learned = str(pathlib.Path(folder) / "learned.gguf")
         subprocess.run([sys.executable, pathlib.Path(__file__).parents[1] / "support/tiny_model.py", learned, "3",
@@ -29,8 +30,8 @@ def main():
         run("minimal", learned, "a " * 250)
         assert run("minimal", learned, "a " * 300) == "", "a prompt that does not fit is not answered"
 
-    for name in ("minimal", "run", "values", "chat_loop", "eight_sequences", "engine", "search", "observer",
-                 "observers", "two_threads", "errors", "masked", "json_answer"):
+    for name in ("minimal", "answer", "run", "values", "chat_loop", "eight_sequences", "engine", "search",
+                 "observer", "observers", "two_threads", "errors", "masked", "json_answer"):
         wrong = subprocess.run([PROGRAMS / name], capture_output=True, text=True, timeout=120)
         assert (wrong.returncode, wrong.stdout) == (2, ""), (name, wrong)
         assert wrong.stderr.lower().startswith(f"usage: {name} model.gguf"), (name, wrong)
