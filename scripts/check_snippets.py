@@ -35,7 +35,8 @@ def compiled(command, name, source):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / name
         path.write_text(source, encoding="utf-8")
-        done = subprocess.run([*command, "-fsyntax-only", f"-I{ROOT / 'include'}", path], capture_output=True, text=True)
+        done = subprocess.run([*command, "-fsyntax-only", f"-I{ROOT / 'include'}", path], capture_output=True,
+                              text=True)
         return [] if done.returncode == 0 else [line for line in done.stderr.splitlines() if "error:" in line]
 
 
