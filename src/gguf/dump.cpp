@@ -42,14 +42,14 @@ void append_csv_field(std::string& out, std::string_view text) {
 
 namespace {
 
-std::uint64_t element_count(const TensorInfo& tensor) noexcept {
+std::uint64_t elements_of(const TensorInfo& tensor) noexcept {
     std::uint64_t count = 1;
     for (const std::int64_t extent : tensor.ne) count *= static_cast<std::uint64_t>(extent);  // checked by the parser
     return count;
 }
 
 double bits_per_weight(const TensorInfo& tensor) noexcept {
-    return 8.0 * static_cast<double>(tensor.bytes) / static_cast<double>(element_count(tensor));
+    return 8.0 * static_cast<double>(tensor.bytes) / static_cast<double>(elements_of(tensor));
 }
 
 std::uint64_t expert_count(const TensorInfo& tensor) noexcept {
@@ -62,7 +62,7 @@ void append_csv_row(std::string& out, const TensorInfo& t, std::uint64_t padding
     out += cat(',', to_string(t.type), ',', t.n_dims);
     for (const std::int64_t extent : t.ne) out += cat(',', extent);
     out +=
-        cat(',', element_count(t), ',', t.bytes, ',', bits_per_weight(t), ',', t.file_index, ',', t.data_offset, ',',
+        cat(',', elements_of(t), ',', t.bytes, ',', bits_per_weight(t), ',', t.file_index, ',', t.data_offset, ',',
             t.file_offset, ',', t.file_offset + t.bytes, ',', padding, ',', t.layer == kNoLayer ? 65535 : t.layer, ',');
     append_csv_field(out, t.role);
     out += cat(',', expert_count(t), ',', t.slice_bytes, '\n');
@@ -123,7 +123,7 @@ void write_tensor(JsonWriter& w, const TensorInfo& t, std::uint64_t padding) {
     w.key("ne").begin_array();
     for (const std::int64_t extent : t.ne) w.value(extent);
     w.end_array()
-        .member("elements", element_count(t))
+        .member("elements", elements_of(t))
         .member("bytes", t.bytes)
         .member("bits_per_weight", bits_per_weight(t));
     w.member("file", t.file_index).member("offset_in_data", t.data_offset).member("file_offset", t.file_offset);
