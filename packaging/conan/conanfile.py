@@ -80,7 +80,7 @@ class Tinfer(ConanFile):
         cxx.set_property("cmake_target_name", "tinfer::tinfer")
         cxx.set_property("pkg_config_name", "tinfer")
         cxx.libs = ["tinfer"]
-        cxx.requires = ["pcre2::pcre2-8", "utf8proc::utf8proc", "xsimd::xsimd"]
+        cxx.requires = ["pcre2::pcre2-8", "utf8proc::utf8proc"]
         if self.options.shared:
             cxx.defines = ["TINFER_SHARED"]
         if self.options.openmp and not self.options.shared and self.settings.compiler in ("gcc", "clang"):

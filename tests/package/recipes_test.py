@@ -9,6 +9,7 @@ usage: recipes_test.py tinfer_program [C++ compiler launcher]
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -116,7 +117,8 @@ class Recipes(unittest.TestCase):
                 (recipe / "conanfile.py").write_text(
                     SYSTEM_RECIPE.format(name=name, version=version, component=component, libs=libs))
                 run(conan, "create", recipe, env=env)
-            said = run(conan, "create", ROOT / "packaging/conan", "-s", "compiler.cppstd=20", "-c",
+            consumer = shutil.copytree(ROOT / "packaging/conan/test_package", work / "test_package")
+            said = run(conan, "create", ROOT / "packaging/conan", "-tf", consumer, "-s", "compiler.cppstd=20", "-c",
                        f"tools.cmake.cmaketoolchain:extra_variables={json.dumps(quick())}", env=env)
             self.assertRegex(said, r"tinfer 0\.\d+\.\d+")               # the program in C++
             self.assertIn("no-such-file.gguf", said)                    # and the one in C
