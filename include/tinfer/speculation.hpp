@@ -63,7 +63,8 @@ struct ModelDrafterOptions {
 struct SpeculationOptions {
     /// The generation's own; copies of the generation have clones of it.
     std::shared_ptr<Drafter> drafter{};
-    /// Where the drafter has nothing to propose, or there is none: the context's draft head (ContextOptions::draft_head).
+    /// Where the drafter has nothing to propose, or there is none: the context's draft head
+    /// (ContextOptions::draft_head).
     bool head = true;
     /// Tokens that a constraint of the sampler leaves no choice about are guesses, too (TokenConstraint::forced).
     bool forced = true;

@@ -23,8 +23,8 @@ public:
     /// The sequence goes on with these tokens.
     void push(std::span<const Token> tokens);
     [[nodiscard]] int n_max() const noexcept { return options_.n_max; }
-    /// At most `limit` drafted tokens behind `drawn`, which the sequence has not decoded yet; empty where there are none,
-    /// or none worth verifying. Valid until the next call.
+    /// At most `limit` drafted tokens behind `drawn`, which the sequence has not decoded yet; empty where there are
+    /// none, or none worth verifying. Valid until the next call.
     [[nodiscard]] std::span<const Token> draft(Context& context, SeqId seq, Token drawn, Sampler& sampler,
                                                std::size_t limit);
     /// What became of the step for which draft() was called, or of one for which it was not.

@@ -36,8 +36,8 @@ struct BatchShape {
 
 /// What a draft head reads of its target, of every token of a run.
 struct Taps {
-    /// streams: the stream in front of some blocks, side by side; of as many streams their mean. normed: what the output
-    /// matrix reads. every_stream: all streams behind the last block.
+    /// streams: the stream in front of some blocks, side by side; of as many streams their mean. normed: what the
+    /// output matrix reads. every_stream: all streams behind the last block.
     enum class Kind : std::uint8_t { none, streams, normed, every_stream };
     Kind kind = Kind::none;
     std::vector<int> blocks{};  ///< of `streams`; n_layer: behind the last

@@ -14,7 +14,8 @@ struct DraftModel {
     BoundModel bound;  ///< hp.draft is set; its family builds the head's graph
     Taps taps;         ///< what it reads of its target
     int n_max = 0;     ///< most tokens of a draft
-    /// The position of the row that a token and the state in front of it make: that of the state instead of the token's.
+    /// The position of the row that a token and the state in front of it make: that of the state instead of the
+    /// token's.
     bool behind = false;
 };
 
@@ -29,7 +30,7 @@ struct DraftModel {
 [[nodiscard]] DraftModel bind_draft_file(std::shared_ptr<gguf::File> file, const BoundModel& target,
                                          const ModelOptions& options);
 
-/// The graph of blocks that draft (drafts §1).
+/// The graph of blocks that draft.
 void build_mtp(const BuildContext& b);
 
 }  // namespace tinfer::model

@@ -37,11 +37,11 @@ void read_experts(KeyReader& keys, HParams& hp, const ExpertKeys& rules);
 using MixTokens = Tensor(const BuildContext&, const Inputs&, int il, Tensor h);
 using MixChannels = Tensor(const BuildContext&, const LayerWeights&, Tensor h);
 
-/// Blocks behind the model's own that draft tokens, as the family's files bring them ("MTP", mtp.cpp). By default they are
-/// not run.
+/// Blocks behind the model's own that draft tokens, as the family's files bring them ("MTP", mtp.cpp). By default
+/// they are not run.
 struct DraftBlocks {
-    /// What of the token in front a block reads, and gives for the next: what the output matrix reads; the stream behind
-    /// the last block; all streams.
+    /// What of the token in front a block reads, and gives for the next: what the output matrix reads; the stream
+    /// behind the last block; all streams.
     enum class State : std::uint8_t { none, normed, raw, streams };
     State state = State::none;
     bool several = false;  ///< more than one of them

@@ -133,7 +133,10 @@ DraftModel bind_blocks_of(std::shared_ptr<gguf::File> file, const ModelOptions& 
     if (is_own) binder.leave_to_model(hp.draft.first, hp.n_layer);
     out.bound.weights = bind_draft(binder, hp, family);
     binder.finish(options);
-    out.bound.info = {.architecture = hp.arch, .n_layer = hp.draft.n, .n_embd = hp.n_embd, .n_vocab = hp.n_vocab};
+    out.bound.info.architecture = hp.arch;
+    out.bound.info.n_layer = hp.draft.n;
+    out.bound.info.n_embd = hp.n_embd;
+    out.bound.info.n_vocab = hp.n_vocab;
     out.taps = taps_of(hp, family.draft.state);
     out.n_max = family.draft.several ? hp.draft.n : 63;
     return out;

@@ -98,8 +98,8 @@ struct NgramWeights {
     const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
 };
 
-/// Of a block that drafts, by the roles behind "nextn.": how it reads a token and the state in front of it, and its head
-/// as far as it has one of its own.
+/// Of a block that drafts, by the roles behind "nextn.": how it reads a token and the state in front of it, and its
+/// head as far as it has one of its own.
 struct NextnWeights {
     Linear eh_proj, head;
     Norm enorm, hnorm, head_norm;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Rows of a draft head's memory (drafts §6): which there are, and when they come and go. Proposals are in
+// Rows of a draft head's memory: which there are, and when they come and go. Proposals are in
 // head_drafts.cpp.
 #include "runtime/head.hpp"
 
@@ -26,7 +26,7 @@ const model::Taps* taps_of(const model::BoundModel& model, const ContextOptions&
 
 namespace {
 
-ContextOptions head_options(const ContextOptions& target) {
+ContextOptions head_options(const ContextOptions& target, const model::DraftModel& head) {
     ContextOptions o;
     o.n_ctx = target.n_ctx;
     o.n_seq_max = target.n_seq_max;
@@ -39,14 +39,16 @@ ContextOptions head_options(const ContextOptions& target) {
     o.type_k = target.type_k;
     o.type_v = target.type_v;
     o.kv_rotation = target.kv_rotation;
-    o.rope_freq_base = target.rope_freq_base;
-    o.rope_freq_scale = target.rope_freq_scale;
-    o.rope_scaling = target.rope_scaling;
-    o.yarn_ext_factor = target.yarn_ext_factor;
-    o.yarn_attn_factor = target.yarn_attn_factor;
-    o.yarn_beta_fast = target.yarn_beta_fast;
-    o.yarn_beta_slow = target.yarn_beta_slow;
-    o.yarn_orig_ctx = target.yarn_orig_ctx;
+    if (head.kind == DraftKind::mtp && head.bound.hp.rope.kind != model::RopeKind::none) {
+        o.rope_freq_base = target.rope_freq_base;
+        o.rope_freq_scale = target.rope_freq_scale;
+        o.rope_scaling = target.rope_scaling;
+        o.yarn_ext_factor = target.yarn_ext_factor;
+        o.yarn_attn_factor = target.yarn_attn_factor;
+        o.yarn_beta_fast = target.yarn_beta_fast;
+        o.yarn_beta_slow = target.yarn_beta_slow;
+        o.yarn_orig_ctx = target.yarn_orig_ctx;
+    }
     o.attention = AttentionKind::causal;
     o.swa_full = true;             // rows of proposals are taken back, whatever windows see
     o.allow_position_gaps = true;  // tokens that came out of a store have no rows
@@ -61,8 +63,8 @@ Head::Head(const DraftHead& head, const ContextOptions& options, const kernels::
       n_state_(static_cast<std::size_t>(head_.taps.width)), n_many_(static_cast<std::size_t>(options.n_ubatch)),
       n_vocab_(std::min(detail::impl_of(head).target.vocab().size(),
                         static_cast<std::size_t>(detail::impl_of(head).target_bound->hp.n_vocab))),
-      context_(
-          std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound, head_options(options), table)),
+      context_(std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound, head_options(options, head_),
+                                               table)),
       sequences_(static_cast<std::size_t>(options.n_seq_max)) {
     for (Sequence& s : sequences_) s.carry.resize(n_state_);
 }

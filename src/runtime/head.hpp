@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The draft head of a context: reads the states that the context computes, remembers a row for each token in a memory of
-// its own, which follows every change of the context's, and proposes tokens. Rows of states that the model has computed
-// are true; those of the head's own proposals never stay. Whatever goes wrong here costs proposals and nothing else.
+// The draft head of a context: reads the states that the context computes, remembers a row for each token in a
+// memory of its own, which follows every change of the context's, and proposes tokens. Rows of states that the model
+// has computed are true; those of the head's own proposals never stay. Whatever goes wrong here costs proposals and
+// nothing else.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a draft head proposes tokens (drafts §1.3, §1.4).
+// How a draft head proposes tokens: row by row, or by one block after the other.
 #include <algorithm>
 #include <array>
 
