@@ -11,6 +11,7 @@
 #include "gguf/model_file.hpp"
 #include "gguf/tensor_hashes.hpp"
 #include "model/adapter_file.hpp"
+#include "model/draft_model.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
@@ -247,6 +248,67 @@ Vocab Vocab::load(std::span<const std::filesystem::path> shards, const ModelOpti
         return Vocab(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
     });
 }
+
+// ---- DraftHead ------------------------------------------------------------------------------------------------------
+
+std::string_view to_string(DraftKind kind) noexcept {
+    switch (kind) {
+        case DraftKind::mtp: return "mtp";
+        case DraftKind::eagle3: return "eagle3";
+        case DraftKind::dflash: return "dflash";
+        case DraftKind::dspark: return "dspark";
+        case DraftKind::dflash2: return "dflash2";
+        case DraftKind::assistant: return "assistant";
+    }
+    return "unknown";
+}
+
+namespace {
+
+std::shared_ptr<const DraftHead> make_head(const Model& model, model::DraftModel head,
+                                           const DraftHeadOptions& options) {
+    if (!(options.p_min >= 0 && options.p_min <= 1))
+        fail(ErrorCode::bad_parameter, cat("draft head: p_min = ", options.p_min, ": must be 0 to 1"));
+    std::uint64_t bytes = 0;
+    for (const TensorInfo& tensor : head.bound.file->tensors())
+        if (tensor.layer >= head.bound.hp.draft.first || head.bound.file != detail::impl_of(model).bound.file)
+            bytes += tensor.bytes;
+    return std::make_shared<const DraftHead>(std::make_unique<const DraftHead::Impl>(
+        DraftHead::Impl{model, &detail::impl_of(model).bound, std::move(head), options.p_min, bytes}));
+}
+
+}  // namespace
+
+bool DraftHead::is_in(const Model& model) noexcept {
+    return model::has_draft_blocks(*detail::impl_of(model).bound.file);
+}
+
+bool DraftHead::is_head(const ModelFile& file) { return model::is_draft_file(*detail::impl_of(file).file); }
+
+std::shared_ptr<const DraftHead> DraftHead::of(const Model& model, const DraftHeadOptions& options) {
+    return reporting_memory("making a draft head: an allocation failed", [&] {
+        const model::BoundModel& bound = detail::impl_of(model).bound;
+        return make_head(model, bound.file->reading([&] { return model::bind_own_draft(bound, options.file); }),
+                         options);
+    });
+}
+
+std::shared_ptr<const DraftHead> DraftHead::load(const Model& model, const std::filesystem::path& path,
+                                                 const DraftHeadOptions& options) {
+    return reporting_memory("loading a draft head: an allocation failed", [&] {
+        auto file = gguf::File::open(std::span(&path, 1), options.file);
+        auto head =
+            file->reading([&] { return model::bind_draft_file(file, detail::impl_of(model).bound, options.file); });
+        file->load_data(options.file);
+        return make_head(model, std::move(head), options);
+    });
+}
+
+DraftHead::DraftHead(std::unique_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+DraftHead::~DraftHead() = default;
+DraftKind DraftHead::kind() const noexcept { return impl_->head.kind; }
+int DraftHead::n_max() const noexcept { return impl_->head.n_max; }
+std::uint64_t DraftHead::weight_bytes() const noexcept { return impl_->weight_bytes; }
 
 // ---- Context --------------------------------------------------------------------------------------------------------
 

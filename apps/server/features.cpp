@@ -60,6 +60,7 @@ void read_features(Fields& fields, const Service& service, Job& job, bool gives_
     const auto guess = fields.word("speculate", {"off", "ngram", "draft"});
     if (!guess) job.request.guess = service.options.guess;
     else job.request.guess = *guess == "ngram" ? Guess::ngram : *guess == "draft" ? Guess::draft : Guess::none;
+    if (guess && *guess == "off") job.request.generation.speculation.head = false;
     if (guess && job.request.guess == Guess::draft && !service.engine.options().draft)
         fields.refuse("speculate", "this server has no draft model (--draft)");
     job.request.generation.speculation.n_max = service.options.draft_max;

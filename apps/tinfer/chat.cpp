@@ -118,7 +118,7 @@ private:
     tinfer::ContextOptions context_options() const {
         auto options = args_.context.options(args_.model, model_.info(), 0);
         if (args_.grammar.given()) options.n_outputs = 16;  // forced tokens of a grammar are decoded together
-        args_.speculate.apply_to(options);
+        args_.speculate.apply_to(options, model_);
         return options;
     }
 

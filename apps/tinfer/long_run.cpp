@@ -1,34 +1,57 @@
 // SPDX-License-Identifier: MIT
 #include "long_run.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "common.hpp"
 
 namespace tinfer::app {
 
+std::shared_ptr<const tinfer::DraftHead> find_draft_head(const tinfer::Model& model, const std::string& file,
+                                                         bool no_own, const tinfer::LogSink& log) {
+    if (!file.empty()) return tinfer::DraftHead::load(model, file);
+    if (no_own || !tinfer::DraftHead::is_in(model)) return nullptr;
+    try {
+        return tinfer::DraftHead::of(model);
+    } catch (const tinfer::Error& error) {
+        if (log) log(tinfer::LogLevel::warning, std::string("its draft blocks are not used: ") + error.what());
+        return nullptr;
+    }
+}
+
+bool is_draft_head(const std::string& file) {
+    return !file.empty() && tinfer::DraftHead::is_head(tinfer::ModelFile::open(file));
+}
+
 void SpeculateArgs::add_to(CLI::App& command) {
     const std::string group = "Speculation";
-    command.add_option("--speculate", kind, "guess tokens, check several at once: off, ngram or draft")
-        ->check(one_of({"off", "ngram", "draft"}))
+    command
+        .add_option("--speculate", kind,
+                    "guess tokens, check several at once: off, ngram or draft; auto: by blocks that the model brings")
+        ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);
-    command.add_option("--draft", draft_file, "the smaller model, with the same vocabulary")
+    command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
         ->type_name("FILE")
         ->group(rare(group));
     command.add_option("--draft-max", draft_max, "most tokens that are guessed at once")
         ->check(whole(1, 63))
         ->type_name("N")
         ->group(rare(group));
+    command.add_flag("--no-draft", no_own, "blocks of the model that draft are not used")->group(rare(group));
 }
 
 void SpeculateArgs::check() const {
     if (kind == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
-    if (kind != "draft" && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
+    if ((kind == "off" || kind == "ngram") && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
 }
 
-void SpeculateArgs::apply_to(tinfer::ContextOptions& options) const {
-    if (is_on()) options.n_outputs = draft_max + 1;
+void SpeculateArgs::apply_to(tinfer::ContextOptions& options, const tinfer::Model& target) const {
+    if (kind != "off" && !target.info().has_encoder)
+        options.draft_head = find_draft_head(target, is_draft_head(draft_file) ? draft_file : std::string(),
+                                             no_own || !draft_file.empty(), options.log);
+    if (is_on() || options.draft_head != nullptr) options.n_outputs = std::max(options.n_outputs, draft_max + 1);
 }
 
 tinfer::SpeculationOptions SpeculateArgs::get(const tinfer::Model& target,
@@ -36,7 +59,7 @@ tinfer::SpeculationOptions SpeculateArgs::get(const tinfer::Model& target,
     tinfer::SpeculationOptions options;
     options.n_max = draft_max;
     if (kind == "ngram") options.drafter = tinfer::ngram_drafter();
-    if (kind != "draft") return options;
+    if (draft_file.empty() || context.draft_head != nullptr) return options;
     tinfer::ModelDrafterOptions draft;
     draft.context.n_ctx = context.n_ctx;
     draft.context.n_threads = context.n_threads;

@@ -9,17 +9,26 @@
 
 namespace tinfer::app {
 
+/// The draft head of a model: a file made for it, or blocks in its own file unless `no_own`; null where there is none.
+/// Blocks that cannot be run are no error: the log says why.
+[[nodiscard]] std::shared_ptr<const tinfer::DraftHead>
+find_draft_head(const tinfer::Model& model, const std::string& file, bool no_own, const tinfer::LogSink& log);
+/// Whether a file drafts for a model and is none itself.
+[[nodiscard]] bool is_draft_head(const std::string& file);
+
 struct SpeculateArgs {
-    std::string kind = "off", draft_file;
+    std::string kind = "auto", draft_file;
     int draft_max = 15;
+    bool no_own = false;
 
     void add_to(CLI::App& command);
     /// Throws UsageError for incompatible options.
     void check() const;
-    [[nodiscard]] bool is_on() const { return kind != "off"; }
-    /// Reserves output rows for verifying drafts.
-    void apply_to(tinfer::ContextOptions& options) const;
-    /// Loads the draft model, if any; its context has the target's options.
+    /// Whether guesses are asked for, not taken because the model brings what makes them.
+    [[nodiscard]] bool is_on() const { return kind == "ngram" || kind == "draft" || !draft_file.empty(); }
+    /// The model's own blocks, or a file that was made to draft for it, and output rows for verifying drafts.
+    void apply_to(tinfer::ContextOptions& options, const tinfer::Model& target) const;
+    /// Loads the smaller model that drafts, if any; its context has the target's options.
     [[nodiscard]] tinfer::SpeculationOptions get(const tinfer::Model& target,
                                                  const tinfer::ContextOptions& context) const;
 };

@@ -201,7 +201,7 @@ private:
         auto options = args_.context.options(args_.model, model_.info(),
                                              static_cast<int>(std::min<std::int64_t>(needed, 1 << 30)));
         if (args_.grammar.given()) options.n_outputs = 16;  // forced tokens of a grammar are decoded together
-        args_.speculate.apply_to(options);
+        if (!args_.explain) args_.speculate.apply_to(options, model_);
         if (has_encoder()) options.n_ubatch = std::max(options.n_ubatch, static_cast<int>(tokens_.size()));
         return options;
     }

@@ -146,6 +146,7 @@ int run_serve(ServeArgs& args) {
     read_keys(args);
     auto& options = args.options;
     args.check_together();
+    args.resolve_speculation();
     options.sampler = args.sampler.get();
     options.guess = args.speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
                     : args.speculate == "draft" ? tinfer::EngineRequest::Guess::draft

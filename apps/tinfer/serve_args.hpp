@@ -20,7 +20,8 @@ struct ServeArgs {
     server::ServeOptions options;
     AdapterArgs adapters;
     std::vector<std::string> key_files;
-    std::string template_file, pooling = "auto", store_folder, speculate = "off", draft_file;
+    std::string template_file, pooling = "auto", store_folder, speculate = "auto", draft_file;
+    bool no_own_draft = false;
     std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
     int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;
     bool no_auth = false, check = false, no_share = false, no_counts = false;
@@ -30,6 +31,8 @@ struct ServeArgs {
     void add_engine_options(CLI::App& command);
     /// Throws UsageError for incompatible options.
     void check_together() const;
+    /// What --draft means: a head reads along for all answers, a smaller model is asked by those that want it.
+    void resolve_speculation();
     [[nodiscard]] bool has_store() const { return !store_folder.empty(); }
     [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine();
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #ifdef TINFER_SERVER
 
+#    include "long_run.hpp"
 #    include "serve_args.hpp"
 
 #    include <algorithm>
@@ -70,17 +71,20 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->check(whole(0))
         ->type_name("BYTES")
         ->group(more);
-    command.add_option("--speculate", speculate, "guess tokens, check several at once: off, ngram or draft")
-        ->check(one_of({"off", "ngram", "draft"}))
+    command
+        .add_option("--speculate", speculate,
+                    "guess tokens, check several at once: off, ngram or draft; auto: by blocks that the model brings")
+        ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);
-    command.add_option("--draft", draft_file, "a smaller model that guesses, with the same vocabulary")
+    command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
         ->type_name("FILE")
         ->group(more);
     command.add_option("--draft-max", options.draft_max, "most tokens that are guessed at once")
         ->check(whole(1, 63))
         ->type_name("N")
         ->group(more);
+    command.add_flag("--no-draft", no_own_draft, "blocks of the model that draft are not used")->group(more);
     command.add_option("--draft-parallel", draft_parallel, "answers that it guesses for at once")
         ->check(whole(1, 128))
         ->type_name("N")
@@ -98,7 +102,12 @@ void ServeArgs::add_engine_options(CLI::App& command) {
 
 void ServeArgs::check_together() const {
     if (speculate == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
+    if (speculate == "off" && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
+}
+
+void ServeArgs::resolve_speculation() {
+    if (!draft_file.empty()) speculate = is_draft_head(draft_file) ? "auto" : "draft";
 }
 
 std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
@@ -122,12 +131,17 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     for (const auto& text : adapters.loras) load_adapter(loaded, text, model, made);
     made.controls = adapters.controls.load(loaded);
     made.control_layers = adapters.controls.range();
-    if (made.context.pooling != tinfer::Pooling::none && (has_store() || !draft_file.empty() || speculate != "off"))
+    if (made.context.pooling != tinfer::Pooling::none &&
+        (has_store() || !draft_file.empty() || (speculate != "off" && speculate != "auto")))
         throw UsageError("--prompt-store, --speculate and --draft are for texts, and this server gives vectors");
     if (has_store())
         made.store = tinfer::PrefixStoreOptions{.memory_limit = static_cast<std::uint64_t>(store_memory),
                                                 .folder = store_folder};
-    if (!draft_file.empty())
+    const bool drafts_by_head = is_draft_head(draft_file);
+    if (speculate != "off" && made.context.pooling == tinfer::Pooling::none && !loaded.info().has_encoder)
+        made.context.draft_head = find_draft_head(loaded, drafts_by_head ? draft_file : std::string(),
+                                                  no_own_draft || !draft_file.empty(), made.context.log);
+    if (!draft_file.empty() && !drafts_by_head)
         made.draft = tinfer::EngineDraft{tinfer::Model::load(draft_file),
                                          {.context = draft_context(made.context)},
                                          std::min(draft_parallel, n_parallel)};

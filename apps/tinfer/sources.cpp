@@ -45,7 +45,6 @@ constexpr std::pair<std::string_view, std::string_view> kNeeds[]{{"html", "compa
                                                                  {"base", "compare"},
                                                                  {"token", "at"},
                                                                  {"keep", "context-shift"},
-                                                                 {"draft", "speculate"},
                                                                  {"control-vector-layers", "control-vector"},
                                                                  {"prompt-cache-ro", "prompt-cache"},
                                                                  {"prompt-cache-all", "prompt-cache"}};

@@ -34,6 +34,7 @@
 
 namespace tinfer {
 
+class DraftHead;
 class Observer;
 
 /// Element type of a cache. q8_0 and q4_0 are quantized, with one scale per 32 channels, and need a head size that is a
@@ -80,8 +81,11 @@ struct ContextOptions {
     bool check_finite = false;         ///< refuse embedding input that is not finite
     std::uint64_t memory_limit = 0;    ///< bytes the context may allocate; 0 = no limit
     std::vector<std::string> keep{};   ///< graph nodes for Context::result(): room for n_batch tokens each
-    CancelFn cancel{};                 ///< kept; see Context::set_cancel
-    LogSink log{};                     ///< for the constructor, on its thread
+    /// Guesses tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
+    /// memory of its own. Made for this model. Null: none.
+    std::shared_ptr<const DraftHead> draft_head{};
+    CancelFn cancel{};  ///< kept; see Context::set_cancel
+    LogSink log{};      ///< for the constructor, on its thread
 };
 
 /// Bytes by class. Exact for what the library allocates from operator new while a context is made and used (callables

@@ -63,6 +63,9 @@ struct ModelDrafterOptions {
 struct SpeculationOptions {
     /// The generation's own; copies of the generation have clones of it.
     std::shared_ptr<Drafter> drafter{};
+    /// Where the drafter has nothing to propose, or there is none: the context's draft head
+    /// (ContextOptions::draft_head).
+    bool head = true;
     /// Tokens that a constraint of the sampler leaves no choice about are guesses, too (TokenConstraint::forced).
     bool forced = true;
     int n_max = 15;  ///< most tokens of a draft, up to 63; ContextOptions::n_outputs − 1 is a limit as well

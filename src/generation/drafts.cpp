@@ -5,7 +5,9 @@
 #include <chrono>
 #include <utility>
 
+#include "base/access.hpp"
 #include "base/error.hpp"
+#include "runtime/context.hpp"
 
 namespace tinfer::generation {
 
@@ -48,7 +50,17 @@ void Drafts::push(std::span<const Token> tokens) {
     text_.insert(text_.end(), tokens.begin(), tokens.end());
 }
 
-std::span<const Token> Drafts::draft(const Context& context, Sampler& sampler, std::size_t limit) {
+// What the drafter proposes, or else the context's draft head.
+Draft Drafts::propose(Context& context, SeqId seq, Token drawn, std::span<Token> out) {
+    if (options_.drafter != nullptr)
+        if (const Draft draft = options_.drafter->draft(text_, out); draft.n > 0) return draft;
+    Context::Impl& state = detail::impl_of(context);
+    if (!options_.head || state.head == nullptr) return {};
+    const auto proposal = state.head->draft(seq, drawn, state.end_of(seq), out);
+    return {proposal.n, static_cast<int>(8 * proposal.least)};
+}
+
+std::span<const Token> Drafts::draft(Context& context, SeqId seq, Token drawn, Sampler& sampler, std::size_t limit) {
     asking_ = 0;
     limit = std::min(limit, drafted_.size());
     if (limit == 0) return {};
@@ -60,11 +72,11 @@ std::span<const Token> Drafts::draft(const Context& context, Sampler& sampler, s
         std::copy_n(forced.begin(), n, drafted_.begin());
         degree_ = DraftLength::kForced;
     }
-    if (n == 0 && options_.drafter != nullptr) {
+    if (n == 0 && (options_.drafter != nullptr || (options_.head && detail::impl_of(context).head != nullptr))) {
         const std::size_t wanted = options_.adapt ? length_.wanted(limit) : limit;
         if (wanted == 0) return {};
         const auto begin = std::chrono::steady_clock::now();
-        const Draft draft = options_.drafter->draft(text_, std::span(drafted_).first(wanted));
+        const Draft draft = propose(context, seq, drawn, std::span(drafted_).first(wanted));
         asking_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         n = std::min(wanted, draft.n);
         degree_ = std::clamp(draft.confidence, 0, DraftLength::kForced - 1);

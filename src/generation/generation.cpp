@@ -163,7 +163,9 @@ struct Generation::Impl {
 
     /// One step of generation: the pending token and one draw, or several where drafted tokens are accepted.
     void step(Context& context, Sampler& sampler) {
-        const auto drafted = drafts.draft(context, sampler, draft_limit(context));
+        const std::size_t limit = draft_limit(context);
+        const auto drafted =
+            limit == 0 ? std::span<const Token>() : drafts.draft(context, options.seq, pending.front(), sampler, limit);
         if (!drafted.empty() && verify(context, sampler, drafted)) return;
         if (n_decoded < pending.size() && !decode_piece(context)) return;
         if (n_decoded < pending.size()) return;

@@ -3,9 +3,9 @@
 // the rest is taken back and decoded again. Where its memory does not give up single tokens, drafts are made in a
 // second sequence that shares the first one's memory, and is thrown away.
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.hpp"
+#include "runtime/best_token.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/text.hpp"
@@ -39,23 +39,6 @@ void check_same_vocabulary(const Vocab& target, const Vocab& draft) {
     }
 }
 
-/// exp(max − log Σ exp): the probability of the best token, without the others'. Only the first n_tokens of the row
-/// count, those of the vocabulary: rows of a padded embedding follow them.
-struct Best {
-    Token token{};
-    float p = 0;
-};
-Best best_of(std::span<const float> row, std::size_t n_tokens) {
-    const auto logits = row.first(std::min(n_tokens, row.size()));
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < logits.size(); ++i)
-        if (logits[i] > logits[best]) best = i;
-    float sum = 0;
-    for (const float logit : logits)
-        if (logit > logits[best] - 16.0f) sum += std::exp(logit - logits[best]);  // others are below 1e-7
-    return {Token{static_cast<std::int32_t>(best)}, sum > 0 ? 1.0f / sum : 0.0f};
-}
-
 class ModelDrafter final : public Drafter {
 public:
     ModelDrafter(Model model, ContextOptions options, float p_min)
@@ -70,7 +53,7 @@ public:
         std::size_t n = 0;
         float least = 1;
         while (n < out.size()) {
-            const Best best = best_of(context_.logits(), context_.model().vocab().size());
+            const runtime::BestToken best = runtime::best_token(context_.logits(), context_.model().vocab().size());
             if (best.p < p_min_) break;
             least = std::min(least, best.p);
             out[n++] = best.token;

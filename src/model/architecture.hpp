@@ -3,9 +3,11 @@
 // architecture's name to code.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/graph.hpp"
 #include "model/adapters.hpp"
@@ -29,7 +31,24 @@ struct BatchShape {
     bool encodes = false;             ///< an encoder in front of a decoder: every row is kept, none is an output
     std::int64_t n_cross_entries = 1, n_cross_seqs = 1;  ///< capacities of cross_table and cross_seqs
     AdapterMask adapters = kAllAdapters;
+    int draft_block = -1;  ///< of a draft head with a graph for each block: which; -1: all, without outputs
 };
+
+/// What a draft head reads of its target, of every token of a run.
+struct Taps {
+    /// streams: the stream in front of some blocks, side by side; of as many streams their mean. normed: what the
+    /// output matrix reads. every_stream: all streams behind the last block.
+    enum class Kind : std::uint8_t { none, streams, normed, every_stream };
+    Kind kind = Kind::none;
+    std::vector<int> blocks{};  ///< of `streams`; n_layer: behind the last
+    std::int64_t width = 0;     ///< floats of a token
+    /// Whether it needs every row of the last layer, not those of outputs alone.
+    [[nodiscard]] bool read_end(int n_layer) const noexcept {
+        if (kind != Kind::streams) return kind != Kind::none;
+        return std::find(blocks.begin(), blocks.end(), n_layer) != blocks.end();
+    }
+};
+inline constexpr std::size_t kMaxTaps = 32;
 
 /// KV cache and recurrent states of a layer; null where it has none.
 struct LayerMemory {
@@ -38,6 +57,7 @@ struct LayerMemory {
     std::array<const TensorInfo*, kMaxStates> states{};  ///< of recurrence, in the order of Recurrent::states
 };
 
+struct Family;  // model/family.hpp
 struct GraphAdapters;
 
 /// Everything a builder reads. It owns nothing.
@@ -53,6 +73,11 @@ struct BuildContext {
     std::span<const LayerMemory> cross{};                       ///< per decoder layer: K and V of cross-attention
     bool hadamard_on_keys = false, hadamard_on_values = false;  ///< model/kv_rotation.hpp
     GraphAdapters* adapters = nullptr;                          ///< what is attached to the context; null: nothing
+    const Family* drafting = nullptr;                           ///< of a draft head: whose blocks it has
+    const Taps* taps = nullptr;                                 ///< what a draft head reads; null: nobody does
+    std::array<graph::Tensor, kMaxTaps>* tapped = nullptr;      ///< filled by the builder, one for each tap
+    /// Whether the last layer computes every row.
+    [[nodiscard]] bool every_row() const noexcept { return taps != nullptr && taps->read_end(hp.n_layer); }
     [[nodiscard]] const LayerWeights& layer(int il) const noexcept { return w.layers[static_cast<std::size_t>(il)]; }
 };
 

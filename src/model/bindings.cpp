@@ -167,14 +167,18 @@ void bind_feed_forward(WeightBinder& binder, const HParams& hp, int il, LayerWei
 
 }  // namespace
 
+void bind_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts) {
+    bind_block_norms(binder, hp, il, w, parts);
+    if (parts.mixer == Mixer::attention && hp.n_head_kv_of(il) > 0)
+        bind_attention(binder, hp, il, w, parts.qkv_bias, parts.out_bias);
+    if (hp.n_head_kv_of(il) > 0) bind_norms_of_heads(binder, hp, il, w, parts);
+    bind_feed_forward(binder, hp, il, w, parts);
+}
+
 void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const BlockParts& parts, const OwnParts& own) {
     for (int il = 0; il < hp.n_layer; ++il) {
         LayerWeights& layer = w.layers[static_cast<std::size_t>(il)];
-        bind_block_norms(binder, hp, il, layer, parts);
-        if (parts.mixer == Mixer::attention && hp.n_head_kv_of(il) > 0)
-            bind_attention(binder, hp, il, layer, parts.qkv_bias, parts.out_bias);
-        if (hp.n_head_kv_of(il) > 0) bind_norms_of_heads(binder, hp, il, layer, parts);
-        bind_feed_forward(binder, hp, il, layer, parts);
+        bind_block(binder, hp, il, layer, parts);
         if (own) own(il, layer);
     }
 }

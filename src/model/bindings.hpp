@@ -103,6 +103,8 @@ inline constexpr BlockParts kBiasesAsGiven{.qkv_bias = Bias::optional,
                                            .ffn = FeedForward::experts_if_any,
                                            .ffn_bias = Bias::optional};
 
+void bind_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w, const BlockParts& parts);
+
 /// What a block has beside its parts, bound after them.
 using OwnParts = std::function<void(int il, LayerWeights& layer)>;
 void bind_blocks(WeightBinder& binder, const HParams& hp, Weights& w, const BlockParts& parts,

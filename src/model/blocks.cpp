@@ -76,7 +76,10 @@ Inputs make_inputs(const BuildContext& b) {
     if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
     if (b.hp.has_states()) in.state_rows = g.input(graph::Input::state_rows, DType::i32, {2, s.n_tokens, 1, 1});
-    if (s.n_outputs > 0) in.out_rows = g.input(graph::Input::out_rows, DType::i32, {s.n_outputs, 1, 1, 1});
+    if (b.hp.draft.n_state > 0)
+        in.states = g.input(graph::Input::states, DType::f32, {b.hp.draft.n_state, s.n_tokens, 1, 1});
+    if (s.n_outputs > 0 && !b.every_row())
+        in.out_rows = g.input(graph::Input::out_rows, DType::i32, {s.n_outputs, 1, 1, 1});
     return in;
 }
 
@@ -143,8 +146,10 @@ Qkv qkv(const BuildContext& b, int il, Tensor h) {
 }
 
 bool writes_only(const BuildContext& b, int il) noexcept {
-    return il == b.hp.n_layer - 1 && b.shape.n_outputs == 0 && !b.shape.encodes && !b.shape.whole_layers;
+    return is_last(b, il) && b.shape.n_outputs == 0 && !b.shape.encodes && !b.shape.whole_layers && !b.every_row();
 }
+
+bool is_last(const BuildContext& b, int il) noexcept { return b.hp.draft.alone || il == b.hp.n_layer - 1; }
 
 Tensor cached_attention(const BuildContext& b, const Inputs& in, int il, const Qkv& x, Tensor chosen) {
     Graph& g = b.g;
@@ -322,7 +327,7 @@ Tensor output_rows(const BuildContext& b, const Inputs& in, Tensor x) {
 }
 
 bool keep_output_rows(const BuildContext& b, const Inputs& in, int il, std::initializer_list<Tensor*> streams) {
-    if (il != b.hp.n_layer - 1 || b.shape.encodes) return true;
+    if (!is_last(b, il) || b.shape.encodes || b.every_row()) return true;
     if (b.shape.n_outputs == 0) return false;
     for (Tensor* const rows : streams) *rows = output_rows(b, in, *rows);
     return true;
@@ -378,11 +383,28 @@ Tensor suppress(Graph& g, Tensor logits, TokenRange ids) {
 
 }  // namespace
 
+void tap_stream(const BuildContext& b, int il, Tensor x) {
+    if (b.taps == nullptr || b.taps->kind != Taps::Kind::streams) return;
+    for (std::size_t i = 0; i < b.taps->blocks.size(); ++i)
+        if (b.taps->blocks[i] == il) (*b.tapped)[i] = x;
+}
+
 void head(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    const Tensor h = b.w.output_norm ? norm(b, b.w.output_norm, x, "result_norm") : g.name(x, "result_norm");
+    const bool every_row = b.every_row();
+    if (every_row && b.taps->kind == Taps::Kind::normed) {
+        x = norm(b, b.w.output_norm, x, "norm_of_all");
+        (*b.tapped)[0] = x;
+    }
+    if (every_row) {
+        if (b.shape.n_outputs == 0) return;
+        x = g.name(g.get_rows(x, g.input(graph::Input::out_rows, DType::i32, {b.shape.n_outputs, 1, 1, 1})),
+                   "out_rows");
+    }
+    const bool is_normed = !b.w.output_norm || (every_row && b.taps->kind == Taps::Kind::normed);
+    const Tensor h = is_normed ? g.name(x, "result_norm") : norm(b, b.w.output_norm, x, "result_norm");
     if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);
     if (!b.shape.want_logits) return;
@@ -403,19 +425,22 @@ void sequential_stack(const BuildContext& b) {
     if (const Tensor x = sequential_layers(b, make_inputs(b))) head(b, x);
 }
 
-void parallel_stack(const BuildContext& b) {
+Tensor parallel_layer(const BuildContext& b, const Inputs& in, int il, Tensor x) {
     Graph& g = b.g;
+    const LayerWeights& w = b.layer(il);
+    Tensor h = norm(b, w.attn_norm, x, "attn_norm");
+    Tensor a = self_attention(b, in, il, h);
+    Tensor none;
+    if (!keep_output_rows(b, in, il, {&a, &x, w.ffn_norm ? &none : &h})) return {};
+    g.set_part(Part::ffn_norm);
+    if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
+    g.set_part(Part::ffn);
+    return add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"));
+}
+
+void parallel_stack(const BuildContext& b) {
     const Inputs in = make_inputs(b);
-    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
-        Tensor h = norm(b, w.attn_norm, x, "attn_norm");
-        Tensor a = self_attention(b, in, il, h);
-        Tensor none;
-        if (!keep_output_rows(b, in, il, {&a, &x, w.ffn_norm ? &none : &h})) return {};
-        g.set_part(Part::ffn_norm);
-        if (w.ffn_norm) h = norm(b, w.ffn_norm, x, "ffn_norm");
-        g.set_part(Part::ffn);
-        return add_residual(b, x, g.name(g.add(a, feed_forward(b, w, h)), "branches"));
-    });
+    stream_stack(b, in, [&](int il, const LayerWeights&, Tensor x) { return parallel_layer(b, in, il, x); });
 }
 
 }  // namespace tinfer::model

@@ -32,6 +32,7 @@ struct Inputs {
         return hp.is_windowed(il) ? windowed : full;
     }
     Tensor state_rows;  ///< {2, T}: rows of recurrent states; absent without them
+    Tensor states;      ///< {n_state, T}: what a draft head reads of its target; absent in others
 };
 
 /// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions
@@ -69,6 +70,8 @@ struct Qkv {
 /// Whether a layer only has to write its K and V, or its states: the last one of a run without outputs, unless values
 /// of it are kept.
 [[nodiscard]] bool writes_only(const BuildContext& b, int il) noexcept;
+/// The last layer that a graph runs.
+[[nodiscard]] bool is_last(const BuildContext& b, int il) noexcept;
 /// RoPE of q and k, by the angles of the layer.
 void rotate(const BuildContext& b, const Inputs& in, int il, Qkv& x);
 /// q of each token times the factor of Attention::temperature_scale, which grows with the position; q contiguous.
@@ -133,6 +136,9 @@ struct Routing {
 /// "result_pooled" as asked for.
 void head(const BuildContext& b, Tensor x);
 
+/// The stream in front of block il, which a draft head may read; il = n_layer: behind the last.
+void tap_stream(const BuildContext& b, int il, Tensor x);
+
 /// The loop over the layers, for all families: layer(il, w) builds one, and says whether the run goes on behind it.
 template <class Layer>
 bool each_layer(const BuildContext& b, Layer&& layer) {
@@ -149,11 +155,14 @@ bool each_layer(const BuildContext& b, Layer&& layer) {
 template <class Layer>
 Tensor stream_layers(const BuildContext& b, Tensor x, Layer&& layer) {
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
+        tap_stream(b, il, x);
         const Tensor y = layer(il, w, x);
         if (y) x = end_layer(b, y);
         return static_cast<bool>(y);
     });
-    return whole ? x : Tensor{};
+    if (!whole) return {};
+    tap_stream(b, b.hp.n_layer, x);
+    return x;
 }
 
 /// Those layers and the head.
@@ -166,21 +175,25 @@ void stream_stack(const BuildContext& b, const Inputs& in, Layer&& layer) {
 /// before and after a sub-layer that the layer has. attention(in, il, h), ffn(w, h); an absent result adds nothing.
 /// Returns absent where the run has no outputs.
 template <class Mix, class Ffn>
-Tensor sequential_layers(const BuildContext& b, const Inputs& in, Mix&& attention, Ffn&& ffn) {
-    return stream_layers(b, in.x, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
-        // x += attention(norm(x))
-        Tensor h = norm(b, w.attn_norm, x, "attn_norm");
-        Tensor a = attention(in, il, h);
-        if (!keep_output_rows(b, in, il, {&a, &x})) return {};
-        b.g.set_part(Part::attn_out);
-        x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
+Tensor sequential_layer(const BuildContext& b, const Inputs& in, int il, Tensor x, Mix&& attention, Ffn&& ffn) {
+    const LayerWeights& w = b.layer(il);
+    // x += attention(norm(x))
+    Tensor h = norm(b, w.attn_norm, x, "attn_norm");
+    Tensor a = attention(in, il, h);
+    if (!keep_output_rows(b, in, il, {&a, &x})) return {};
+    b.g.set_part(Part::attn_out);
+    x = add_residual(b, x, norm(b, w.attn_post_norm, a, "attn_post_norm"), "ffn_inp");
 
-        // x += ffn(norm(x))
-        b.g.set_part(Part::ffn_norm);
-        h = norm(b, w.ffn_norm, x, "ffn_norm");
-        b.g.set_part(Part::ffn);
-        return add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"));
-    });
+    // x += ffn(norm(x))
+    b.g.set_part(Part::ffn_norm);
+    h = norm(b, w.ffn_norm, x, "ffn_norm");
+    b.g.set_part(Part::ffn);
+    return add_residual(b, x, norm(b, w.ffn_post_norm, ffn(w, h), "ffn_post_norm"));
+}
+template <class Mix, class Ffn>
+Tensor sequential_layers(const BuildContext& b, const Inputs& in, Mix&& attention, Ffn&& ffn) {
+    return stream_layers(
+        b, in.x, [&](int il, const LayerWeights&, Tensor x) { return sequential_layer(b, in, il, x, attention, ffn); });
 }
 [[nodiscard]] Tensor sequential_layers(const BuildContext& b,
                                        const Inputs& in);  ///< of self_attention and feed_forward
@@ -194,5 +207,6 @@ void sequential_stack(const BuildContext& b);
 /// x += attention(norm(x)) + ffn(norm(x)): both from the same stream (GPT-J, PaLM: arXiv:2204.02311 §2). The
 /// feed-forward shares attention's norm unless the layer has one of its own.
 void parallel_stack(const BuildContext& b);
+[[nodiscard]] Tensor parallel_layer(const BuildContext& b, const Inputs& in, int il, Tensor x);
 
 }  // namespace tinfer::model

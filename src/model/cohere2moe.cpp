@@ -36,18 +36,27 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
+constexpr BlockParts kParts{.norms = BlockNorms::one, .qkv_bias = Bias::optional, .ffn = FeedForward::dense_or_experts};
+
+void refuse_choice_bias(WeightBinder& binder, int il, const LayerWeights& layer) {
+    if (layer.exp_probs_b != nullptr) binder.unsupported(cat("layer ", il, " has a bias for the choice of experts"));
+}
+
 Weights bind(WeightBinder& binder, const HParams& hp) {
     refuse_factors(binder);
-    return bind_stack(binder, hp, Head::tied_if_missing,
-                      {.norms = BlockNorms::one, .qkv_bias = Bias::optional, .ffn = FeedForward::dense_or_experts},
-                      [&](int il, LayerWeights& layer) {
-                          if (layer.exp_probs_b != nullptr)
-                              binder.unsupported(cat("layer ", il, " has a bias for the choice of experts"));
-                      });
+    return bind_stack(binder, hp, Head::tied_if_missing, kParts,
+                      [&](int il, LayerWeights& layer) { refuse_choice_bias(binder, il, layer); });
+}
+
+void bind_draft_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_block(binder, hp, il, layer, kParts);
+    refuse_choice_bias(binder, il, layer);
 }
 
 }  // namespace tinfer::model::cohere2moe
 
 namespace tinfer::model {
-const Family families::cohere2moe{.read_all = cohere2moe::read, .bind_all = cohere2moe::bind};
+const Family families::cohere2moe{.read_all = cohere2moe::read,
+                                  .bind_all = cohere2moe::bind,
+                                  .draft = {.state = DraftBlocks::State::normed, .bind = cohere2moe::bind_draft_block}};
 }  // namespace tinfer::model

@@ -19,7 +19,7 @@ void read_latent_sizes(KeyReader& keys, HParams& hp) {
     const gguf::File& file = keys.file();
     const auto head_dim_k = keys.find_u32("attention.key_length_mla"),
                head_dim_v = keys.find_u32("attention.value_length_mla");
-    const bool is_split = file.find_tensor("blk.0.attn_k_b.weight") != nullptr;
+    const bool is_split = has_role(file, "attn_k_b.weight");
     if (is_split != head_dim_k.has_value() || is_split != head_dim_v.has_value())
         unsupported(file, hp.arch, "tensor layout and attention.*_mla keys disagree");
     hp.attention.mla.absorbed = is_split;
@@ -32,7 +32,7 @@ void read_latent_sizes(KeyReader& keys, HParams& hp) {
     if (hp.rope.n_rot >= hp.attention.mla.head_dim_k)
         keys.bad("rope.dimension_count", cat(hp.rope.n_rot),
                  cat("must be below the head size ", hp.attention.mla.head_dim_k));
-    if (hp.attention.mla.n_lora_q > 0 && file.find_tensor("blk.0.attn_q.weight") != nullptr)
+    if (hp.attention.mla.n_lora_q > 0 && has_role(file, "attn_q.weight"))
         keys.bad("attention.q_lora_rank", cat(hp.attention.mla.n_lora_q), "the file has attn_q, which means 0");
     if (!is_split) return;
     if (hp.head_dim_k != hp.attention.mla.n_lora_kv + hp.rope.n_rot || hp.head_dim_v != hp.attention.mla.n_lora_kv ||
@@ -62,7 +62,7 @@ HParams read(KeyReader& keys) {
         keys.bad("rope.scaling.yarn_log_multiplier", cat(hp.rope.yarn_log_multiplier),
                  "must be 0 or more, and leave the scale of scores finite");
     // Files of 47 and 48 blocks (GLM-4.7-Flash, Moonlight's kin) leave the gating out and mean sigmoid.
-    const bool has_bias = keys.file().find_tensor(block_name(hp.n_layer - 1, "exp_probs_b.bias")) != nullptr;
+    const bool has_bias = has_role(keys.file(), "exp_probs_b.bias");
     if (has_bias && (hp.n_layer == 47 || hp.n_layer == 48)) hp.experts.gating = GatingFunc::sigmoid;
     read_experts(keys, hp);
     if (hp.experts.n == 0) hp.experts.n_layer_dense = hp.n_layer;
@@ -84,5 +84,15 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 }  // namespace tinfer::model::deepseek2
 
 namespace tinfer::model {
-const Family families::deepseek2{.mixer = latent_attention, .read_all = deepseek2::read, .bind_all = deepseek2::bind};
+const Family families::deepseek2{.mixer = latent_attention,
+                                 .read_all = deepseek2::read,
+                                 .bind_all = deepseek2::bind,
+                                 .draft = {.state = DraftBlocks::State::normed,
+                                           .keys = [](KeyReader&, HParams& hp) { hp.attention.temperature_scale = 0; },
+                                           .supports =
+                                               [](const HParams& hp) {
+                                                   return hp.attention.mla.absorbed && hp.attention.mla.n_lora_q > 0 &&
+                                                          hp.experts.n > 0;
+                                               },
+                                           .bind = bind_latent_block}};
 }  // namespace tinfer::model

@@ -87,8 +87,11 @@ void build(const BuildContext& b) { latent_stack(b); }
 
 }  // namespace deepseek32
 
-const Family families::deepseek32{
-    .read_all = deepseek32::read, .bind_all = deepseek32::bind, .build_all = deepseek32::build};
+const Family families::deepseek32{.mixer = latent_attention,  // of blocks that draft: dense
+                                  .read_all = deepseek32::read,
+                                  .bind_all = deepseek32::bind,
+                                  .build_all = deepseek32::build,
+                                  .draft = {.state = DraftBlocks::State::normed, .bind = bind_latent_block}};
 
 namespace glm_dsa {
 
@@ -109,6 +112,10 @@ void build(const BuildContext& b) { latent_stack(b); }
 
 }  // namespace glm_dsa
 
-const Family families::glm_dsa{.read_all = glm_dsa::read, .bind_all = glm_dsa::bind, .build_all = glm_dsa::build};
+const Family families::glm_dsa{.mixer = latent_attention,
+                               .read_all = glm_dsa::read,
+                               .bind_all = glm_dsa::bind,
+                               .build_all = glm_dsa::build,
+                               .draft = {.state = DraftBlocks::State::normed, .bind = bind_latent_block}};
 
 }  // namespace tinfer::model

@@ -130,7 +130,7 @@ Tensor experts_by_id(const BuildContext& b, const Inputs& in, const LayerWeights
     Graph& g = b.g;
     if (w.experts_of_token == nullptr || !in.tokens) return {};  // embeddings are refused before anything runs
     const Tensor ids = g.name(g.get_rows(g.weight(*w.experts_of_token), in.tokens), "ffn_moe_by_id");
-    return il == b.hp.n_layer - 1 ? output_rows(b, in, ids) : ids;
+    return is_last(b, il) && !b.every_row() ? output_rows(b, in, ids) : ids;
 }
 
 void bind_compress(WeightBinder& binder, const HParams& hp, int il, std::string_view prefix, std::int64_t width,
@@ -264,22 +264,72 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
-Weights bind(WeightBinder& binder, const HParams& hp) {
+namespace {
+
+constexpr BlockParts kParts{.mixer = Mixer::own, .ffn = FeedForward::experts};
+
+void bind_own_parts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
     const std::int64_t n = hp.streams.n, n_mix = 2 * n + n * n;
+    bind_attention_parts(binder, hp, il, layer);
+    layer.attn_streams = bind_streams(binder, hp, block_name(il, "hc_attn"), n_mix, 3);
+    layer.ffn_streams = bind_streams(binder, hp, block_name(il, "hc_ffn"), n_mix, 3);
+    if (il < hp.attention.compress.n_hash_layer)
+        layer.experts_of_token =
+            binder.ids(block_name(il, "ffn_gate_tid2eid.weight"), hp.experts.n_used, hp.n_vocab, hp.experts.n);
+    else layer.exp_probs_b = binder.vector(block_name(il, "exp_probs_b.bias"), hp.experts.n);
+    binder.ignore(block_name(il, "exp_probs_b_vl.bias"));
+}
+
+}  // namespace
+
+Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_globals(binder, hp, Head::required);
-    w.output_streams = bind_streams(binder, hp, "output_hc", n, 1);
-    bind_blocks(binder, hp, w, {.mixer = Mixer::own, .ffn = FeedForward::experts}, [&](int il, LayerWeights& layer) {
-        bind_attention_parts(binder, hp, il, layer);
-        layer.attn_streams = bind_streams(binder, hp, block_name(il, "hc_attn"), n_mix, 3);
-        layer.ffn_streams = bind_streams(binder, hp, block_name(il, "hc_ffn"), n_mix, 3);
-        if (il < hp.attention.compress.n_hash_layer)
-            layer.experts_of_token =
-                binder.ids(block_name(il, "ffn_gate_tid2eid.weight"), hp.experts.n_used, hp.n_vocab, hp.experts.n);
-        else layer.exp_probs_b = binder.vector(block_name(il, "exp_probs_b.bias"), hp.experts.n);
-        binder.ignore(block_name(il, "exp_probs_b_vl.bias"));
-    });
+    w.output_streams = bind_streams(binder, hp, "output_hc", hp.streams.n, 1);
+    bind_blocks(binder, hp, w, kParts, [&](int il, LayerWeights& layer) { bind_own_parts(binder, hp, il, layer); });
     return w;
 }
+
+namespace {
+
+/// The streams behind layer il; false where the run ends there.
+bool build_layer(const BuildContext& b, const Inputs& in, int il, const Rotation& r, Streams& s) {
+    Graph& g = b.g;
+    const LayerWeights& w = b.layer(il);
+    Tensor h = norm(b, w.attn_norm, mix_streams(b, w.attn_streams, s), "attn_norm");
+    Tensor a = attention(b, in, il, r, h);
+    if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write, &s.mix})) return false;
+    g.set_part(Part::attn_out);
+    write_streams(b, s, a);
+    g.set_part(Part::ffn_norm);
+    h = norm(b, w.ffn_norm, mix_streams(b, w.ffn_streams, s), "ffn_norm");
+    g.set_part(Part::ffn);
+    write_streams(b, s, moe_ffn(b, w, h, experts_by_id(b, in, w, il)));
+    return true;
+}
+
+// The mean of the streams in front of a layer, for draft heads that read it.
+void tap_mean(const BuildContext& b, int il, Tensor x) {
+    if (b.taps == nullptr || b.taps->kind != Taps::Kind::streams ||
+        std::ranges::find(b.taps->blocks, il) == b.taps->blocks.end())
+        return;
+    Graph& g = b.g;
+    Tensor sum = g.view(x, 0, b.hp.n_embd);
+    for (int i = 1; i < b.hp.streams.n; ++i) sum = g.add(sum, g.view(x, i * b.hp.n_embd, b.hp.n_embd));
+    tap_stream(b, il, g.name(g.scale(sum, 1.0f / static_cast<float>(b.hp.streams.n)), "stream_mean"));
+}
+
+void bind_draft_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_block(binder, hp, il, layer, kParts);
+    bind_own_parts(binder, hp, il, layer);
+}
+
+Tensor build_draft_block(const BuildContext& b, const Inputs& in, int il, Tensor x) {
+    Streams s{x, {}, {}};
+    const bool goes_on = build_layer(b, in, il, make_rotation(b, in, b.rope_window, false), s);
+    return goes_on ? s.x : Tensor{};
+}
+
+}  // namespace
 
 void build(const BuildContext& b) {
     Graph& g = b.g;
@@ -290,20 +340,14 @@ void build(const BuildContext& b) {
     if (has_plain) plain = make_rotation(b, in, b.rope_window, false);
     if (has_groups) grouped = make_rotation(b, in, b.rope, true);
     Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
-    const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
-        Tensor h = norm(b, w.attn_norm, mix_streams(b, w.attn_streams, s), "attn_norm");
-        Tensor a = attention(b, in, il,
-                             b.hp.attention.compress.ratios[static_cast<std::size_t>(il)] == 0 ? plain : grouped, h);
-        if (!keep_output_rows(b, in, il, {&a, &s.x, &s.write, &s.mix})) return false;
-        g.set_part(Part::attn_out);
-        write_streams(b, s, a);
-        g.set_part(Part::ffn_norm);
-        h = norm(b, w.ffn_norm, mix_streams(b, w.ffn_streams, s), "ffn_norm");
-        g.set_part(Part::ffn);
-        write_streams(b, s, moe_ffn(b, w, h, experts_by_id(b, in, w, il)));
-        return true;
+    const bool whole = each_layer(b, [&](int il, const LayerWeights&) {
+        tap_mean(b, il, s.x);
+        return build_layer(b, in, il,
+                           b.hp.attention.compress.ratios[static_cast<std::size_t>(il)] == 0 ? plain : grouped, s);
     });
     if (!whole) return;
+    tap_mean(b, b.hp.n_layer, s.x);
+    if (b.taps != nullptr && b.taps->kind == Taps::Kind::every_stream) (*b.tapped)[0] = s.x;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix_streams(b, b.w.output_streams, s));
@@ -312,6 +356,10 @@ void build(const BuildContext& b) {
 }  // namespace tinfer::model::deepseek4
 
 namespace tinfer::model {
-const Family families::deepseek4{
-    .read_all = deepseek4::read, .bind_all = deepseek4::bind, .build_all = deepseek4::build};
+const Family families::deepseek4{.read_all = deepseek4::read,
+                                 .bind_all = deepseek4::bind,
+                                 .build_all = deepseek4::build,
+                                 .draft = {.state = DraftBlocks::State::streams,
+                                           .bind = deepseek4::bind_draft_block,
+                                           .layer = deepseek4::build_draft_block}};
 }  // namespace tinfer::model

@@ -37,6 +37,27 @@ void read_experts(KeyReader& keys, HParams& hp, const ExpertKeys& rules);
 using MixTokens = Tensor(const BuildContext&, const Inputs&, int il, Tensor h);
 using MixChannels = Tensor(const BuildContext&, const LayerWeights&, Tensor h);
 
+/// Blocks behind the model's own that draft tokens, as the family's files bring them ("MTP", mtp.cpp). By default
+/// they are not run.
+struct DraftBlocks {
+    /// What of the token in front a block reads, and gives for the next: what the output matrix reads; the stream
+    /// behind the last block; all streams.
+    enum class State : std::uint8_t { none, normed, raw, streams };
+    State state = State::none;
+    bool several = false;  ///< more than one of them
+    /// The norm in front of the head: nextn.shared_head_norm, or, where that is missing, this role, or output_norm.
+    std::string_view head_norm{};
+    std::string_view required_head_norm{};  ///< this role in place of all of them
+    bool head_layer_norm = false;           ///< a layer norm without bias, whatever the others are
+
+    void (*keys)(KeyReader&, HParams&) = nullptr;
+    bool (*supports)(const HParams&) = nullptr;
+    /// In place of the family's block and its layer() above.
+    void (*bind)(WeightBinder&, const HParams&, int il, LayerWeights&) = nullptr;
+    /// In place of mixer and ffn: from the block's input to its output.
+    MixTokens* layer = nullptr;
+};
+
 /// As it stands here: llama's block without a bias, in sequence, the head tied to the embedding where it is missing.
 struct Family {
     RopeKind rope = RopeKind::norm;
@@ -63,6 +84,7 @@ struct Family {
     void (*build_all)(const BuildContext&) = nullptr;
 
     const Family* encoder = nullptr;  ///< in the same file, to whose result these layers attend
+    DraftBlocks draft{};
 
     [[nodiscard]] HParams read(KeyReader& reader) const;
     [[nodiscard]] Weights bind(WeightBinder& binder, const HParams& hp) const;

@@ -229,6 +229,13 @@ struct Passes {
     bool norms = false;   ///< between passes, by the last norm
 };
 
+/// A draft head: what it reads of the model that it drafts for. n_state = 0: the model is none.
+struct DraftParams {
+    std::int64_t n_state = 0;  ///< floats of each token
+    int first = 0, n = 0;      ///< its blocks, by their numbers in the file
+    bool alone = false;        ///< a graph runs one of its blocks, each of which has a head
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
@@ -269,6 +276,7 @@ struct HParams {
     float situ_beta = 0, situ_linear_beta = 0;  ///< of the bounded gated activation
 
     // beside the stack
+    DraftParams draft;
     NgramParams ngram;
     SwitchParams switches;
     int n_layer_cross = 0;  ///< of an encoder: layers of the decoder that look at its result

@@ -168,16 +168,27 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
+constexpr BlockParts kParts{.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts};
+
+void bind_attention_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    refuse_joined(binder, il);
+    bind_latent_attention(binder, hp, il, layer);
+    layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, hp.n_head_of(il));
+}
+
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_stack(binder, hp, Head::tied_if_missing, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts},
-                      [&](int il, LayerWeights& layer) {
-                          require_choice_bias(binder, il, layer);
-                          if (is_delta_layer(hp, il))
-                              return bind_kimi_delta(binder, hp, il, layer, {.decay = Rank::full, .gate = Rank::full});
-                          refuse_joined(binder, il);
-                          bind_latent_attention(binder, hp, il, layer);
-                          layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, hp.n_head_of(il));
-                      });
+    return bind_stack(binder, hp, Head::tied_if_missing, kParts, [&](int il, LayerWeights& layer) {
+        require_choice_bias(binder, il, layer);
+        if (is_delta_layer(hp, il))
+            return bind_kimi_delta(binder, hp, il, layer, {.decay = Rank::full, .gate = Rank::full});
+        bind_attention_layer(binder, hp, il, layer);
+    });
+}
+
+void bind_draft_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_block(binder, hp, il, layer, kParts);
+    require_choice_bias(binder, il, layer);
+    bind_attention_layer(binder, hp, il, layer);
 }
 
 }  // namespace bailingmoe3
@@ -185,6 +196,9 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 const Family families::bailingmoe3{.mixer = latent_attention,
                                    .recurrence = kimi_recurrence<Decay::bounded>,
                                    .read_all = bailingmoe3::read,
-                                   .bind_all = bailingmoe3::bind};
+                                   .bind_all = bailingmoe3::bind,
+                                   .draft = {.state = DraftBlocks::State::normed,
+                                             .required_head_norm = "layer_output_norm",
+                                             .bind = bailingmoe3::bind_draft_block}};
 
 }  // namespace tinfer::model

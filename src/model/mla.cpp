@@ -152,6 +152,13 @@ void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, Laye
     w.attn_output = binder.linear(block_name(il, "attn_output"), n_head * m.head_dim_v, hp.n_embd);
 }
 
+void bind_latent_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    bind_block(binder, hp, il, w, {.mixer = Mixer::own, .ffn = FeedForward::dense_or_experts});
+    bind_latent_attention(binder, hp, il, w);
+    for (const char* const role : {"attn_q_b.weight", "attn_k.weight", "k_norm.weight", "k_norm.bias", "proj.weight"})
+        binder.ignore(block_name(il, cat("indexer.", role)));
+}
+
 Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     return latent_attention(b, in, il, h, nullptr);
 }

@@ -17,6 +17,8 @@ void bind_latent_attention(WeightBinder& binder, const HParams& hp, int il, Laye
 /// sees everything.
 [[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h, Tensor* chosen);
 [[nodiscard]] Tensor latent_attention(const BuildContext& b, const Inputs& in, int il, Tensor h);
+/// A block that drafts: this attention, then experts. Weights of an indexer may be there, and are not used.
+void bind_latent_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
 
 /// The sizes of the split layout, of two kinds of layers where some have a window, and 1/sqrt(head size) as scale.
 void read_split_latent(KeyReader& keys, HParams& hp, bool has_windows = false);

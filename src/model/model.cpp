@@ -6,6 +6,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "base/math.hpp"
+#include "model/draft_model.hpp"
 #include "model/family.hpp"
 
 namespace tinfer::model {
@@ -75,6 +76,9 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     check_quantization_version(*m.file, options);
     KeyReader keys(*m.file);
     m.family = &find_architecture(*m.file, keys.arch()).family();
+    if (is_draft_file(*m.file))
+        fail(ErrorCode::unsupported_arch, cat(m.file->name(), ": architecture '", escaped(keys.arch()),
+                                              "' is a draft head and cannot be loaded as a model"));
     m.hp = m.family->read(keys);
     if (m.family->encoder != nullptr) m.encoder.emplace().hp = m.family->encoder->read(keys);
     keys.check_unknown(options);

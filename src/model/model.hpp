@@ -21,6 +21,7 @@ struct Family;  // model/family.hpp
 struct BoundModel {
     std::shared_ptr<gguf::File> file;
     const Family* family = nullptr;
+    const Family* drafting = nullptr;  ///< of a draft head: the family whose blocks it has
     HParams hp;
     Weights weights;
     std::optional<Encoder> encoder;

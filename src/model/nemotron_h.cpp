@@ -117,29 +117,57 @@ HParams read(KeyReader& keys) {
     return hp;
 }
 
+void bind_latent_experts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+    const auto name = [&](std::string_view role) { return block_name(il, role); };
+    const std::int64_t e = hp.n_embd, f = hp.experts.width(static_cast<std::size_t>(il)), n = hp.experts.n;
+    const std::int64_t inner = hp.experts.n_latent > 0 ? hp.experts.n_latent : e;
+    w.ffn_gate_inp = binder.linear(name("ffn_gate_inp"), e, n);
+    w.exp_probs_b = binder.vector(name("exp_probs_b.bias"), n);
+    w.ffn_up_exps = binder.experts(name("ffn_up_exps"), inner, f, n);
+    w.ffn_down_exps = binder.experts(name("ffn_down_exps"), f, inner, n);
+    if (hp.experts.n_latent > 0) {
+        w.ffn_latent_down = binder.linear(name("ffn_latent_down"), e, inner);
+        w.ffn_latent_up = binder.linear(name("ffn_latent_up"), inner, e);
+    }
+    w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.experts.n_ff_shared);
+    w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.experts.n_ff_shared, e);
+}
+
 Weights bind(WeightBinder& binder, const HParams& hp) {
-    return bind_nemotron_h(binder, hp, [&](int il, LayerWeights& w) {
-        const auto name = [&](std::string_view role) { return block_name(il, role); };
-        const std::int64_t e = hp.n_embd, f = hp.experts.width(static_cast<std::size_t>(il)), n = hp.experts.n;
-        const std::int64_t inner = hp.experts.n_latent > 0 ? hp.experts.n_latent : e;
-        w.ffn_gate_inp = binder.linear(name("ffn_gate_inp"), e, n);
-        w.exp_probs_b = binder.vector(name("exp_probs_b.bias"), n);
-        w.ffn_up_exps = binder.experts(name("ffn_up_exps"), inner, f, n);
-        w.ffn_down_exps = binder.experts(name("ffn_down_exps"), f, inner, n);
-        if (hp.experts.n_latent > 0) {
-            w.ffn_latent_down = binder.linear(name("ffn_latent_down"), e, inner);
-            w.ffn_latent_up = binder.linear(name("ffn_latent_up"), inner, e);
-        }
-        w.ffn_up_shexp = binder.linear(name("ffn_up_shexp"), e, hp.experts.n_ff_shared);
-        w.ffn_down_shexp = binder.linear(name("ffn_down_shexp"), hp.experts.n_ff_shared, e);
-    });
+    return bind_nemotron_h(binder, hp,
+                           [&](int il, LayerWeights& layer) { bind_latent_experts(binder, hp, il, layer); });
+}
+
+// A block that drafts has both branches, one behind the other.
+void bind_draft_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    layer.attn_norm = binder.norm(block_name(il, "attn_norm"), {hp.n_embd});
+    bind_attention(binder, hp, il, layer, Bias::optional, Bias::optional);
+    layer.ffn_norm = binder.norm(block_name(il, "post_attention_norm"), {hp.n_embd});
+    bind_latent_experts(binder, hp, il, layer);
+}
+
+void read_draft_keys(KeyReader& keys, HParams& hp) {
+    hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
+    for (int il = hp.draft.first; il < hp.draft.first + hp.draft.n; ++il) {
+        const auto i = static_cast<std::size_t>(il);
+        if (hp.n_head_kv[i] == 0 || hp.n_ff[i] == 0 || hp.experts.used(i) == 0 || hp.experts.width(i) == 0)
+            keys.bad("attention.head_count_kv", cat(hp.n_head_kv[i]),
+                     cat("block ", il, " drafts, and has attention and experts"));
+    }
 }
 
 void build(const BuildContext& b) { mixer_stack(b, branch); }
 
 }  // namespace nemotron_h_moe
 
-const Family families::nemotron_h_moe{
-    .read_all = nemotron_h_moe::read, .bind_all = nemotron_h_moe::bind, .build_all = nemotron_h_moe::build};
+const Family families::nemotron_h_moe{.ffn = latent_experts,
+                                      .read_all = nemotron_h_moe::read,
+                                      .bind_all = nemotron_h_moe::bind,
+                                      .build_all = nemotron_h_moe::build,
+                                      .draft = {.state = DraftBlocks::State::normed,
+                                                .required_head_norm = "nextn.shared_head_norm",
+                                                .head_layer_norm = true,
+                                                .keys = nemotron_h_moe::read_draft_keys,
+                                                .bind = nemotron_h_moe::bind_draft_block}};
 
 }  // namespace tinfer::model

@@ -160,17 +160,29 @@ void add_delta_states(HParams& hp, const std::vector<bool>& recurrent) {
     }
 }
 
-Weights bind_delta_stack(WeightBinder& binder, const HParams& hp) {
-    const BlockParts parts{.ffn_norm = "post_attention_norm",
-                           .mixer = Mixer::own,
-                           .ffn = hp.experts.n > 0 ? FeedForward::experts : FeedForward::gated};
-    return bind_stack(binder, hp, Head::tied_if_missing, parts, [&](int il, LayerWeights& layer) {
-        if (hp.n_head_kv_of(il) > 0) bind_gated_attention(binder, hp, il, layer);
-        else bind_delta_net(binder, hp, il, layer);
-        if (hp.experts.n > 0)
-            layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
-    });
+BlockParts delta_parts(const HParams& hp) {
+    return {.ffn_norm = "post_attention_norm",
+            .mixer = Mixer::own,
+            .ffn = hp.experts.n > 0 ? FeedForward::experts : FeedForward::gated};
 }
+
+void bind_delta_parts(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    if (hp.n_head_kv_of(il) > 0) bind_gated_attention(binder, hp, il, layer);
+    else bind_delta_net(binder, hp, il, layer);
+    if (hp.experts.n > 0) layer.ffn_gate_inp_shexp = binder.linear(block_name(il, "ffn_gate_inp_shexp"), hp.n_embd, 1);
+}
+
+Weights bind_delta_stack(WeightBinder& binder, const HParams& hp) {
+    return bind_stack(binder, hp, Head::tied_if_missing, delta_parts(hp),
+                      [&](int il, LayerWeights& layer) { bind_delta_parts(binder, hp, il, layer); });
+}
+
+void bind_qwen_draft(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_block(binder, hp, il, layer, delta_parts(hp));
+    bind_delta_parts(binder, hp, il, layer);
+}
+
+constexpr DraftBlocks kAttentionDrafts{.state = DraftBlocks::State::normed, .bind = bind_qwen_draft};
 
 Tensor gated_from_all(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     return gated_attention(b, in, il, h);
@@ -217,8 +229,11 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_delta_stack(
 
 }  // namespace qwen3next
 
-const Family families::qwen3next{
-    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen3next::read, .bind_all = qwen3next::bind};
+const Family families::qwen3next{.mixer = gated_from_all,
+                                 .recurrence = delta_of_layer,
+                                 .read_all = qwen3next::read,
+                                 .bind_all = qwen3next::bind,
+                                 .draft = kAttentionDrafts};
 
 namespace qwen35 {
 
@@ -233,8 +248,11 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binde
 
 }  // namespace qwen35
 
-const Family families::qwen35{
-    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35::read, .bind_all = qwen35::bind};
+const Family families::qwen35{.mixer = gated_from_all,
+                              .recurrence = delta_of_layer,
+                              .read_all = qwen35::read,
+                              .bind_all = qwen35::bind,
+                              .draft = kAttentionDrafts};
 
 namespace qwen35moe {
 
@@ -253,7 +271,10 @@ Weights bind(WeightBinder& binder, const HParams& hp) { return bind_qwen35(binde
 
 }  // namespace qwen35moe
 
-const Family families::qwen35moe{
-    .mixer = gated_from_all, .recurrence = delta_of_layer, .read_all = qwen35moe::read, .bind_all = qwen35moe::bind};
+const Family families::qwen35moe{.mixer = gated_from_all,
+                                 .recurrence = delta_of_layer,
+                                 .read_all = qwen35moe::read,
+                                 .bind_all = qwen35moe::bind,
+                                 .draft = kAttentionDrafts};
 
 }  // namespace tinfer::model

@@ -316,7 +316,8 @@ constexpr Architecture kRegistry[] = {
                   .shared = Shared::counted},
       .head = Head::required,
       .block = {.ffn_norm = "post_attention_norm", .qkv_bias = Bias::required,
-                .head_norms = HeadNorms::shared_if_given, .ffn = FeedForward::dense_or_experts}}},
+                .head_norms = HeadNorms::shared_if_given, .ffn = FeedForward::dense_or_experts},
+      .draft = {.state = DraftBlocks::State::normed}}},
     // gpt-oss (arXiv:2508.10925): a learned sink per head, every other layer behind a window, YaRN everywhere; experts
     // with biases, chosen by logits and weighed by a softmax over the chosen, and a clamped SwiGLU.
     {{"gpt-oss", "windowed attention", "neox", "golden gpt-oss*"},
@@ -362,7 +363,8 @@ constexpr Architecture kRegistry[] = {
     {{"hy_v3", "attention", "neox", "golden hy_v3"},
      {.rope = RopeKind::neox,
       .experts = {.count = Count::required, .gating = GatingFunc::sigmoid, .shared = Shared::or_one},
-      .block = with(kNormedHeadsAndBias, FeedForward::by_router)}},
+      .block = with(kNormedHeadsAndBias, FeedForward::by_router),
+      .draft = {.state = DraftBlocks::State::normed, .several = true}}},
     {{"hy_v4", "sparse attention", "norm", "golden hy_v4"}, {}, &families::hy_v4},
     // InternLM 2 (arXiv:2403.17297).
     {{"internlm2", "attention", "norm", "golden internlm2"}, {.head = Head::required}},
@@ -470,7 +472,8 @@ constexpr Architecture kRegistry[] = {
       .block = with(kBiasOfQkvAsGiven, FeedForward::by_router),
       .layer = [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
           layer.attn_sinks = binder.find_vector(block_name(il, "attn_sinks.weight"), hp.n_head_of(il));
-      }}},
+      },
+      .draft = {.state = DraftBlocks::State::raw, .several = true, .head_norm = "layer_output_norm"}}},
     // MiniCPM (arXiv:2404.06395): fixed factors on embeddings, branches and logits; long contexts by LongRoPE factors;
     // some releases have experts.
     {{"minicpm", "attention", "norm", "golden minicpm"},

@@ -37,6 +37,7 @@ const Family families::step35{
         [](WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
             layer.attn_gate = binder.find_linear(block_name(il, "attn_gate"), hp.n_embd, hp.n_head_of(il));
         },
+    .draft = {.state = DraftBlocks::State::raw, .several = true},
 };
 
 }  // namespace tinfer::model

@@ -152,6 +152,18 @@ void WeightBinder::ignore_blocks(int first, int end) {
         if (tensor.layer >= first && tensor.layer < end) used_[tensor.id] = ignored_[tensor.id] = true;
 }
 
+void WeightBinder::leave_to_model(int first, int end) {
+    for (const TensorInfo& tensor : file_->tensors())
+        if (tensor.layer < first || tensor.layer >= end) used_[tensor.id] = true;
+}
+
+bool has_role(const gguf::File& file, std::string_view role) noexcept {
+    return std::ranges::any_of(file.tensors(), [&](const TensorInfo& tensor) {
+        return tensor.layer >= 0 && tensor.name.ends_with(role) && tensor.name.size() > role.size() &&
+               tensor.name[tensor.name.size() - role.size() - 1] == '.';
+    });
+}
+
 void WeightBinder::missing(std::string_view name) const {
     fail(ErrorCode::missing_tensor,
          cat(file_->name(), ": missing tensor '", escaped(name), "' (architecture '", escaped(arch_), "')"));

@@ -98,6 +98,14 @@ struct NgramWeights {
     const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
 };
 
+/// Of a block that drafts, by the roles behind "nextn.": how it reads a token and the state in front of it, and its
+/// head as far as it has one of its own.
+struct NextnWeights {
+    Linear eh_proj, head;
+    Norm enorm, hnorm, head_norm;
+    const TensorInfo* embed = nullptr;
+};
+
 /// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out,
 /// n}.
 struct SwitchedLinear {
@@ -149,6 +157,7 @@ struct LayerWeights {
     StreamWeights attn_streams, ffn_streams;
     const TensorInfo *attn_score = nullptr, *ffn_score = nullptr;  ///< of what a branch reads out of kept streams
     RwkvWeights rwkv;
+    NextnWeights nextn;
 };
 
 struct Weights {
@@ -226,6 +235,9 @@ public:
     void ignore(std::string_view name);
     /// Tensors of blocks [first, end) may stay unused; `end` is the number of blocks the file says it has.
     void ignore_blocks(int first, int end);
+    /// Of a draft head in its model's file: tensors of all but the blocks [first, end) may stay unused, and no log says
+    /// so: the model uses them.
+    void leave_to_model(int first, int end);
     /// Every tensor is bound or on the ignore list, whose names go to the log; otherwise unused_tensor (or a warning,
     /// by option).
     void finish(const ModelOptions& options) const;
@@ -241,6 +253,9 @@ private:
     std::vector<IdTable> id_tables_;
     int n_blocks_ = 1 << 20, first_draft_ = 1 << 20;
 };
+
+/// Whether some block has this tensor: "attn_k_b.weight".
+[[nodiscard]] bool has_role(const gguf::File& file, std::string_view role) noexcept;
 
 /// "blk.3.attn_q"
 [[nodiscard]] std::string block_name(int layer, std::string_view role);

@@ -74,6 +74,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     .encoder = layout.encoder() == nullptr ? nullptr : &encoder.emplace(*layout.encoder()),
                     .plans = plans,
                     .adapters = adapters,
+                    .head = head,
                     .arena = arena}) {
     runner.executor().guard(bound.file->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
@@ -85,6 +86,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     plans = std::make_unique<runtime::PlanCache>(
         layout, runtime::MemoryMap{layout.tensors(), arena.data(), scratch.data(), scratch.size(), inputs.places(),
                                    kernels::this_processor()});
+    if (options.draft_head) head = std::make_unique<runtime::Head>(*options.draft_head, options, table);
 }
 
 Context::Impl::~Impl() {
@@ -105,6 +107,7 @@ int Context::Impl::room(SeqId seq) const {
 
 void Context::Impl::clear(bool zero_data) {
     sequences.clear();
+    if (head) head->clear();
     for (AlignedBuffer* buffer : {&cache_data, &state_data})
         if (zero_data && buffer->size() > 0) std::memset(buffer->data(), 0, buffer->size());
     if (zero_data && encoder) encoder->forget();

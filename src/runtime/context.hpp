@@ -64,6 +64,8 @@ struct Context::Impl {
     StepStatus step(std::chrono::nanoseconds budget);
 
     [[nodiscard]] int room(SeqId seq) const;
+    /// The position behind the last token of a sequence.
+    [[nodiscard]] Pos end_of(SeqId seq) const { return Pos{sequences.pos_max(seq) + 1}; }
     /// Applies the pending rotations of the keys of moved tokens now instead of before the next decode, so that rows
     /// that are saved are rotated to their positions. The caller holds the context's flag.
     void apply_key_shifts() { transaction_.apply_key_shifts(sequences); }
@@ -107,6 +109,7 @@ struct Context::Impl {
     runtime::Runner runner;
     std::unique_ptr<runtime::PlanCache> plans;           ///< always there, once memory is placed
     std::unique_ptr<runtime::ContextAdapters> adapters;  ///< null: none
+    std::unique_ptr<runtime::Head> head;                 ///< null: none
     Timings timings;
 
 private:

@@ -84,7 +84,10 @@ RemoveStatus Context::seq_rm(SeqId seq, PosRange range) {
     const Impl::Busy busy(impl_->session->busy);
     return reporting_memory(kInContext, [&] {
         const Bounds bounds("seq_rm", range);
-        return impl_->sequences.seq_rm(seq, bounds.p0, bounds.p1);
+        const RemoveStatus status = impl_->sequences.seq_rm(seq, bounds.p0, bounds.p1);
+        if (impl_->head && status == RemoveStatus::ok)
+            impl_->head->seq_rm(seq, bounds.p0, bounds.p1, impl_->end_of(seq));
+        return status;
     });
 }
 
@@ -92,7 +95,11 @@ RemoveStatus Context::rm_all_seqs(PosRange range) {
     const Impl::Busy busy(impl_->session->busy);
     return reporting_memory(kInContext, [&] {
         const Bounds bounds("rm_all_seqs", range);
-        return impl_->sequences.rm_all_seqs(bounds.p0, bounds.p1);
+        const RemoveStatus status = impl_->sequences.rm_all_seqs(bounds.p0, bounds.p1);
+        if (impl_->head && status == RemoveStatus::ok)
+            for (int i = 0; i < impl_->options.n_seq_max; ++i)
+                impl_->head->seq_rm(SeqId{i}, bounds.p0, bounds.p1, impl_->end_of(SeqId{i}));
+        return status;
     });
 }
 
@@ -101,12 +108,18 @@ void Context::seq_cp(SeqId from, SeqId to, PosRange range) {
     reporting_memory(kInContext, [&] {
         const Bounds bounds("seq_cp", range);
         impl_->sequences.seq_cp(from, to, bounds.p0, bounds.p1);
+        if (impl_->head && from != to) impl_->head->seq_cp(from, to, bounds.p0, bounds.p1, impl_->end_of(to));
     });
 }
 
 void Context::seq_keep(SeqId seq) {
     const Impl::Busy busy(impl_->session->busy);
-    reporting_memory(kInContext, [&] { impl_->sequences.seq_keep(seq); });
+    reporting_memory(kInContext, [&] {
+        impl_->sequences.seq_keep(seq);
+        if (!impl_->head) return;
+        for (int i = 0; i < impl_->options.n_seq_max; ++i)
+            if (SeqId{i} != seq) impl_->head->seq_rm(SeqId{i}, Pos{0}, Pos{-1}, Pos{0});
+    });
 }
 
 void Context::seq_add(SeqId seq, PosRange range, int delta) {
@@ -115,6 +128,7 @@ void Context::seq_add(SeqId seq, PosRange range, int delta) {
         const Bounds bounds("seq_add", range);
         impl_->check_movable("seq_add");
         impl_->sequences.seq_add(seq, bounds.p0, bounds.p1, delta);
+        if (impl_->head) impl_->head->seq_add(seq, bounds.p0, bounds.p1, delta, impl_->end_of(seq));
     });
 }
 
@@ -124,6 +138,7 @@ void Context::seq_div(SeqId seq, PosRange range, int divisor) {
         const Bounds bounds("seq_div", range);
         impl_->check_movable("seq_div");
         impl_->sequences.seq_div(seq, bounds.p0, bounds.p1, divisor);
+        if (impl_->head) impl_->head->replaced(seq, impl_->end_of(seq));
     });
 }
 
@@ -134,7 +149,9 @@ RemoveStatus Context::seq_shift(SeqId seq, Pos keep, int n) {
             fail(ErrorCode::bad_parameter, cat("seq_shift: ", n, " positions from ", static_cast<std::int32_t>(keep),
                                                " on: neither may be negative"));
         impl_->check_movable("seq_shift");
-        return impl_->sequences.shift(seq, keep, n);
+        const RemoveStatus status = impl_->sequences.shift(seq, keep, n);
+        if (impl_->head && status == RemoveStatus::ok) impl_->head->seq_shift(seq, keep, n, impl_->end_of(seq));
+        return status;
     });
 }
 

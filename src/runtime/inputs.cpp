@@ -42,6 +42,8 @@ void Inputs::write(const BatchPlan& batch, const MicroBatch& mb, const memory::M
         std::ranges::copy(batch.ids().subspan(mb.first, mb.n), integers(Input::tokens, mb.n).begin());
     }
     if (!encodes) write_ids(batch, mb);
+    if (const auto n = static_cast<std::size_t>(layout_.model().hp.draft.n_state); n > 0)
+        std::ranges::copy(draft.states.subspan(mb.first * n, mb.n * n), floats(Input::states, mb.n * n).begin());
     write_memory(memory, mb.n, encodes);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     std::ranges::transform(rows, integers(Input::out_rows, mb.n_outputs).begin(),

@@ -15,6 +15,13 @@ namespace tinfer::runtime {
 
 using graph::Input;
 
+/// What a draft head reads in a run beside tokens: a state for each token of the batch, {n_state, n}. `block`: which of
+/// several blocks runs, with outputs; -1: all of them write their keys and values.
+struct DraftInput {
+    std::span<const float> states{};
+    int block = -1;
+};
+
 class Inputs {
 public:
     /// The layout outlives it. All memory is allocated here.
@@ -44,6 +51,8 @@ public:
     [[nodiscard]] memory::Compaction compaction(const memory::Memory& memory) noexcept;
     /// Writes the inputs of the graph that copies pages.
     void write_page_copies(const memory::Memory& memory) noexcept;
+
+    DraftInput draft;  ///< of the next runs; the states outlive them
 
 private:
     template <class T>

@@ -7,6 +7,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "runtime/context.hpp"
+#include "runtime/head.hpp"
 #include "runtime/sizes.hpp"
 
 namespace tinfer::runtime {
@@ -50,7 +51,7 @@ std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
 }  // namespace
 
 Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
-    : model_(&model), options_(effective_options(model, options)), table_(&table) {
+    : model_(&model), options_(effective_options(model, options)), table_(&table), taps_(taps_of(model, options_)) {
     rope_ = model::effective_rope(model.hp, options_);
     rope_window_ = model::effective_window_rope(model.hp, options_);
     rope_factors_ = model::rope_factors(model, options_.n_ctx);
@@ -213,6 +214,8 @@ void Layout::add_inputs() {
     };
     add(Input::tokens, 4 * T);
     add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    if (model_->hp.draft.n_state > 0)
+        add(Input::states, times(4 * T, static_cast<std::uint64_t>(model_->hp.draft.n_state)));
     add(Input::positions, 4 * T);
     if (model_->hp.switches.count() > 0) add(Input::marks, 4 * T);
     if (model_->hp.ngram.layer >= 0) {

@@ -17,7 +17,8 @@
 
 namespace tinfer::runtime {
 
-inline constexpr std::size_t kPlanSlots = 16;  ///< bound plans kept per context
+inline constexpr std::size_t kPlanSlots = 16;               ///< bound plans kept per context
+inline constexpr std::string_view kTapRole = "draft_taps";  ///< of the value that a draft head reads
 
 /// Options with every default resolved and every rule checked. Throws bad_parameter, bad_cache_type, not_available.
 [[nodiscard]] ContextOptions effective_options(const model::BoundModel& model, ContextOptions options);
@@ -32,11 +33,13 @@ struct InputSlot {
 struct GraphKind {
     bool from_embeddings = false, has_outputs = true;
     bool encodes = false;  ///< of the encoder in front of a decoder: one kind
+    int draft_block = -1;  ///< of a draft head with several blocks: of one but the first
     [[nodiscard]] std::size_t index() const noexcept {
+        if (draft_block > 0) return 4u + static_cast<std::size_t>(draft_block);
         return encodes ? 4u : (from_embeddings ? 2u : 0u) + (has_outputs ? 1u : 0u);
     }
 };
-inline constexpr std::size_t kGraphKinds = 5;
+inline constexpr std::size_t kGraphKinds = 5 + 7;
 
 /// The encoder in front of a decoder: the memory of its own tokens while it runs, and the keys and values it leaves for
 /// each layer of the decoder, in the same slots.
@@ -56,7 +59,7 @@ public:
 
     /// Builds the graph of one micro-batch into `graph`.
     void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings,
-               model::AdapterMask adapters = model::kAllAdapters) const;
+               model::AdapterMask adapters = model::kAllAdapters, int draft_block = -1) const;
     /// Builds the graph of the encoder in front of the decoder.
     void build_encoder(graph::Graph& graph, std::int64_t n_tokens,
                        model::AdapterMask adapters = model::kAllAdapters) const;
@@ -100,6 +103,8 @@ public:
     [[nodiscard]] const EncoderLayout* encoder() const noexcept { return encoder_ ? &*encoder_ : nullptr; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
     [[nodiscard]] TensorRegistry tensors() const noexcept { return {model_->file->tensors(), caches_}; }
+    /// What the context's draft head reads; null: it has none.
+    [[nodiscard]] const model::Taps* taps() const noexcept { return taps_; }
     /// Sets where cache tensor i lies (a context does, once).
     void place_cache(std::size_t i, std::byte* address) noexcept { caches_[i].address = address; }
     [[nodiscard]] std::span<const InputSlot> inputs() const noexcept { return inputs_; }
@@ -153,6 +158,7 @@ private:
     void for_each_largest_graph(graph::Graph& graph, Fn&& fn) const;
     void count_nodes();
     void measure_graphs();
+    void output_taps(graph::Graph& graph, std::span<const graph::Tensor> tapped) const;
     void find_kept(const graph::Graph& graph);
     void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);
     [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;
@@ -160,6 +166,7 @@ private:
     const model::BoundModel* model_;
     ContextOptions options_;
     const kernels::KernelTable* table_;
+    const model::Taps* taps_ = nullptr;
     RopeParams rope_, rope_window_;
     const TensorInfo* rope_factors_ = nullptr;
     memory::MemoryLimits memory_limits_;

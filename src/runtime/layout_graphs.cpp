@@ -36,8 +36,9 @@ std::uint32_t kept_value(const graph::Graph& graph, const Layout::Kept& kept) no
 }  // namespace
 
 void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings,
-                   model::AdapterMask adapters) const {
+                   model::AdapterMask adapters, int draft_block) const {
     graph.reset();
+    std::array<graph::Tensor, model::kMaxTaps> tapped{};
     const model::BuildContext context{.g = graph,
                                       .hp = model_->hp,
                                       .w = model_->weights,
@@ -54,7 +55,8 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                                 .whole_layers = whole_layers_,
                                                 .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1,
                                                 .n_cross_seqs = options_.n_seq_max,
-                                                .adapters = adapters},
+                                                .adapters = adapters,
+                                                .draft_block = draft_block},
                                       .rope = rope_,
                                       .rope_window = rope_window_,
                                       .rope_factors = rope_factors_,
@@ -63,14 +65,33 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                                         : std::span<const model::LayerMemory>(),
                                       .hadamard_on_keys = rotates_cache(options_.type_k),
                                       .hadamard_on_values = rotates_cache(options_.type_v),
-                                      .adapters = measures_.adapters};
+                                      .adapters = measures_.adapters,
+                                      .drafting = model_->drafting,
+                                      .taps = taps_,
+                                      .tapped = &tapped};
     if (measures_.adapters != nullptr) measures_.adapters->start_graph();
     model_->family->build(context);
+    if (taps_ != nullptr) output_taps(graph, tapped);
     for (const Kept& kept : kept_)
         if (const std::uint32_t id = kept_value(graph, kept); id != graph::kNone) graph.output({id});
 #if defined(TINFER_CHECKED)
     graph::verify(graph);
 #endif
+}
+
+// What the draft head reads, side by side.
+void Layout::output_taps(graph::Graph& graph, std::span<const graph::Tensor> tapped) const {
+    const std::size_t n = std::max<std::size_t>(taps_->blocks.size(), 1);
+    graph.set_layer(kNoLayer);
+    graph.set_part(Part::head);
+    graph::Tensor all;
+    for (const graph::Tensor one : tapped.first(n)) {
+        if (!one)
+            fail(ErrorCode::unsupported_arch,
+                 cat(model_->file->name(), ": blocks of '", escaped(model_->hp.arch), "' cannot be tapped"));
+        all = all ? graph.concat(all, one) : one;
+    }
+    graph.output(graph.name(n == 1 ? graph.copy(all) : all, kTapRole));
 }
 
 void Layout::build_encoder(graph::Graph& graph, std::int64_t n_tokens, model::AdapterMask adapters) const {
@@ -233,6 +254,11 @@ void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
     for (const GraphKind kind :
          {GraphKind{false, true}, GraphKind{false, false}, GraphKind{true, true}, GraphKind{true, false}}) {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
+        fn(&kind);
+    }
+    for (int i = 1; i < model_->hp.draft.n && model_->hp.draft.alone; ++i) {
+        const GraphKind kind{.draft_block = i};
+        build(graph, n_tokens, n_outputs, false, model::kAllAdapters, i);
         fn(&kind);
     }
     if (measures_.adapters != nullptr && measures_.adapters->has_rows()) {

@@ -18,7 +18,8 @@ PlanCache::PlanCache(const Layout& layout, const MemoryMap& memory)
 void PlanCache::build(const PlanKey& key, model::AdapterMask adapters) {
     switch (key.work) {
         case Work::none: break;
-        case Work::decode: return layout_.build(graph_, key.n_tokens, key.n_outputs, key.from_embeddings, adapters);
+        case Work::decode:
+            return layout_.build(graph_, key.n_tokens, key.n_outputs, key.from_embeddings, adapters, key.draft_block);
         case Work::encode: return layout_.build_encoder(graph_, key.n_tokens, adapters);
         case Work::page_copies: return layout_.build_page_copies(graph_);
         case Work::compaction: return layout_.build_compaction(graph_);
@@ -45,7 +46,8 @@ void PlanCache::make(Slot& slot, const PlanKey& key) {
     const bool has_kind = key.work == Work::decode || key.work == Work::encode;
     if (has_kind && bound.plan.arena_bytes > layout_.arena_bytes()) {
         // First fit is not monotone. The places of the largest plan of the kind, whose graph has the same values, fit.
-        const auto& largest = layout_.worst_offsets({key.from_embeddings, key.n_outputs > 0, key.work == Work::encode});
+        const auto& largest =
+            layout_.worst_offsets({key.from_embeddings, key.n_outputs > 0, key.work == Work::encode, key.draft_block});
         const auto in_arena = [](std::uint64_t offset) { return offset != graph::kNotInArena; };
         if (!std::ranges::equal(largest, bound.plan.offsets, {}, in_arena, in_arena))
             fail(ErrorCode::compute_failed,

@@ -17,6 +17,7 @@ struct PlanKey {
     bool from_embeddings = false;
     std::int64_t n_tokens = 0, n_outputs = 0;
     model::AdapterMask adapters = model::kAllAdapters;
+    int draft_block = -1;  ///< BatchShape::draft_block
     bool operator==(const PlanKey&) const = default;
 };
 

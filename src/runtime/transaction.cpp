@@ -30,6 +30,8 @@ void Transaction::open(BatchPlan& batch, memory::Memory& memory, Purpose purpose
     if (fit == Fit::as_it_is) memory.begin();
     if (has_room_) ++n_opened_;
     if (!encodes()) deps_.inputs.begin_pooling(batch);
+    if (deps_.head) deps_.head->open(batch);
+    std::ranges::fill(keep_ends_, kAllTokens);
     generates_ = is_verification() || (!encodes() && deps_.layout.causal() && !batch.is_prefill(0, batch.size()));
     n_kept_ = batch.size();
     seconds_ = 0;
@@ -86,7 +88,7 @@ StepStatus Transaction::run_batch(Clock::time_point deadline) {
             const memory::Placed placed = memory_->place(batch_->tokens().subspan(n_done_, micro_batch_.n));
             if (placed.no_room || placed.tokens == 0) return StepStatus::no_room;
             if (placed.tokens < micro_batch_.n) micro_batch_ = batch_->shortened(micro_batch_, placed.tokens);
-            if (repeats_) micro_batch_.n_outputs = 0;
+            if (repeats_ || only_writes()) micro_batch_.n_outputs = 0;
             const bool copies = !memory_->copies().empty();
             copies ? start_page_copies() : start_micro_batch();
             stage_ = copies ? Stage::copy_pages : Stage::compute;
@@ -117,10 +119,23 @@ void Transaction::finish_stage() {
         if (!repeats_)
             deps_.outputs.collect(deps_.plans->graph(), *running_, deps_.arena.data(), *batch_, micro_batch_,
                                   deps_.inputs);
+        if (!repeats_ && deps_.head) deps_.head->note(*batch_, micro_batch_, taps());
         n_done_ += micro_batch_.n;
         ++number_;
     }
     stage_ = Stage::place;
+}
+
+// What the run has left for the draft head.
+std::span<const float> Transaction::taps() const noexcept {
+    const graph::Graph& graph = deps_.plans->graph();
+    for (const std::uint32_t id : running_->outputs) {
+        const graph::Value& value = graph.values()[id];
+        if (value.role == kTapRole)
+            return {reinterpret_cast<const float*>(deps_.arena.data() + running_->plan.offsets[value.root]),
+                    static_cast<std::size_t>(value.ne[0] * value.ne[1])};
+    }
+    return {};
 }
 
 // Chooses the tokens that are computed next. In a repetition these are the kept tokens alone. Their outputs are there
@@ -145,6 +160,7 @@ void Transaction::end(bool is_kept) noexcept {
     const bool commits = is_kept && deps_.layout.causal() && !encodes();  // other calls leave nothing in memory
     if (memory_->in_transaction()) commits ? memory_->commit() : memory_->rollback();
     if (!is_kept) deps_.outputs.forget();
+    if (deps_.head) commits ? deps_.head->commit(*batch_, keep_ends_) : deps_.head->rollback();
     stage_ = Stage::none;
 }
 

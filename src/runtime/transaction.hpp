@@ -11,6 +11,7 @@
 
 #include "runtime/adapters.hpp"
 #include "runtime/encoder.hpp"
+#include "runtime/head.hpp"
 #include "runtime/inputs.hpp"
 #include "runtime/outputs.hpp"
 #include "runtime/plan_cache.hpp"
@@ -40,6 +41,7 @@ struct Dependencies {
     Encoder* encoder;  ///< null: none
     const std::unique_ptr<PlanCache>& plans;
     const std::unique_ptr<ContextAdapters>& adapters;
+    const std::unique_ptr<Head>& head;  ///< null: the context drafts nothing
     const AlignedBuffer& arena;
 };
 
@@ -85,9 +87,14 @@ private:
     enum class Stage : std::uint8_t { none, compact, shift_keys, place, copy_pages, compute, computed };
 
     [[nodiscard]] bool encodes() const noexcept { return purpose_ == Purpose::encode; }
+    /// A run of a draft head for its memory alone.
+    [[nodiscard]] bool only_writes() const noexcept {
+        return deps_.layout.model().hp.draft.alone && deps_.inputs.draft.block < 0;
+    }
     [[nodiscard]] memory::Compaction compaction() noexcept { return deps_.inputs.compaction(*memory_); }
     StepStatus run_batch(Clock::time_point deadline);
     void next_micro_batch() noexcept;
+    [[nodiscard]] std::span<const float> taps() const noexcept;
     void finish_stage();
     void end(bool is_kept) noexcept;
     std::size_t choose_kept(std::span<const Keep> keeps);

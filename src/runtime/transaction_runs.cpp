@@ -43,7 +43,8 @@ void Transaction::start_micro_batch() {
                              .from_embeddings = batch_->has_embeddings(),
                              .n_tokens = static_cast<std::int64_t>(mb.n),
                              .n_outputs = static_cast<std::int64_t>(mb.n_outputs),
-                             .adapters = adapters},
+                             .adapters = adapters,
+                             .draft_block = deps_.inputs.draft.block},
                             encodes() || !deps_.layout.causal() ? Phase::encode
                             : is_verification()                 ? Phase::verify
                             : prefill                           ? Phase::prefill

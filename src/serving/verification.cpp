@@ -21,7 +21,7 @@ void Scheduler::add_with_draft(Request& request, std::size_t& n_spare, std::size
     if (limit > 0) {
         try {
             lend_drafter(request);
-            drafted = request.drafts->draft(context_, *request.sampler, limit);
+            drafted = request.drafts->draft(context_, *request.seq, request.tokens.back(), *request.sampler, limit);
         } catch (...) {
             stop_drafting(request);
         }

@@ -248,9 +248,21 @@ private:
                             parsed_.states[i].bytes.data() + row * n, n);
             }
         context_.sequences = std::move(next_);
+        if (context_.head) tell_head();
         context_.outputs.forget();
         context_.session->begin_outputs();
         parsed_.info.has_outputs = adopt_outputs();
+    }
+
+    // Of the tokens that came in the draft head has no rows.
+    void tell_head() noexcept {
+        for (std::int32_t s = 0; s < context_.options.n_seq_max; ++s) {
+            const SeqId seq{s};
+            const bool is_new =
+                std::ranges::find(parsed_.seqs, seq) != parsed_.seqs.end() ||
+                std::ranges::find(parsed_.recurrent, seq, &OutlineRecurrent::seq) != parsed_.recurrent.end();
+            if (is_new) context_.head->replaced(seq, context_.end_of(seq));
+        }
     }
 
     bool adopt_outputs() noexcept {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// Draft heads as models of their own: weights, graph and memory like any other, bound to what they read of their target
+// (blocks behind a model's own: mtp.cpp). A context runs one beside that of its target (runtime/head.hpp).
+#pragma once
+
+#include "model/family.hpp"
+#include "model/model.hpp"
+#include "tinfer/draft_head.hpp"
+
+namespace tinfer::model {
+
+struct DraftModel {
+    DraftKind kind = DraftKind::mtp;
+    BoundModel bound;  ///< hp.draft is set; its family builds the head's graph
+    Taps taps;         ///< what it reads of its target
+    int n_max = 0;     ///< most tokens of a draft
+    /// The position of the row that a token and the state in front of it make: that of the state instead of the
+    /// token's.
+    bool behind = false;
+};
+
+/// Whether the file has blocks that draft, and whether it has nothing else.
+[[nodiscard]] bool has_draft_blocks(const gguf::File& file);
+[[nodiscard]] bool is_draft_file(const gguf::File& file);
+
+/// The head in the model's own file. Throws unsupported_arch where there is none; what reading and binding throw.
+[[nodiscard]] DraftModel bind_own_draft(const BoundModel& target, const ModelOptions& options);
+/// A head in a file of its own. Throws arch_mismatch, bad_key, bad_parameter, missing_tensor where it is not for this
+/// target.
+[[nodiscard]] DraftModel bind_draft_file(std::shared_ptr<gguf::File> file, const BoundModel& target,
+                                         const ModelOptions& options);
+
+/// The graph of blocks that draft.
+void build_mtp(const BuildContext& b);
+
+}  // namespace tinfer::model

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Draft heads against golden rounds: what each proposes, as the rows of logits that it proposes from.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/access.hpp"
+#include "runtime/context.hpp"
+#include "runtime/head.hpp"
+#include "support/differences.hpp"
+#include "support/golden.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer {
+
+namespace {
+
+using nlohmann::json;
+
+std::vector<float> read_floats(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::vector<char> bytes((std::istreambuf_iterator<char>(file)), {});
+    std::vector<float> out(bytes.size() / 4);
+    std::copy_n(bytes.data(), out.size() * 4, reinterpret_cast<char*>(out.data()));
+    return out;
+}
+
+std::vector<Token> tokens_of(const json& ids) {
+    std::vector<Token> out;
+    for (const int id : ids) out.push_back(Token{id});
+    return out;
+}
+
+std::shared_ptr<const DraftHead> head_of(const std::filesystem::path& folder, const Model& model) {
+    const auto file = folder / "draft.gguf";
+    return std::filesystem::exists(file) ? DraftHead::load(model, file) : DraftHead::of(model);
+}
+
+// The tokens of all rounds, and the rows that they were drafted from. What is checked and refused goes through the
+// context as in a generation: [drawn, drafted…] in one transaction, of which a part stays.
+struct Rounds {
+    std::vector<std::vector<Token>> drafted;
+    std::vector<float> rows;
+};
+Rounds run_rounds(Context& context, const json& info, std::size_t piece) {
+    Rounds out;
+    Context::Impl& state = detail::impl_of(context);
+    state.head->record = &out.rows;
+    const auto prompt = tokens_of(info["tokens"]);
+    for (std::size_t i = 0; i < prompt.size(); i += piece)
+        REQUIRE(context.decode(std::span(prompt).subspan(i, std::min(piece, prompt.size() - i))) == DecodeStatus::ok);
+    for (const json& round : info["rounds"]) {
+        std::vector<Token> drafted(round["n_draft"].get<std::size_t>());
+        const Token drawn{round["drawn"].get<int>()};
+        const auto proposal = state.head->draft(SeqId{0}, drawn, *context.seq_pos_max(SeqId{0}) + 1, drafted);
+        drafted.resize(proposal.n);
+        out.drafted.push_back(drafted);
+        Batch batch;
+        for (const Token token : tokens_of(round["checked"])) batch.add(token, SeqId{0}, true);
+        state.open(batch, runtime::Purpose::verify);
+        REQUIRE(state.advance(runtime::Executor::kNoDeadline) == StepStatus::ok);
+        const runtime::Keep keep{SeqId{0}, 1 + round["accepted"].get<int>()};
+        REQUIRE(state.commit(std::span(&keep, 1)) == DecodeStatus::ok);
+    }
+    return out;
+}
+
+void check_case(const std::filesystem::path& folder, const json& info, const Model& model,
+                const ContextOptions& options, std::size_t piece) {
+    Context context(model, options);
+    const Rounds ours = run_rounds(context, info, piece);
+    std::size_t i = 0;
+    for (const json& round : info["rounds"]) CHECK(ours.drafted.at(i++) == tokens_of(round["draft_tokens"]));
+    const json& tolerance = info["suggested_tolerance"];
+    const std::string file = tolerance["file"];
+    if (!file.starts_with("draft_logits")) return;
+    const auto expected = read_floats(folder / file);
+    REQUIRE(ours.rows.size() == expected.size());
+    const double difference = test::largest_difference(ours.rows, expected);
+    MESSAGE(folder.filename().string(), ": ", difference, " of ", tolerance["max_abs"].get<double>());
+    CHECK(difference <= tolerance["max_abs"].get<double>());
+}
+
+}  // namespace
+
+TEST_CASE("[J4] every golden draft head proposes the tokens of its rounds [golden]") {
+    std::size_t n = 0;
+    for (const auto& folder : golden_entries("drafts")) {
+        if (!std::filesystem::exists(folder / "case.json")) continue;
+        CAPTURE(folder.filename().string());
+        const json info = json::parse(std::ifstream(folder / "case.json"));
+        if (info["kind"] != "mtp") continue;  // other kinds of heads are not supported yet
+        const auto model = Model::load(folder / "model.gguf");
+        std::shared_ptr<const DraftHead> head;
+        try {
+            head = head_of(folder, model);
+        } catch (const Error& error) {
+            FAIL_CHECK(std::string(error.what()));
+            continue;
+        }
+        ContextOptions options{
+            .n_ctx = 256, .n_outputs = 8, .type_k = KvType::f32, .type_v = KvType::f32, .draft_head = head};
+        check_case(folder, info, model, options, 256);
+        // The prompt in pieces, longer than a micro-batch, and as rows that wait for the first draft.
+        options.n_ubatch = 4;
+        check_case(folder, info, model, options, 9);
+        ++n;
+    }
+    expect_cases(n, 15, "draft heads");
+}
+
+}  // namespace tinfer
