@@ -29,6 +29,7 @@
 #include "tinfer/tensor.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/text.hpp"
+#include "tinfer/pretokenizers.hpp"
 #include "tinfer/chat.hpp"
 #include "tinfer/chat_audit.hpp"
 #include "tinfer/isa.hpp"
