@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: MIT
-# The package: headers, library, tinferConfig.cmake and tinfer.pc. A consumer has to find OpenMP, PCRE2 and utf8proc
-# only if the library is static; the two find modules are installed because many systems have no CMake package for them.
+# What is installed, in components that are packages, too (packages.cmake): `development` (headers, library, CMake and
+# pkg-config files, pages), `c` (the shared object of the C interface) and `program`. A consumer has to find OpenMP,
+# PCRE2 and utf8proc only if the library is static; the two find modules are installed because many systems have no
+# CMake package for them.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tinfer)
-install(TARGETS tinfer EXPORT tinferTargets)
+install(TARGETS tinfer EXPORT tinferTargets COMPONENT development)
 if(TARGET tinfer_c)
-    install(TARGETS tinfer_c EXPORT tinferTargets)
-    install(FILES ${PROJECT_SOURCE_DIR}/include/tinfer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+    install(TARGETS tinfer_c EXPORT tinferCTargets LIBRARY COMPONENT c NAMELINK_COMPONENT development)
+    install(FILES ${PROJECT_SOURCE_DIR}/include/tinfer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+    install(EXPORT tinferCTargets NAMESPACE tinfer:: DESTINATION ${package_dir} COMPONENT development)
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT tinferTargets NAMESPACE tinfer:: DESTINATION ${package_dir})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tinfer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT tinferTargets NAMESPACE tinfer:: DESTINATION ${package_dir} COMPONENT development)
 
 get_target_property(tinfer_type tinfer TYPE)
 string(COMPARE EQUAL ${tinfer_type} STATIC_LIBRARY TINFER_IS_STATIC)
@@ -22,10 +25,10 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tinferConfig.cmake.in 
     INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tinferConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tinferConfig.cmake ${PROJECT_BINARY_DIR}/tinferConfigVersion.cmake
-    DESTINATION ${package_dir})
+    DESTINATION ${package_dir} COMPONENT development)
 if(TINFER_IS_STATIC)
     install(FILES ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake ${PROJECT_SOURCE_DIR}/cmake/Findutf8proc.cmake
-        DESTINATION ${package_dir})
+        DESTINATION ${package_dir} COMPONENT development)
 endif()
 
 # pkg-config: private dependencies of a shared library are public for a static one. The prefix is relative to the file,
@@ -42,12 +45,19 @@ else()
     set(TINFER_PC_CFLAGS " -DTINFER_SHARED")
 endif()
 file(RELATIVE_PATH TINFER_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
-configure_file(${PROJECT_SOURCE_DIR}/cmake/tinfer.pc.in ${PROJECT_BINARY_DIR}/tinfer.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/tinfer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
-foreach(page README.md CONTRIBUTING.md CHANGELOG.md LICENSE)   # linked from other pages
-    install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
+set(pc_files tinfer)
+if(TARGET tinfer_c)
+    list(APPEND pc_files tinfer-c)
+endif()
+foreach(name ${pc_files})
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 endforeach()
-install(FILES ${PROJECT_SOURCE_DIR}/src/kernels/README.md
-    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tinfer/src/kernels)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tinfer)
+
+set(doc_dir ${CMAKE_INSTALL_DATADIR}/doc/tinfer)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${doc_dir} COMPONENT development PATTERN site EXCLUDE)
+foreach(page README.md CONTRIBUTING.md CHANGELOG.md LICENSE)   # linked from other pages
+    install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${doc_dir} COMPONENT development)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/src/kernels/README.md DESTINATION ${doc_dir}/src/kernels COMPONENT development)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/tinfer COMPONENT development)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The observers that come with the library, each in about ten lines.
+// Observers that come with the library and count what is touched, each in about ten lines.
 //
-// usage: observers model.gguf "text"; writes observers.imatrix and observers.values beside
+// usage: observers model.gguf "text"
 #include <tinfer/tinfer.hpp>
 
 #include <iostream>
@@ -43,35 +43,6 @@ void show_sparsity(tinfer::Context& context, const std::vector<tinfer::Token>& t
     std::cout << sparsity->report();
 }
 
-void save_importance(tinfer::Context& context, const std::vector<tinfer::Token>& tokens, const std::string& path) {
-    const auto importance = std::make_shared<tinfer::ImportanceMatrix>();
-    const auto attached = context.attach(importance);
-    decode(context, tokens);
-    importance->save(path);
-    for (const auto& weight : importance->weights()) std::cout << weight.name << ' ' << weight.rows[0] << " rows\n";
-}
-
-void save_values(tinfer::Context& context, const std::vector<tinfer::Token>& tokens, const std::string& path) {
-    const auto capture = std::make_shared<tinfer::ActivationCapture>(
-        path, tinfer::CaptureOptions{.names = {"l_out-*"}, .overwrite = true});
-    {
-        const auto attached = context.attach(capture);
-        decode(context, tokens);
-    }
-    capture->close();
-    for (const auto& value : tinfer::ActivationCapture::read(path))
-        std::cout << value.name << ' ' << value.data[0] << '\n';
-}
-
-void check_values(tinfer::Context& context, const std::vector<tinfer::Token>& tokens) {
-    const auto finite = std::make_shared<tinfer::FiniteCheck>();
-    const auto stats = std::make_shared<tinfer::TraceStats>();
-    const auto attached =
-        context.attach(std::make_shared<tinfer::Tee>(std::vector<std::shared_ptr<tinfer::Observer>>{finite, stats}));
-    decode(context, tokens);
-    std::cout << (finite->first() ? finite->first()->what : "all finite") << ", " << stats->events() << " events\n";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -83,9 +54,6 @@ int main(int argc, char** argv) try {
     show_hot_bytes(context, tokens);
     show_experts(context, tokens);
     show_sparsity(context, tokens);
-    save_importance(context, tokens, "observers.imatrix");
-    save_values(context, tokens, "observers.values");
-    check_values(context, tokens);
 } catch (const tinfer::Error& error) {
     std::cerr << "observers: " << error.what() << '\n';
     return 1;

@@ -74,11 +74,13 @@ def citations(text):
 
 
 def ids_of_tests():
-    """Ids in the names of test cases, and in comments of the tests that are written in Python or CMake: id, place."""
+    """Ids in the names of test cases, and in comments and opening words of docstrings of the tests that are written in
+    Python or CMake: id, place."""
     for path, text in sources():
-        if path.relative_to(ROOT).parts[0] != "tests":
+        if "tests" not in path.relative_to(ROOT).parts:
             continue
-        pattern = r"TEST_CASE\w*\(\s*(?:\w+,\s*)?\"[^\"]*\"" if path.suffix in (".cpp", ".hpp") else r"# .*"
+        pattern = (r"TEST_CASE\w*\(\s*(?:\w+,\s*)?\"[^\"]*\""
+                   if path.suffix in (".cpp", ".hpp") else r"# .*|\"\"\"(?:\[\w+\],? ?)+")
         for found in re.finditer(pattern, text):
             for row in ROW_ID.findall(found[0]):
                 yield row, f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}"

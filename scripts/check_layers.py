@@ -115,7 +115,13 @@ def check_public_header(root, path):
             yield f"{path.relative_to(root)}:{number}: {enum[1]} has neither to_string nor operator<< beside it"
 
 
+MAX_EXAMPLE_LINES = 80   # a program that people copy
+
+
 def check_example(root, path):
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    if lines > MAX_EXAMPLE_LINES:
+        yield f"{path.relative_to(root)}: {lines} lines, limit of a program that people copy {MAX_EXAMPLE_LINES}"
     for number, quoted, target in includes(path):
         if quoted and not (path.parent / target).is_file():
             yield f'{path.relative_to(root)}:{number}: "{target}": examples use the public header only'

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks that the pages tell the truth: the README's example is examples/minimal.cpp, the guide's are programs of
-examples/, and every file that README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ name exists.
+"""Checks that the pages tell the truth: the README's example is examples/minimal.cpp, those of the guide and of the
+site are programs of examples/, and every file that README.md, CONTRIBUTING.md, CHANGELOG.md and docs/ name exists.
 
 usage: check_readme.py
 """
@@ -21,7 +21,7 @@ def findings():
     if body not in blocks:
         yield "README.md: the example is not examples/minimal.cpp from its first #include on"
 
-    for page in sorted((ROOT / "docs/guide").glob("*.md")):
+    for page in [*sorted((ROOT / "docs/guide").glob("*.md")), ROOT / "docs/site/index.md"]:
         for block in re.findall(r"```cpp\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
             programs = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.cpp")))
             if not any(program.endswith("\n" + block) or block == program for program in programs):
@@ -31,7 +31,8 @@ def findings():
                                       "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
     for page in pages:
         prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-        links = [(page.parent, link) for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)]
+        folder = page.parent.parent if page.parent.name == "site" else page.parent   # its place on the site
+        links = [(folder, link) for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose)]
         names = [(ROOT, name) for name in re.findall(rf"`((?:{TREES})/[\w./-]+)`", prose)]
         for base, name in links + names:
             if not (base / name).exists():

@@ -8,6 +8,7 @@
 #include "base/access.hpp"
 #include "base/error.hpp"
 #include "gguf/file.hpp"
+#include "gguf/model_file.hpp"
 #include "gguf/tensor_hashes.hpp"
 #include "model/adapter_file.hpp"
 #include "model/model.hpp"
@@ -39,10 +40,6 @@ std::string_view version() noexcept {
 #undef TINFER_DOTTED_
 
 // ---- ModelFile ------------------------------------------------------------------------------------------------------
-
-struct ModelFile::Impl {
-    std::shared_ptr<gguf::File> file;
-};
 
 ModelFile ModelFile::open(const std::filesystem::path& path, const ModelOptions& options) {
     return open(std::span(&path, 1), options);

@@ -28,6 +28,7 @@
 #include "tinfer/dtype.hpp"
 #include "tinfer/tensor.hpp"
 #include "tinfer/model.hpp"
+#include "tinfer/model_writer.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/pretokenizers.hpp"
 #include "tinfer/chat.hpp"

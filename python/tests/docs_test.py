@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""[P1] The programs of README.md and docs/python.md run as they stand there."""
+"""[P1] The programs of README.md, docs/python.md and the first page of the site run as they stand there."""
 import contextlib
 import io
 import os
@@ -13,7 +13,7 @@ class Pages(unittest.TestCase):
     @needs_smollm2
     def test_programs_run(self):
         os.chdir(PROJECT)
-        for page in ("README.md", "docs/python.md"):
+        for page in ("README.md", "docs/python.md", "docs/site/index.md"):
             programs = re.findall(r"^```python\n(.*?)^```", (PROJECT / page).read_text(encoding="utf-8"), re.M | re.S)
             self.assertTrue(programs, page)
             names = {}

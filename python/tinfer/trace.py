@@ -116,8 +116,8 @@ class Observer(_native._Recorder, _Tables):
     is kept; what it raises fails the decode, which leaves the context as before, and is raised by it.
 
     level: "counts", "steps" (with times) or "threads". ops, layers, parts, phases and tensors (globs) say which events
-    are wanted. values: globs of results, as "l_out-*", that ``on_value(self, value)`` gets as arrays; by default they
-    are kept in ``values``. Threads wait for an observer of values after each step that it wants.
+    are wanted. values: globs of results, as ``"l_out-*"``, that ``on_value(self, value)`` gets as arrays; by default
+    they are kept in ``values``. Threads wait for an observer of values after each step that it wants.
     """
 
     def __init__(self, *, level: str = "steps", ops: Sequence[str] = (), layers: Sequence[int] = (),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "base/replace_file.hpp"
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <system_error>
@@ -11,6 +11,7 @@
 #include "base/mapped_file.hpp"
 
 #if defined(__unix__) || defined(__APPLE__)
+#    include <fcntl.h>
 #    include <unistd.h>
 #endif
 
@@ -39,6 +40,54 @@ void ReplacingFile::write(std::span<const std::byte> bytes) {
     errno = 0;
     if (!bytes.empty() && std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size())
         refuse("cannot be written");
+}
+
+namespace {
+
+/// Gives an errno. Without blocks for all of it (a file system that cannot say so beforehand) the file gets its length.
+int take_room([[maybe_unused]] std::FILE* file, [[maybe_unused]] std::uint64_t bytes,
+              [[maybe_unused]] const std::string& name) {
+    if (bytes == 0) return 0;
+#if defined(__linux__)
+    int result = 0;
+    do result = ::fallocate(::fileno(file), 0, 0, static_cast<::off_t>(bytes));
+    while (result != 0 && errno == EINTR);
+    if (result == 0) return 0;
+    if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) return errno;
+#endif
+    std::error_code error;
+    std::filesystem::resize_file(name, bytes, error);
+    return error.value();
+}
+
+}  // namespace
+
+void ReplacingFile::reserve(std::uint64_t bytes) {
+    const int number = take_room(file_, bytes, beside_);
+    if (number == 0) return;
+    std::error_code error;
+    const auto space = std::filesystem::space(std::filesystem::path(beside_).parent_path(), error);
+    errno = number;
+    refuse(cat("needs ", bytes, " bytes", error ? std::string() : cat(", ", space.available, " are free")));
+}
+
+void ReplacingFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+#if defined(__unix__) || defined(__APPLE__)
+    constexpr std::size_t chunk = std::size_t{64} << 20;  // one call is limited to about 2 GiB on Linux
+    while (!bytes.empty()) {
+        errno = 0;
+        const ::ssize_t count =
+            ::pwrite(::fileno(file_), bytes.data(), std::min(chunk, bytes.size()), static_cast<::off_t>(offset));
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) refuse(cat("cannot be written at byte ", offset));
+        offset += static_cast<std::uint64_t>(count);
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+#else
+    errno = 0;
+    if (std::fseek(file_, static_cast<long>(offset), SEEK_SET) != 0) refuse(cat("has no byte ", offset));
+    write(bytes);
+#endif
 }
 
 void ReplacingFile::finish(bool durable) {

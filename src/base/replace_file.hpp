@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tinfer {
 
@@ -21,6 +23,11 @@ public:
     ~ReplacingFile();
 
     void write(std::span<const std::byte> bytes);
+    /// Takes room for a file of so many bytes, all zeros, to be filled by write_at(). Throws io_error with both numbers
+    /// where the storage has less.
+    void reserve(std::uint64_t bytes);
+    /// Writes at a place of the file; not to be mixed with write().
+    void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
     /// Puts it in its place. Without `durable` the name may outlive a crash of the machine that the bytes do not.
     void finish(bool durable = true);
 

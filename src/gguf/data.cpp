@@ -2,6 +2,7 @@
 // The bytes of tensors: mapped where possible, else read into one buffer; faulted in, locked and scanned where asked.
 // Nothing of a File changes until all of it has succeeded, so a cancelled load leaves no trace.
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/checked.hpp"
@@ -87,6 +88,15 @@ void File::check_intact() const {
 
 std::span<const std::byte> File::mapped_file(std::size_t shard) const noexcept {
     return shard < impl_->shards.size() ? impl_->shards[shard].map.bytes() : std::span<const std::byte>();
+}
+
+void File::read_at(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const {
+    if (offset > tensor.bytes || out.size() > tensor.bytes - offset)
+        fail(ErrorCode::index_out_of_range, cat(name(), ": tensor '", escaped(tensor.name), "' has ", tensor.bytes,
+                                                " bytes, none from ", offset, " to ", offset, " + ", out.size()));
+    const Shard& shard = impl_->shards[static_cast<std::size_t>(tensor.file_index)];
+    if (shard.file.size() > 0) shard.file.read_at(tensor.file_offset + offset, out);
+    else if (!out.empty()) std::memcpy(out.data(), shard.in_place + tensor.file_offset + offset, out.size());
 }
 
 bool File::data_loaded() const noexcept { return impl_->data_loaded; }

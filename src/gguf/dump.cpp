@@ -139,7 +139,7 @@ void write_tensor(JsonWriter& w, const TensorInfo& t, std::uint64_t padding) {
 }  // namespace
 
 std::string json(const File& file) {
-    const File::Impl& impl = *file.impl_;
+    const File::Impl& impl = file.impl();
     std::string out;
     JsonWriter w(out);
     w.begin_object()

@@ -68,6 +68,8 @@ public:
 
     /// Scans every block for scales that are not finite; throws bad_tensor_data naming tensor and block.
     void check_data() const;
+    /// Bytes of a tensor of this file from wherever they are, `offset` bytes behind its first; see read_tensor().
+    void read_at(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> out) const;
 
     /// See ModelFile::fingerprint.
     [[nodiscard]] std::array<std::uint8_t, 16> fingerprint() const;
@@ -141,13 +143,13 @@ public:
     [[nodiscard]] std::string name() const;                   ///< for messages: the first path
 
     struct Impl;
+    [[nodiscard]] const Impl& impl() const noexcept { return *impl_; }  ///< for the other files of this folder
 
 private:
     File();
     void load_all(const ModelOptions& options);
     void scan_all() const;
     std::unique_ptr<Impl> impl_;
-    friend std::string json(const File& file);
 };
 
 template <class Fn>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The parser: one pass over header, metadata and tensor directory of versions 1 to 3. docs/gguf.md has the format and
 // the rules, V1 to V25 of which are checked here. Every count is compared with the bytes left before it sizes anything.
-#include <limits>
-
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "gguf/contents.hpp"
+#include "gguf/layout_rules.hpp"
 
 namespace tinfer::gguf {
 
@@ -16,17 +15,12 @@ struct HeaderContinues {};
 
 namespace {
 
-constexpr std::uint64_t kMaxKeys = 65536;
-constexpr std::uint64_t kMaxTensors = 1048576;
-constexpr std::uint64_t kMaxKeyBytes = 65535;
 constexpr std::uint64_t kMaxNameBytes = 64;
 constexpr std::uint64_t kMaxStringBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kMaxArrayCount = std::uint64_t{1} << 27;
 constexpr std::uint64_t kMaxNestedArrays = std::uint64_t{1} << 18;  // no known model nests at all
 constexpr std::uint64_t kMaxMetadataBytes = std::uint64_t{1} << 30;
-constexpr std::uint64_t kMaxAlignment = 65536;
 constexpr std::size_t kMaxDepth = 4;
-constexpr std::uint64_t kInt64Max = std::numeric_limits<std::int64_t>::max();
 
 class Parser {
 public:
@@ -163,7 +157,7 @@ private:
         if (entry.type != ValueType::u32)
             stop(ErrorCode::bad_metadata, cat("has type ", to_string(entry.type), ", must be u32"));
         const auto alignment = load<std::uint32_t>(entry.value);
-        if (alignment < 8 || alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
+        if (!is_alignment(alignment))
             stop(ErrorCode::bad_alignment,
                  cat("alignment ", alignment, " is not a power of two from 8 to ", kMaxAlignment));
         shard_.alignment = alignment;
@@ -297,18 +291,7 @@ private:
                      cat("dimension ", d, " is ", extent, ", allowed are 1 to ", kInt64Max));
             info.ne[d] = static_cast<std::int64_t>(extent);
         }
-        std::uint64_t elements = 1;
-        for (const std::int64_t extent : info.ne) {
-            const auto product = checked_mul(elements, static_cast<std::uint64_t>(extent));
-            if (!product || *product > kInt64Max)
-                stop(ErrorCode::size_overflow, cat(shape_text(info), " elements exceed ", kInt64Max));
-            elements = *product;
-        }
-        return elements;
-    }
-
-    [[nodiscard]] static std::string shape_text(const TensorInfo& info) {
-        return cat(info.ne[0], " × ", info.ne[1], " × ", info.ne[2], " × ", info.ne[3]);
+        return element_count(info.ne, [this](ErrorCode code, std::string_view text) { stop(code, text); });
     }
 
     void read_layout(TensorInfo& info, std::uint64_t elements) {
@@ -321,21 +304,11 @@ private:
                      : id < 39            ? " was removed from the format"
                                           : " is not known"));
         info.type = type->type;
-        const auto block = static_cast<std::uint64_t>(type->block_elems),
-                   width = static_cast<std::uint64_t>(info.ne[0]);
-        if (width % block != 0)
-            stop(ErrorCode::bad_tensor_info,
-                 cat("rows of ", width, " elements are not whole blocks of ", block, " (", type->name, ")"));
-        const auto row = checked_mul(width / block, static_cast<std::uint64_t>(type->block_bytes));
-        const auto bytes =
-            row ? checked_mul(*row, elements / width) : row;  // elements / width = ne1 · ne2 · ne3, exactly
-        if (!bytes || *bytes > kInt64Max)
-            stop(ErrorCode::size_overflow,
-                 cat("bytes of ", shape_text(info), " ", type->name, " elements exceed ", kInt64Max));
-        if (!checked_round_up(*bytes, shard_.alignment))
-            stop(ErrorCode::size_overflow, cat(*bytes, " bytes cannot be padded"));
-        info.row_bytes = *row;
-        info.bytes = *bytes;
+        const auto [row_bytes, bytes] =
+            tensor_layout(info.ne, elements, *type, shard_.alignment,
+                          [this](ErrorCode code, std::string_view text) { stop(code, text); });
+        info.row_bytes = row_bytes;
+        info.bytes = bytes;
         // Experts stacked along the last dimension: blk.N.ffn_gate_exps.weight and their biases.
         const bool stacked = info.role.ends_with("exps") || info.role.ends_with("exps.bias");
         if (stacked && info.n_dims >= 2)

@@ -77,7 +77,8 @@ struct Place {
         delta = g.name(delta, "lora_b");
         if (adapter.everywhere) return g.name(g.add(y, delta), "lora_sum");
         const Tensor places = rows_of(b, adapter, pair, n_rows).rows;
-        return shaped_as(y, g.name(g.segment_sum(flat(delta), places, flat(y)), "lora_sum"));
+        const Tensor sums = flat(y), parts = flat(delta);
+        return shaped_as(y, g.name(g.segment_sum(parts, places, sums), "lora_sum"));
     }
 
     // {n, k, n_rows} as {n · k, n_rows}, and back. Extents do not decide this, because they may be 1 for few tokens:
@@ -113,7 +114,8 @@ Tensor adapt(const BuildContext& b, const TensorInfo& w, Kind kind, Tensor y, st
 
 Tensor adapt_linear(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor y) {
     return adapt(b, w, Kind::rows, y, b.g.value(y).ne[1], [&](const Place& place) {
-        return b.g.mul_mat(b.g.weight(*place.pair.b), place.scaled(b.g.mul_mat(b.g.weight(*place.pair.a), x)));
+        const Tensor ax = place.scaled(b.g.mul_mat(b.g.weight(*place.pair.a), x));
+        return b.g.mul_mat(b.g.weight(*place.pair.b), ax);
     });
 }
 
@@ -129,10 +131,13 @@ Tensor adapt_heads(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor 
     const std::int64_t k = g.value(x).ne[0], n_head = g.value(x).ne[1], n_tokens = g.value(x).ne[2];
     return adapt(b, w, Kind::grouped_rows, y, n_tokens, [&](const Place& place) {
         const TensorInfo &pair_a = *place.pair.a, &pair_b = *place.pair.b;
-        if (w.ne[2] == n_head)
-            return g.mul_mat_heads(g.weight(pair_b), place.scaled(g.mul_mat_heads(g.weight(pair_a), x)));
+        if (w.ne[2] == n_head) {
+            const Tensor ax = place.scaled(g.mul_mat_heads(g.weight(pair_a), x));
+            return g.mul_mat_heads(g.weight(pair_b), ax);
+        }
         // The matrices of all heads are stored as one: A is every head's, the rows of B are shared out.
-        const Tensor ax = place.scaled(g.mul_mat(g.weight(pair_a), g.reshape(x, {k, n_head * n_tokens, 1, 1})));
+        const Tensor rows = g.reshape(x, {k, n_head * n_tokens, 1, 1});
+        const Tensor ax = place.scaled(g.mul_mat(g.weight(pair_a), rows));
         const Tensor of_heads = g.reshape(ax, {pair_b.ne[0], n_head, n_tokens, 1});
         return g.mul_mat_heads(g.reshape(g.weight(pair_b), {pair_b.ne[0], pair_b.ne[1] / n_head, n_head, 1}), of_heads);
     });
@@ -140,7 +145,8 @@ Tensor adapt_heads(const BuildContext& b, const TensorInfo& w, Tensor x, Tensor 
 
 Tensor adapt_rows(const BuildContext& b, const TensorInfo& w, Tensor ids, Tensor y) {
     return adapt(b, w, Kind::lookup, y, b.g.value(y).ne[1], [&](const Place& place) {
-        return b.g.mul_mat(b.g.weight(*place.pair.b), place.scaled(b.g.get_rows(b.g.weight(*place.pair.a), ids)));
+        const Tensor ax = place.scaled(b.g.get_rows(b.g.weight(*place.pair.a), ids));
+        return b.g.mul_mat(b.g.weight(*place.pair.b), ax);
     });
 }
 

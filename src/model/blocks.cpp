@@ -283,10 +283,10 @@ Tensor ungated_ffn(const BuildContext& b, const Linear& up_map, const Linear& do
     Graph& g = b.g;
     const Tensor up = g.name(linear(b, up_map, h), "ffn_up");
     const std::int64_t n_ff = down.weight->ne[0];
-    if (g.value(up).ne[0] == 2 * n_ff)
-        return g.name(
-            linear(b, down, gated(b, g.view(up, 0, n_ff), g.view(up, n_ff, n_ff), gated_names(b.hp.activation), limit)),
-            "ffn_out");
+    if (g.value(up).ne[0] == 2 * n_ff) {
+        const Tensor right = g.view(up, n_ff, n_ff), left = g.view(up, 0, n_ff);
+        return g.name(linear(b, down, gated(b, left, right, gated_names(b.hp.activation), limit)), "ffn_out");
+    }
     Tensor y = g.name(activate(g, b.hp.activation, up), "ffn_act");
     if (scales != nullptr) y = g.name(g.div(y, vector(g, scales)), "ffn_act_scaled");
     return g.name(linear(b, down, y), "ffn_out");

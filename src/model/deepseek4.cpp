@@ -44,7 +44,8 @@ Tensor turn(const BuildContext& b, const Rotation& r, Tensor x, Tensor table, st
     Graph& g = b.g;
     const std::int64_t rest = g.value(x).ne[0] - r.rope.n_rot;
     if (rest == 0) return g.name(g.rope(x, table, r.rope), name);
-    return g.name(g.concat(g.view(x, 0, rest), g.rope(g.view(x, rest, r.rope.n_rot), table, r.rope)), name);
+    const Tensor rotated = g.rope(g.view(x, rest, r.rope.n_rot), table, r.rope);
+    return g.name(g.concat(g.view(x, 0, rest), rotated), name);
 }
 
 /// What a group of tokens leaves at its last one, {d, 1, T}: normed, and rotated as its first token.
@@ -53,9 +54,9 @@ Tensor entries(const BuildContext& b, const Inputs& in, int il, const CompressWe
     Graph& g = b.g;
     const int ratio = b.hp.attention.compress.ratios[static_cast<std::size_t>(il)];
     const Tensor t = g.name(linear(b, w.kv, h), "entry_kv"), gate = g.name(linear(b, w.gate, h), "entry_gate");
-    const Tensor e = g.name(g.compress_keys(t, gate, vector(g, w.added), in.positions, ratio, ratio == kFew,
-                                            state(b, in, il, state_number)),
-                            "entry");
+    const RecurrentState group = state(b, in, il, state_number);
+    const Tensor added = vector(g, w.added);
+    const Tensor e = g.name(g.compress_keys(t, gate, added, in.positions, ratio, ratio == kFew, group), "entry");
     const Tensor normed = norm(b, w.norm, e, "entry_norm");
     return turn(b, r, g.heads(normed, 1), ratio == kFew ? r.of_few : r.of_many, "entry_rope");
 }

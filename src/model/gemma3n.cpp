@@ -176,7 +176,8 @@ void build(const BuildContext& b) {
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     const StreamsOf y = mapped(b, *b.w.altup_unembd_proj, x, length(g, x[0]));
-    const Tensor sum = g.add(g.add(y[0], y[1]), g.add(y[2], y[3]));
+    const Tensor last = g.add(y[2], y[3]), first = g.add(y[0], y[1]);
+    const Tensor sum = g.add(first, last);
     head(b, g.name(g.scale(sum, 0.25f), "altup_mean"));
 }
 

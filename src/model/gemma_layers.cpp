@@ -86,10 +86,10 @@ Tensor gemma_attention(const BuildContext& b, const Inputs& in, int il, Tensor h
         const Tensor v = g.name(g.rms_norm(g.heads(raw_v, p.n_head_kv), {}, b.hp.rms_eps), "v_norm");
         const Tensor rotated = g.name(g.rope(k, view.rope_table, view.rope), "k_rope");
         const LayerMemory& m = b.memory[i];
-        written.k = g.name(g.kv_write(g.cache(*m.k), hadamard_keys(b, rotated, p, "k_hadamard"), view.slots, p, false),
-                           "cache_k_write");
-        written.v = g.name(g.kv_write(g.cache(*m.v), hadamard_values(b, v, p, "v_hadamard"), view.slots, p, true),
-                           "cache_v_write");
+        const Tensor key_rows = hadamard_keys(b, rotated, p, "k_hadamard");
+        written.k = g.name(g.kv_write(g.cache(*m.k), key_rows, view.slots, p, false), "cache_k_write");
+        const Tensor value_rows = hadamard_values(b, v, p, "v_hadamard");
+        written.v = g.name(g.kv_write(g.cache(*m.v), value_rows, view.slots, p, true), "cache_v_write");
         if (writes_only(b, il)) return written.k;
     }
     const Tensor q = norm_heads(b, w.attn_q_norm, raw_q, p.n_head, "q_norm");

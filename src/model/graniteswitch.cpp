@@ -23,7 +23,8 @@ Tensor switched(const BuildContext& b, const SwitchedLinear& map, Tensor slots, 
 Tensor switched_linear(const BuildContext& b, const Linear& base, const SwitchedLinear& map, Tensor slots, Tensor x,
                        std::string_view name) {
     Graph& g = b.g;
-    return g.name(g.add(linear(b, base, x), switched(b, map, slots, x, "switch_b")), name);
+    const Tensor delta = switched(b, map, slots, x, "switch_b");
+    return g.name(g.add(linear(b, base, x), delta), name);
 }
 
 Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor slots, Tensor h) {
@@ -36,7 +37,8 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, Tensor slots, 
                        n_v = std::int64_t{p.n_head_kv} * p.head_dim_v;
     const auto part = [&](std::int64_t first, std::int64_t n, const SwitchedLinear& map, int n_head,
                           std::string_view name) {
-        return g.heads(g.name(g.add(g.view(all, first, n), switched(b, map, slots, h, "switch_b")), name), n_head);
+        const Tensor delta = switched(b, map, slots, h, "switch_b");
+        return g.heads(g.name(g.add(g.view(all, first, n), delta), name), n_head);
     };
     Qkv x{part(0, n_q, w.switch_q, p.n_head, "q"), part(n_q, n_k, w.switch_k, p.n_head_kv, "k"),
           part(n_q + n_k, n_v, w.switch_v, p.n_head_kv, "v")};

@@ -36,7 +36,8 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor h) {
     const auto each = [&](const Linear& map, Tensor x, std::string_view name) {
         return expert_linear(b, map, x, routing.ids, name);
     };
-    const Tensor product = situ(b, each(w.ffn_gate_exps, v, "ffn_moe_gate"), each(w.ffn_up_exps, v, "ffn_moe_up"));
+    const Tensor up = each(w.ffn_up_exps, v, "ffn_moe_up"), gate = each(w.ffn_gate_exps, v, "ffn_moe_gate");
+    const Tensor product = situ(b, gate, up);
     Tensor y = g.name(g.moe_sum(each(w.ffn_down_exps, product, "ffn_moe_down"), routing.weights), "ffn_moe_out");
     y = norm(b, w.ffn_latent_norm, y, "ffn_latent_norm");
     if (w.ffn_latent_up) y = g.name(linear(b, w.ffn_latent_up, y), "ffn_latent_out");
@@ -59,9 +60,11 @@ Tensor mix(const BuildContext& b, const Bank& bank, const TensorInfo* score, Ten
     if (bank.n == 0) return x;
     const std::int64_t n = bank.n + 1, n_rows = g.value(x).ne[1];
     const Tensor all = g.name(g.concat(bank.rows, x), "bank_all");
-    const Tensor normed = g.rms_norm(g.heads(all, n), vector(g, score), b.hp.rms_eps);
+    const Tensor weight = vector(g, score);
+    const Tensor normed = g.rms_norm(g.heads(all, n), weight, b.hp.rms_eps);
     const Tensor scores = g.reshape(g.name(g.sum_rows(normed), "bank_scores"), {n, n_rows, 1, 1});
-    return g.name(g.moe_sum(g.heads(all, n), g.name(g.softmax(scores), "bank_weights")), "bank_mix");
+    const Tensor weights = g.name(g.softmax(scores), "bank_weights");
+    return g.name(g.moe_sum(g.heads(all, n), weights), "bank_mix");
 }
 
 Tensor branch(const BuildContext& b, const Inputs& in, int il, Tensor h) {

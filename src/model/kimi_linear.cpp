@@ -71,7 +71,8 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
     // q, k, v = silu(conv(W·h)), q and k of length 1
     const auto mixed = [&](const Linear& map, const TensorInfo* conv, std::size_t k, std::string_view name) {
         const Tensor taps = g.reshape(vector(g, conv), {hp.recurrent.ssm.n_conv, n, 1, 1});
-        const Tensor x = g.name(g.causal_conv(g.name(linear(b, map, h), name), taps, {}, state(b, in, il, k)), name);
+        const RecurrentState past = state(b, in, il, k);
+        const Tensor x = g.name(g.causal_conv(g.name(linear(b, map, h), name), taps, {}, past), name);
         return g.heads(g.name(g.silu(x), name), n_head);
     };
     const Tensor q = g.name(g.l2_norm(mixed(layer.attn_q, w.conv_q, 0, "delta_q"), hp.rms_eps), "delta_q_unit");
@@ -83,7 +84,8 @@ Tensor kimi_delta(const BuildContext& b, const Inputs& in, int il, Tensor h, Dec
         const Tensor x = g.name(linear(b, first, h), name);
         return second ? g.name(linear(b, second, x), name) : x;
     };
-    const Tensor z = g.name(g.add(mapped(w.f_a, w.f_b, "delta_f"), vector(g, w.dt_bias)), "delta_rate");
+    const Tensor dt_bias = vector(g, w.dt_bias);
+    const Tensor z = g.name(g.add(mapped(w.f_a, w.f_b, "delta_f"), dt_bias), "delta_rate");
     const Tensor one = g.reshape(vector(g, w.a), {1, n_head, 1, 1});
     const Tensor rates = g.reshape(expand_rows(g, one, size), {n, 1, 1, 1});
     Tensor log;

@@ -16,7 +16,8 @@ Tensor gated_conv(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     const std::int64_t n = b.hp.n_embd;
     g.set_part(Part::state);
     const Tensor bcu = g.name(linear(b, w.in, h), "conv_in");
-    const Tensor gated = g.name(g.mul(g.view(bcu, 0, n), g.view(bcu, 2 * n, n)), "conv_gated");
+    const Tensor u = g.view(bcu, 2 * n, n), gate = g.view(bcu, 0, n);
+    const Tensor gated = g.name(g.mul(gate, u), "conv_gated");
     const Tensor mixed = short_conv(b, in, il, gated);
     if (writes_only(b, il)) return mixed;
     return g.name(linear(b, w.out, g.name(g.mul(mixed, g.view(bcu, n, n)), "conv_mixed")), "conv_out");

@@ -23,7 +23,8 @@ Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tens
     // [z | x B C | Δ] = W_in·h;  [x | B | C] ← silu(conv(x B C));  Δ ← softplus(Δ + b)
     const Tensor all = g.name(linear(b, w.in, h), "ssm_in");
     const Tensor xbc = g.name(g.silu(short_conv(b, in, il, g.view(all, s.n_inner, conv_channels(s)))), "conv_silu");
-    const Tensor raw = g.add(g.view(all, s.n_inner + conv_channels(s), n_head), vector(g, w.dt_bias));
+    const Tensor dt_bias = vector(g, w.dt_bias);
+    const Tensor raw = g.add(g.view(all, s.n_inner + conv_channels(s), n_head), dt_bias);
     const Tensor dt = g.name(g.softplus(g.name(raw, "ssm_dt")), "ssm_delta");
 
     // per head: h ← h·exp(Δ·a) + Δ·x·B;  y = ⟨h, C⟩ + D·x
@@ -31,7 +32,8 @@ Tensor grouped_state_space(const BuildContext& b, const Inputs& in, int il, Tens
     const Tensor in_map = g.heads(g.view(xbc, s.n_inner, n_bc), s.n_group);
     const Tensor out_map = g.heads(g.view(xbc, s.n_inner + n_bc, n_bc), s.n_group);
     const Tensor skip = g.reshape(vector(g, w.d), {n_head, 1, 1, 1});
-    Tensor y = g.name(g.selective_scan(x, dt, vector(g, w.a), in_map, out_map, skip, state(b, in, il, 1)), "ssm_scan");
+    const RecurrentState past = state(b, in, il, 1);
+    Tensor y = g.name(g.selective_scan(x, dt, vector(g, w.a), in_map, out_map, skip, past), "ssm_scan");
     if (writes_only(b, il)) return y;
 
     // y ← norm by groups(silu(z) ⊙ y)

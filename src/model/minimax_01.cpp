@@ -18,9 +18,9 @@ Tensor lightning(const BuildContext& b, const Inputs& in, int il, Tensor h) {
     g.set_part(Part::state);
     const Tensor all = g.heads(g.name(g.silu(g.name(linear(b, w.attn_qkv, h), "qkv")), "qkv_silu"), n_head);
     const float factor = 1.0f - static_cast<float>(il) / static_cast<float>(b.hp.n_layer - 1) + 1e-5f;
-    const Tensor o = g.name(g.decay_rule(g.view(all, 0, size), g.view(all, size, size), g.view(all, 2 * size, size),
-                                         factor, state(b, in, il, 0)),
-                            "decay_rule");
+    const RecurrentState past = state(b, in, il, 0);
+    const Tensor v = g.view(all, 2 * size, size), k = g.view(all, size, size), q = g.view(all, 0, size);
+    const Tensor o = g.name(g.decay_rule(q, k, v, factor, past), "decay_rule");
     if (writes_only(b, il)) return o;
     const Tensor flat = g.reshape(o, {n_head * size, b.shape.n_tokens, 1, 1});
     const Tensor normed = norm(b, w.attn_norm_2, flat, "attn_norm_2");

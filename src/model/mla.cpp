@@ -114,7 +114,8 @@ Tensor choose_slots(const BuildContext& b, const Inputs& in, int il, Tensor h, T
     const AttentionInputs& view = in.of(b.hp, il);
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     const Tensor raw = g.name(linear(b, w.k, h), "index_k");
-    const Tensor normed = g.layer_norm(raw, vector(g, w.k_norm.weight), vector(g, w.k_norm.bias), p.eps);
+    const Tensor bias = vector(g, w.k_norm.bias), weight = vector(g, w.k_norm.weight);
+    const Tensor normed = g.layer_norm(raw, weight, bias, p.eps);
     const Tensor ik = g.name(turn_index(b, view, g.heads(g.name(normed, "index_k_norm"), 1)), "index_k_rope");
     const TensorInfo& cache = *b.memory[i].index;
     const Tensor keys = g.name(g.kv_write(g.cache(cache), ik, view.slots, params, false), "cache_index_write");

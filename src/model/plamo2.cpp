@@ -34,9 +34,10 @@ Tensor state_space(const BuildContext& b, const Inputs& in, int il, Tensor h) {
 
     // per head: S ← S·exp(Δ·a) + Δ·u⊗B;  y = S·C + d·u;  W_out·(y ⊙ silu(z))
     const Tensor rate = g.reshape(vector(g, w.a), {1, n_head, 1, 1});
-    const Tensor y = g.name(g.selective_scan(g.heads(u, n_head), dt, rate, g.heads(in_map, 1), g.heads(out_map, 1),
-                                             vector(g, w.d), state(b, in, il, 1)),
-                            "ssm_scan");
+    const RecurrentState past = state(b, in, il, 1);
+    const Tensor d = vector(g, w.d);
+    const Tensor c_map = g.heads(out_map, 1), b_map = g.heads(in_map, 1), x = g.heads(u, n_head);
+    const Tensor y = g.name(g.selective_scan(x, dt, rate, b_map, c_map, d, past), "ssm_scan");
     if (writes_only(b, il)) return y;
     const Tensor gate = g.name(g.silu(g.copy(g.view(zu, 0, size))), "ssm_gate");
     const Tensor gated = g.reshape(g.name(g.mul(y, gate), "ssm_gated"), flat);

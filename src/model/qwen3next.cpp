@@ -57,7 +57,8 @@ Projections project(const BuildContext& b, const StateSpaceWeights& w, Tensor qk
     const auto part = [&](std::int64_t first, std::int64_t n) {
         return g.reshape(g.copy(g.view(all, first, n)), {n * n_key_head, n_tokens, 1, 1});
     };
-    const Tensor qk = g.concat(part(0, size), part(size, size));
+    const Tensor k = part(size, size), q = part(0, size);
+    const Tensor qk = g.concat(q, k);
     return {g.name(g.concat(qk, part(2 * size, n_value)), "delta_qkv"),
             g.name(part(2 * size + n_value, n_value), "delta_z")};
 }

@@ -76,10 +76,11 @@ void add_ngrams(const BuildContext& b, const Inputs& in, int il, Streams& s) {
     const Tensor gate = g.name(g.sigmoid(g.signed_sqrt(score, kLeastScore)), "ngram_gate");
     const Tensor value = repeated(g, g.name(linear(b, w.value, e), "ngram_value"), n);
     const Tensor v = g.name(g.reshape(g.mul(g.heads(value, n), gate), g.value(s.x).ne), "ngram_gated");
-    const Tensor mixed = g.name(g.causal_conv(stream_norms(b, w.norm_conv, v, "ngram_conv_norm"), vector(g, w.conv), {},
-                                              state(b, in, il, kDeltaStates + 1), p.n),
-                                "ngram_conv");
-    s.x = g.name(g.add(g.add(s.x, v), g.silu(mixed)), "streams");
+    const RecurrentState past = state(b, in, il, kDeltaStates + 1);
+    const Tensor taps = vector(g, w.conv), normed = stream_norms(b, w.norm_conv, v, "ngram_conv_norm");
+    const Tensor mixed = g.name(g.causal_conv(normed, taps, {}, past, p.n), "ngram_conv");
+    const Tensor written = g.silu(mixed);
+    s.x = g.name(g.add(g.add(s.x, v), written), "streams");
 }
 
 /// The slots of the blocks that an indexer ranks best, and of those that are not whole yet: a block's key is the mean
@@ -92,8 +93,9 @@ Tensor choose_blocks(const BuildContext& b, const Inputs& in, int il, Tensor h) 
     const int ratio = b.hp.attention.compress.ratios[i];
     const AttentionParams params{.n_head = p.n_head, .n_head_kv = 1, .head_dim_k = p.head_dim};
     g.set_part(Part::attn);
-    const Tensor mean =
-        g.compress_keys(g.name(linear(b, w.k, h), "index_k"), {}, {}, in.positions, ratio, false, state(b, in, il, 0));
+    const RecurrentState block = state(b, in, il, 0);
+    const Tensor k = g.name(linear(b, w.k, h), "index_k");
+    const Tensor mean = g.compress_keys(k, {}, {}, in.positions, ratio, false, block);
     RopeParams of_first = b.rope;
     of_first.offset = 1 - ratio;
     const Tensor table = g.name(g.rope_table(in.positions, of_first), "rope_table_block");

@@ -13,7 +13,9 @@ RecurrentState state(const BuildContext& b, const Inputs& in, int il, std::size_
 
 Tensor short_conv(const BuildContext& b, const Inputs& in, int il, Tensor x) {
     const StateSpaceWeights& w = b.layer(il).ssm;
-    return b.g.name(b.g.causal_conv(x, vector(b.g, w.conv), vector(b.g, w.conv_bias), state(b, in, il, 0)), "conv");
+    const RecurrentState past = state(b, in, il, 0);
+    const Tensor bias = vector(b.g, w.conv_bias), taps = vector(b.g, w.conv);
+    return b.g.name(b.g.causal_conv(x, taps, bias, past), "conv");
 }
 
 void read_state_space(KeyReader& keys, HParams& hp) {
@@ -87,9 +89,10 @@ Tensor selective_state_space(const BuildContext& b, const Inputs& in, int il, Te
     const Tensor dt = g.name(g.softplus(g.name(linear(b, w.dt, low), "ssm_dt")), "ssm_delta");
 
     // h ← h·exp(Δ·a) + Δ·c·B;  y = ⟨h, C⟩ + D·c, every channel a head of its own
-    const Tensor y = g.name(g.selective_scan(g.heads(c, s.n_inner), dt, vector(g, w.a), g.heads(in_map, 1),
-                                             g.heads(out_map, 1), vector(g, w.d), state(b, in, il, 1)),
-                            "ssm_scan");
+    const RecurrentState past = state(b, in, il, 1);
+    const Tensor d = vector(g, w.d), c_map = g.heads(out_map, 1), b_map = g.heads(in_map, 1);
+    const Tensor a = vector(g, w.a), x = g.heads(c, s.n_inner);
+    const Tensor y = g.name(g.selective_scan(x, dt, a, b_map, c_map, d, past), "ssm_scan");
     if (writes_only(b, il)) return y;
 
     // W_out·(silu(z) ⊙ y)

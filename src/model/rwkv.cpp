@@ -61,7 +61,8 @@ Tensor norm_of_heads(const BuildContext& b, const Norm& w, Tensor y) {
     constexpr float kEps = 64e-5f;
     const std::int64_t size = b.hp.recurrent.rwkv.head_size, n_head = b.hp.n_embd / size;
     const Tensor normed = g.layer_norm(y, g.reshape(vector(g, w.weight), {size, n_head, 1, 1}), {}, kEps);
-    return g.name(g.add(g.reshape(normed, {b.hp.n_embd, b.shape.n_tokens, 1, 1}), vector(g, w.bias)), "wkv_norm");
+    const Tensor bias = vector(g, w.bias);
+    return g.name(g.add(g.reshape(normed, {b.hp.n_embd, b.shape.n_tokens, 1, 1}), bias), "wkv_norm");
 }
 
 Tensor channel_mix(const BuildContext& b, const RwkvWeights& w, Tensor n, Tensor s) {

@@ -57,7 +57,8 @@ std::array<Tensor, kMixed> mixed(const BuildContext& b, const RwkvWeights& w, Te
 // exp(−exp(d + W2·tanh(W1·z_w))), in heads
 Tensor decay_of(const BuildContext& b, const RwkvWeights& w, Tensor z_w) {
     Graph& g = b.g;
-    const Tensor rate = g.exp(g.add(linear(b, w.decay_w2, g.tanh(linear(b, w.decay_w1, z_w))), vector(g, w.decay)));
+    const Tensor d = vector(g, w.decay);
+    const Tensor rate = g.exp(g.add(linear(b, w.decay_w2, g.tanh(linear(b, w.decay_w1, z_w))), d));
     return g.heads(g.name(g.exp(g.scale(rate, -1.0f)), "time_mix_w"), b.hp.n_embd / b.hp.recurrent.rwkv.head_size);
 }
 
@@ -79,7 +80,8 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     const Tensor gate = g.name(g.silu(linear(b, w.gate, z_g)), "time_mix_g");
     const Tensor decay = decay_of(b, w, z_w);
 
-    const Tensor y = g.name(g.wkv6(r, k, v, decay, vector(g, w.first), state(b, in, il, 2)), "wkv");
+    const RecurrentState past = state(b, in, il, 2);
+    const Tensor y = g.name(g.wkv6(r, k, v, decay, vector(g, w.first), past), "wkv");
     return g.name(linear(b, w.output, g.mul(norm_of_heads(b, w.ln, y), gate)), "time_mix_out");
 }
 

@@ -29,30 +29,36 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     Tensor k = g.name(linear(b, w.key, z(2)), "time_mix_k");
     Tensor v = g.name(linear(b, w.value, z_v), "time_mix_v");
     // decay = exp(−e^−½·sigmoid(w0 + W2·tanh(W1·z_w))); rate a = sigmoid(a0 + A2·A1·z_a); gate = G2·sigmoid(G1·z_g)
-    const Tensor slow = g.sigmoid(g.add(linear(b, w.w2, g.tanh(linear(b, w.w1, z_w))), vector(g, w.w0)));
+    const Tensor w0 = vector(g, w.w0);
+    const Tensor slow = g.sigmoid(g.add(linear(b, w.w2, g.tanh(linear(b, w.w1, z_w))), w0));
     const Tensor decay = g.name(g.exp(g.scale(slow, -0.606531f)), "time_mix_w");
-    const Tensor a = g.name(g.sigmoid(g.add(low_rank(b, w.a1, w.a2, z_a), vector(g, w.a0))), "time_mix_a");
+    const Tensor a0 = vector(g, w.a0);
+    const Tensor a = g.name(g.sigmoid(g.add(low_rank(b, w.a1, w.a2, z_a), a0)), "time_mix_a");
     const Tensor gate = w.g1 ? g.name(linear(b, w.g2, g.sigmoid(linear(b, w.g1, z(5)))), "time_mix_g") : Tensor{};
 
     // v += (v_first − v) ⊙ sigmoid(v0 + V2·V1·z_v), from the second layer on
     if (il == 0) {
         v_first = v;
     } else {
-        const Tensor share = g.sigmoid(g.add(low_rank(b, w.v1, w.v2, z_v), vector(g, w.v0)));
+        const Tensor v0 = vector(g, w.v0);
+        const Tensor share = g.sigmoid(g.add(low_rank(b, w.v1, w.v2, z_v), v0));
         v = g.name(g.add(v, g.mul(g.add(v_first, minus(g, v)), share)), "time_mix_v_mixed");
     }
     // κ = k ⊙ k_k, a unit vector per head; k += k ⊙ k_a ⊙ (a − 1)
     const Tensor kappa = g.name(g.l2_norm(g.heads(g.mul(k, vector(g, w.k_k)), n_head), 1e-12f, true), "time_mix_kappa");
     const Tensor k_a = g.mul(k, vector(g, w.k_a));
-    k = g.name(g.add(k, g.add(g.mul(k_a, a), minus(g, k_a))), "time_mix_k_rated");
+    const Tensor negative = minus(g, k_a);
+    k = g.name(g.add(k, g.add(g.mul(k_a, a), negative)), "time_mix_k_rated");
 
     const auto heads = [&](Tensor x) { return g.heads(x, n_head); };
-    const Tensor wkv = g.name(g.wkv7(heads(r), heads(decay), heads(k), heads(v), kappa, heads(a),
-                                     state(b, in, il, b.hp.recurrent.states[static_cast<std::size_t>(il)].size() - 1)),
-                              "wkv");
+    const std::size_t last = b.hp.recurrent.states[static_cast<std::size_t>(il)].size() - 1;
+    const RecurrentState past = state(b, in, il, last);
+    const Tensor ah = heads(a), vh = heads(v), kh = heads(k), wh = heads(decay), rh = heads(r);
+    const Tensor wkv = g.name(g.wkv7(rh, wh, kh, vh, kappa, ah, past), "wkv");
 
     // y = norm(wkv) + v·Σ_head(r ⊙ k ⊙ r_k);  W_o·(y ⊙ gate)
-    const Tensor bonus = g.sum_rows(heads(g.mul(g.mul(r, k), vector(g, w.r_k))));
+    const Tensor r_k = vector(g, w.r_k);
+    const Tensor bonus = g.sum_rows(heads(g.mul(g.mul(r, k), r_k)));
     const Tensor kept = g.reshape(g.name(g.mul(heads(v), bonus), "wkv_bonus"), flat);
     const Tensor y = g.add(w.ln ? norm_of_heads(b, w.ln, wkv) : g.reshape(wkv, flat), kept);
     return g.name(linear(b, w.output, gate ? g.mul(y, gate) : y), "time_mix_out");

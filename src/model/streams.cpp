@@ -39,8 +39,8 @@ Tensor mix_streams(const BuildContext& b, const StreamWeights& w, Streams& s) {
     const std::int64_t n_z = g.value(z).ne[0];
     Tensor sum = g.view(s.x, 0, b.hp.n_embd);
     for (int i = 1; i < n; ++i) sum = g.add(sum, g.view(s.x, i * b.hp.n_embd, b.hp.n_embd));
-    const Tensor h = g.name(g.add(g.moe_sum(g.heads(s.x, n), gate(0, "stream_read")), g.scale(sum, b.hp.streams.eps)),
-                            "stream_mixed");
+    const Tensor rest = g.scale(sum, b.hp.streams.eps), read = gate(0, "stream_read");
+    const Tensor h = g.name(g.add(g.moe_sum(g.heads(s.x, n), read), rest), "stream_mixed");
     if (n_z > n) s.write = g.name(g.scale(gate(1, "stream_gate"), b.hp.streams.magnitude), "stream_write");
     if (n_z > 2 * n)
         s.mix = g.name(g.sinkhorn(g.name(scaled(2, n * n), "stream_pairs"), b.hp.attention.compress.n_stream_round,

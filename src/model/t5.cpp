@@ -107,7 +107,8 @@ Tensor cross_attention(const BuildContext& b, const graph::KvInputs& encoded, in
     const AttentionParams params = attention_params(b, il);
     const Tensor heads = g.heads(g.name(linear(b, w.cross_attn_q, h), "cross_q"), params.n_head);
     const Tensor q = hadamard_keys(b, heads, params, "cross_q_hadamard");
-    const Tensor a = g.attention(q, g.cache(*b.cross[i].k), g.cache(*b.cross[i].v), encoded, params);
+    const Tensor v = g.cache(*b.cross[i].v), k = g.cache(*b.cross[i].k);
+    const Tensor a = g.attention(q, k, v, encoded, params);
     const Tensor attended = undo_hadamard(b, a, params, "cross_attn", "cross_attn_rotated");
     g.set_part(Part::attn_out);
     return g.name(linear(b, w.cross_attn_output, attended), "cross_attn_out");
@@ -171,12 +172,10 @@ void build_encoder(const BuildContext& b) {
         g.set_part(Part::attn);
         const Tensor k = g.name(linear(b, b.w.cross[i].k, encoded), "cross_k"),
                      v = g.name(linear(b, b.w.cross[i].v, encoded), "cross_v");
-        g.name(g.kv_write(g.cache(*b.cross[i].k), hadamard_keys(b, k, params, "cross_k_hadamard"), in.full.slots,
-                          params, false),
-               "cross_k_write");
-        g.name(g.kv_write(g.cache(*b.cross[i].v), hadamard_values(b, v, params, "cross_v_hadamard"), in.full.slots,
-                          params, true),
-               "cross_v_write");
+        const Tensor key_rows = hadamard_keys(b, k, params, "cross_k_hadamard");
+        g.name(g.kv_write(g.cache(*b.cross[i].k), key_rows, in.full.slots, params, false), "cross_k_write");
+        const Tensor value_rows = hadamard_values(b, v, params, "cross_v_hadamard");
+        g.name(g.kv_write(g.cache(*b.cross[i].v), value_rows, in.full.slots, params, true), "cross_v_write");
     }
 }
 

@@ -22,6 +22,7 @@ def run(name, *arguments, text="", cwd=None):
 
 def main():
     assert len(run("minimal", MODEL, "once on")) > 0
+    assert len(run("answer", MODEL, "once on")) > 0
     with tempfile.TemporaryDirectory() as folder:   # learned positions, 256 of them: the loop of the README ends there
         learned = str(pathlib.Path(folder) / "learned.gguf")
         subprocess.run([sys.executable, pathlib.Path(__file__).parents[1] / "support/tiny_model.py", learned, "3",
@@ -29,8 +30,8 @@ def main():
         run("minimal", learned, "a " * 250)
         assert run("minimal", learned, "a " * 300) == "", "a prompt that does not fit is not answered"
 
-    for name in ("minimal", "chat_loop", "eight_sequences", "engine", "search", "observer", "observers", "two_threads",
-                 "errors", "masked", "json_answer"):
+    for name in ("minimal", "answer", "run", "values", "chat_loop", "eight_sequences", "engine", "search",
+                 "observer", "observers", "two_threads", "errors", "masked", "json_answer"):
         wrong = subprocess.run([PROGRAMS / name], capture_output=True, text=True, timeout=120)
         assert (wrong.returncode, wrong.stdout) == (2, ""), (name, wrong)
         assert wrong.stderr.lower().startswith(f"usage: {name} model.gguf"), (name, wrong)
@@ -60,14 +61,27 @@ def main():
     assert read["blk.1.ffn_down.weight"][0] == read["blk.1.ffn_down.weight"][1] > 0, read
     assert 0 < read["token_embd.weight"][0] < read["token_embd.weight"][1], read
 
-    with tempfile.TemporaryDirectory() as folder:
-        lines = run("observers", MODEL, "once on a", cwd=folder).splitlines()
-        files = {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
+    lines = run("observers", MODEL, "once on a").splitlines()
     assert lines[0].startswith("part ") and any(line.startswith("between steps: ") for line in lines), lines
+    with tempfile.TemporaryDirectory() as folder:
+        lines = run("values", MODEL, "once on a", cwd=folder).splitlines()
+        files = {path.name: path.read_bytes() for path in pathlib.Path(folder).iterdir()}
     assert any(line.startswith("blk.0.ffn_down.weight ") for line in lines) and any(line.startswith("l_out-0 ")
                                                                                     for line in lines), lines
     assert lines[-1].startswith("all finite, "), lines
-    assert files["observers.imatrix"][:4] == b"GGUF" and files["observers.values"][:8] == b"TNVALUE1", files.keys()
+    assert files["values.imatrix"][:4] == b"GGUF" and files["values.tnv"][:8] == b"TNVALUE1", files.keys()
+
+    with tempfile.TemporaryDirectory() as folder:
+        greedy = ("run", MODEL, "-n", "6", "-t", "1", "-s", "top_k(1)")
+        text = run(*greedy, "-p", "once on", "--trace", "a.tntrace", cwd=folder)
+        assert text and text == run(*greedy, text="once on"), "the text of an option and of standard input"
+        assert (pathlib.Path(folder) / "a.tntrace").stat().st_size > 1000
+        again = subprocess.run([PROGRAMS / "run", *greedy[1:], "-p", "once on", "--trace", "a.tntrace"], cwd=folder,
+                               capture_output=True, text=True, timeout=120)
+        assert again.returncode == 1 and "a.tntrace" in again.stderr, again   # it is not overwritten
+    assert run("run", MODEL, "-p", "once on", "-n", "6", "--chat"), "the built-in template"
+    wrong = subprocess.run([PROGRAMS / "run", MODEL, "-n", "six"], capture_output=True, text=True, timeout=120)
+    assert (wrong.returncode, wrong.stderr) == (1, "run: 'six' is no number\n"), wrong
 
     texts = run("two_threads", MODEL, "once on", "in the")
     assert texts.startswith("once on") and "\n---\nin the" in texts, texts

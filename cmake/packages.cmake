@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+# Debian packages of a build: `cpack -G DEB` in the build folder. `tinfer` is the program with its manual and what
+# shells complete, `libtinfer-c0.1` the shared object of the C interface, `libtinfer-dev` headers and the library. What
+# each depends on is read from its objects.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME tinfer)
+set(CPACK_PACKAGE_VENDOR tinfer)
+set(CPACK_PACKAGE_CONTACT "the tinfer developers <tinfer@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL development)
+set(c_package libtinfer-c${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})   # its soname
+set(development_depends "libpcre2-dev, libutf8proc-dev")
+if(TARGET tinfer_cli)
+    list(APPEND CPACK_COMPONENTS_ALL program)
+endif()
+if(TARGET tinfer_c)
+    list(APPEND CPACK_COMPONENTS_ALL c)
+    string(APPEND development_depends ", ${c_package} (= ${PROJECT_VERSION})")
+endif()
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME tinfer)
+set(CPACK_DEBIAN_C_PACKAGE_NAME ${c_package})
+set(CPACK_DEBIAN_C_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_C_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/triggers)
+file(WRITE ${PROJECT_BINARY_DIR}/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libtinfer-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${development_depends}")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "The program: answers, conversations, a server, traces of every byte touched.")
+set(CPACK_COMPONENT_C_DESCRIPTION "The shared object of the interface for C and for languages that call C.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, the library, files for CMake and pkg-config, and the pages.")
+include(CPack)

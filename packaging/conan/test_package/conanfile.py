@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""Builds a program of each language with the package and runs it."""
+import pathlib
+
+from conan import ConanFile
+from conan.tools.build import can_run
+from conan.tools.cmake import CMake, cmake_layout
+
+
+class Consumer(ConanFile):
+    settings = "os", "arch", "compiler", "build_type"
+    generators = "CMakeDeps", "CMakeToolchain"
+
+    def requirements(self):
+        self.requires(self.tested_reference_str)
+
+    def layout(self):
+        cmake_layout(self)
+
+    def build(self):
+        cmake = CMake(self)
+        cmake.configure()
+        cmake.build()
+
+    def test(self):
+        if can_run(self):
+            for program in ("version", "version_c"):
+                self.run(str(pathlib.Path(self.cpp.build.bindir) / program), env="conanrun")
