@@ -73,6 +73,7 @@ struct Reading {
     std::vector<std::string> notes{};
     std::vector<TargetTensor> computed{};  ///< tensors without a source: rope_freqs, rope_factors_…
     std::function<bool(std::string_view name)> has_tensor{};
+    std::string late_error{};  ///< of config.json: what the tensors say first explains more
     std::uint64_t skipped_positions = 0;  ///< rows of position_embd that no token has
 
     void set(std::string_view key, Value value);  ///< "A.key"
@@ -139,7 +140,8 @@ void write_rope_scaling(Reading& reading, const RopeSettings& rope, std::uint32_
 /// freq_base and scaling of a family with one kind of layers; `rotated` dimensions of each head turn.
 void write_rotation(Reading& reading, std::uint32_t rotated);
 
-/// Layers that slide, as layer_types says; nullopt where it is absent. Throws for other kinds of layers.
+/// Layers that slide, one value a layer, as layer_types says; nullopt where it is absent. Throws for other kinds of
+/// layers; another number of them is a late error.
 [[nodiscard]] std::optional<std::vector<bool>> read_layer_types(Reading& reading);
 
 /// Number of a shape's word, as "Q+2K".

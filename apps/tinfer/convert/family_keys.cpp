@@ -65,9 +65,11 @@ void smollm3(Reading& r) {
     refuse_sliding_layers(r);
     const std::uint32_t n_layer = r.size('L'), interval = r.config.count_or({"no_rope_layer_interval"}, 4);
     const Json* given = r.config.find({"no_rope_layers"});
-    if (given != nullptr && (!given->is_array() || given->size() != n_layer))
-        r.config.refuse(ErrorCode::bad_key, "no_rope_layers", "is ", value_text(*given), ", an array of ", n_layer,
-                        " numbers is expected");
+    if (given != nullptr && (!given->is_array() || given->size() != n_layer)) {
+        r.late_error = cat(r.config.label("no_rope_layers"), "is ", value_text(*given), ", an array of ", n_layer,
+                           " numbers is expected");
+        return;
+    }
     for (std::uint32_t il = 0; il < n_layer; ++il) {
         const bool turns = given != nullptr ? (*given)[il] == Json(1) : (il + 1) % interval != 0;
         if (turns != ((il + 1) % 4 != 0))

@@ -148,8 +148,8 @@ std::optional<std::vector<bool>> read_layer_types(Reading& r) {
     const Json* types = r.config.find({"layer_types"});
     if (types == nullptr) return std::nullopt;
     if (!types->is_array() || types->size() != r.size('L'))
-        r.config.refuse(ErrorCode::bad_key, "layer_types", "is ", value_text(*types), ", an array with one text for each of ",
-                        r.size('L'), " layers is expected");
+        r.late_error = cat(r.config.label("layer_types"), "is ", value_text(*types),
+                           ", an array with one text for each of ", r.size('L'), " layers is expected");
     std::vector<bool> slides;
     for (const Json& type : *types) {
         if (type != "full_attention" && type != "sliding_attention")
@@ -157,6 +157,7 @@ std::optional<std::vector<bool>> read_layer_types(Reading& r) {
                             ", layers of 'full_attention' and 'sliding_attention' are known");
         slides.push_back(type == "sliding_attention");
     }
+    slides.resize(r.size('L'));
     return slides;
 }
 

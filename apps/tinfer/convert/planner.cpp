@@ -146,6 +146,7 @@ Plan make_plan(const fs::path& folder, const WeightFiles& files, const PlanOptio
 
     Plan plan{.architecture = std::string(family.architecture)};
     plan.tensors = map_tensors(r, files, tensors);
+    if (!r.late_error.empty()) fail(ErrorCode::bad_key, r.late_error);
     const TokenizerFiles texts = read_tokenizer_files(folder, class_name == "XLMRobertaModel");
     const Vocabulary vocabulary = read_vocabulary(texts, n_rows, options.pretokenizer);
 

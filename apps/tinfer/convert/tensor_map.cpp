@@ -26,6 +26,33 @@ std::vector<std::uint64_t> expected_shape(std::string_view words, const Sizes& s
     return shape;
 }
 
+/// What the letters of a shape stand for in config.json.
+std::string sizes_text(std::string_view words) {
+    constexpr std::pair<char, std::string_view> kNames[] = {{'E', "hidden_size"},
+                                                            {'F', "intermediate_size"},
+                                                            {'V', "rows of the embedding"},
+                                                            {'H', "num_attention_heads"},
+                                                            {'G', "num_key_value_heads"},
+                                                            {'D', "head_dim"},
+                                                            {'Q', "num_attention_heads · head_dim"},
+                                                            {'K', "num_key_value_heads · head_dim"},
+                                                            {'X', "num_experts"},
+                                                            {'M', "moe_intermediate_size"},
+                                                            {'S', "width of the shared expert"},
+                                                            {'P', "max_position_embeddings"},
+                                                            {'T', "type_vocab_size"},
+                                                            {'I', "inner width"},
+                                                            {'N', "state_size"},
+                                                            {'C', "conv_kernel"},
+                                                            {'R', "time_step_rank"},
+                                                            {'B', "relative_attention_num_buckets"},
+                                                            {'Z', "num_labels"}};
+    std::string text;
+    for (const auto& [letter, name] : kNames)
+        if (words.find(letter) != words.npos) text += cat(text.empty() ? "" : ", ", name);
+    return text;
+}
+
 std::uint64_t product(std::span<const std::uint64_t> shape) {
     std::uint64_t n = 1;
     for (const std::uint64_t extent : shape) n *= extent;
@@ -133,14 +160,14 @@ private:
             return;
         }
         if (row.to == "token_embd") embedding_ = weight;
-        check(*weight, expected_shape(row.shape, r_.sizes));
+        check(*weight, expected_shape(row.shape, r_.sizes), row.shape);
         add(row, target, {weight}, false);
         if (row.suffix != Suffix::weight || row.bias == Bias::none) return;
         const StoredTensor* bias = find(from + ".bias");
         if (bias == nullptr && row.bias == Bias::required) refuse_missing(row, from + ".bias");
         if (bias == nullptr) return;
         const auto shape = expected_shape(row.shape, r_.sizes);
-        check(*bias, {row.change == Change::transpose ? shape.back() : shape.front()});
+        check(*bias, {row.change == Change::transpose ? shape.back() : shape.front()}, row.shape);
         add(row, to + ".bias", {bias}, true);
     }
 
@@ -154,19 +181,17 @@ private:
             if (tensor == nullptr)
                 fail(ErrorCode::missing_tensor, files_.paths()[0].parent_path().string(), ": tensor '", shown(name),
                      "' is missing: config.json says ", r_.sizes.at(row.stacked));
-            check(*tensor, shape);
+            check(*tensor, shape, row.shape);
             sources.push_back(tensor);
         }
         add(row, target, sources, false);
     }
 
-    void check(const StoredTensor& tensor, const std::vector<std::uint64_t>& shape) const {
-        if (tensor.shape.size() != shape.size())
-            fail(ErrorCode::bad_tensor_rank, files_.label(tensor), ": has the shape ", shape_text(tensor.shape), ", ",
-                 shape_text(shape), " is expected by config.json");
+    void check(const StoredTensor& tensor, const std::vector<std::uint64_t>& shape, std::string_view words) const {
         if (tensor.shape != shape)
-            fail(ErrorCode::bad_tensor_shape, files_.label(tensor), ": has the shape ", shape_text(tensor.shape), ", ",
-                 shape_text(shape), " is expected by config.json");
+            fail(tensor.shape.size() != shape.size() ? ErrorCode::bad_tensor_rank : ErrorCode::bad_tensor_shape,
+                 files_.label(tensor), ": has the shape ", shape_text(tensor.shape), ", ", shape_text(shape),
+                 " follows from config.json (", sizes_text(words), ")");
         if (tensor.elements == 0) fail(ErrorCode::bad_tensor_shape, files_.label(tensor), ": is empty");
         if (!is_real(tensor.type))
             fail(ErrorCode::unsupported_tensor_type, files_.label(tensor), ": dtype ", to_string(tensor.type),
