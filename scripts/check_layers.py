@@ -15,6 +15,7 @@ LAYERS = {
     "base": [],
     "gguf": ["base"],
     "kernels": ["base"],
+    "quantize": ["kernels", "gguf", "base"],   # kernels: their decoders
     "graph": ["base"],
     "memory": ["graph", "base"],
     "tokenizer": ["gguf", "base"],

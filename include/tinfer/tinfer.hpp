@@ -29,6 +29,7 @@
 #include "tinfer/tensor.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/model_writer.hpp"
+#include "tinfer/quantize.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/pretokenizers.hpp"
 #include "tinfer/chat.hpp"
