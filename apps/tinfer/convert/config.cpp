@@ -109,7 +109,8 @@ double Config::number_or(Names names, double otherwise) { return find_number(nam
 bool Config::flag_or(std::string_view name, bool otherwise) {
     const Json* value = find({name});
     if (value == nullptr) return otherwise;
-    if (!value->is_boolean()) refuse(ErrorCode::wrong_type, name, "is ", value_text(*value), ", true or false is expected");
+    if (!value->is_boolean())
+        refuse(ErrorCode::wrong_type, name, "is ", value_text(*value), ", true or false is expected");
     return value->boolean();
 }
 
@@ -128,7 +129,8 @@ void Config::must_be(std::string_view name, bool wanted, bool when_absent) {
 
 void Config::must_be_number(std::string_view name, std::uint32_t wanted, std::uint32_t when_absent) {
     const std::uint32_t number = find_count({name}, 0).value_or(when_absent);
-    if (number != wanted) refuse(ErrorCode::unsupported_arch, name, "is ", number, ", must be ", wanted, " to be converted");
+    if (number != wanted)
+        refuse(ErrorCode::unsupported_arch, name, "is ", number, ", must be ", wanted, " to be converted");
 }
 
 void Config::must_be_one_of(Names names, Names wanted, std::string_view when_absent) {

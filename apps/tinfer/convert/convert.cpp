@@ -73,7 +73,8 @@ void choose_types(const ConvertArgs& args, const convert::WeightFiles& files, co
     std::size_t n_other = 0;
     for (std::size_t i = 0; i < types.size(); ++i) {
         plan.tensors[i].type = types[i];
-        n_other += is_quantizable(tensors[i]) && type_for_rows(request.type->base, tensors[i].ne[0]) != request.type->base;
+        n_other +=
+            is_quantizable(tensors[i]) && type_for_rows(request.type->base, tensors[i].ne[0]) != request.type->base;
     }
     if (n_other > 0)
         plan.notes.push_back(counted(n_other, "matrix") + " of rows that are no whole blocks of " +
@@ -93,8 +94,8 @@ void print_plan(const convert::Plan& plan) {
         for (std::size_t d = 0; d < tensor.ne.size(); ++d) shape += (d > 0 ? ", " : "") + std::to_string(tensor.ne[d]);
         if (!tensor.parts.empty()) source = convert::shown(tensor.parts[0].source->name);
         if (!tensor.how.empty()) source += (source.empty() ? "" : ": ") + tensor.how;
-        print(column(tensor.name, 32) + column(std::string(tinfer::to_string(tensor.type)), 8) + column(shape + "}", 20) +
-              "<- " + source + "\n");
+        print(column(tensor.name, 32) + column(std::string(tinfer::to_string(tensor.type)), 8) +
+              column(shape + "}", 20) + "<- " + source + "\n");
     }
 }
 
@@ -185,21 +186,26 @@ int convert_checkpoint(const ConvertArgs& args) {
 
 Action add_convert(CLI::App& app) {
     auto args = std::make_shared<ConvertArgs>();
-    auto* command = app.add_subcommand("convert", "Makes a GGUF file of a published checkpoint (config.json, safetensors).");
+    auto* command =
+        app.add_subcommand("convert", "Makes a GGUF file of a published checkpoint (config.json, safetensors).");
     command->add_option("folder", args->folder, "the folder of the checkpoint")->required()->type_name("DIR");
     command->add_option("-o,--output", args->out, "the file to write")->type_name("FILE");
     command
-        ->add_option("--type", args->type,
-                     "auto: f32, f16 or bf16 as the checkpoint is; or any type that `tinfer quantize` writes, as Q8_0, Q4_K_M")
+        ->add_option(
+            "--type", args->type,
+            "auto: f32, f16 or bf16 as the checkpoint is; or any type that `tinfer quantize` writes, as Q8_0, Q4_K_M")
         ->type_name("TYPE")
         ->group("Types");
     command
-        ->add_option("--tensor-type", args->rules,
-                     "GLOB=TYPE: the type of tensors whose names match, as 'blk.0.*=q8_0'; the last that matches counts")
+        ->add_option(
+            "--tensor-type", args->rules,
+            "GLOB=TYPE: the type of tensors whose names match, as 'blk.0.*=q8_0'; the last that matches counts")
         ->type_name("RULE")
         ->group("Types");
-    command->add_flag("--pure", args->pure, "the type itself for all matrices, without the mix of its name")->group("Types");
-    command->add_option("--name", args->name, "general.name; the folder's name where it is not given")->type_name("TEXT");
+    command->add_flag("--pure", args->pure, "the type itself for all matrices, without the mix of its name")
+        ->group("Types");
+    command->add_option("--name", args->name, "general.name; the folder's name where it is not given")
+        ->type_name("TEXT");
     command
         ->add_option("--pretokenizer", args->pretokenizer,
                      "the name of a pre-tokenizer, where that of the checkpoint is not known by its expressions")
@@ -211,7 +217,8 @@ Action add_convert(CLI::App& app) {
     command->add_option("-t,--threads", args->n_threads, "threads; the file does not depend on them")
         ->check(whole(0, 512))
         ->type_name("N");
-    command->add_flag("--dry-run", args->dry_run, "a line for each tensor, and all checks; writes nothing")->group("Output");
+    command->add_flag("--dry-run", args->dry_run, "a line for each tensor, and all checks; writes nothing")
+        ->group("Output");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
     command->footer("\nExamples:\n  tinfer convert SmolLM2-135M-Instruct -o smollm2.gguf\n"
                     "  tinfer convert Llama-3.2-1B -o llama.gguf --type Q4_K_M");

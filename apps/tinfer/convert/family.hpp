@@ -27,18 +27,18 @@ using Sizes = std::map<char, std::uint64_t>;
 
 enum class Change : std::uint8_t {
     none,
-    heads_q,      ///< rows of each of H heads from halves to pairs: rotation by halves becomes rotation by neighbours
-    heads_k,      ///< the same for G heads
-    plus_one,     ///< norms that are stored minus one
-    transpose,    ///< [in, out] becomes [out, in]
-    qkv_by_head,  ///< [H, 3, D] becomes [3, H, D]
-    qkv_by_group, ///< G groups of H/G heads of q, one of k, one of v: all q, all k, all v
-    first_half,   ///< of the last dimension but one
+    heads_q,       ///< rows of each of H heads from halves to pairs: rotation by halves becomes rotation by neighbours
+    heads_k,       ///< the same for G heads
+    plus_one,      ///< norms that are stored minus one
+    transpose,     ///< [in, out] becomes [out, in]
+    qkv_by_head,   ///< [H, 3, D] becomes [3, H, D]
+    qkv_by_group,  ///< G groups of H/G heads of q, one of k, one of v: all q, all k, all v
+    first_half,    ///< of the last dimension but one
     second_half,
-    squeeze,      ///< [I, 1, C] becomes [I, C]; [1, E] becomes [E]
-    negative_exp, ///< -exp of each value
-    skip_padding, ///< the rows of positions that no token has go
-    tied_scale,   ///< times E^-0.5 where the head is the embedding
+    squeeze,       ///< [I, 1, C] becomes [I, C]; [1, E] becomes [E]
+    negative_exp,  ///< -exp of each value
+    skip_padding,  ///< the rows of positions that no token has go
+    tied_scale,    ///< times E^-0.5 where the head is the embedding
 };
 
 enum class Bias : std::uint8_t { none, optional, required };
@@ -50,7 +50,8 @@ enum class Suffix : std::uint8_t { weight, bare, none };
 /// that target are other spellings.
 struct Row {
     std::string_view from, to;
-    std::string_view shape;  ///< of the checkpoint's tensor: "V E", "Q+2K E"; of a bias its first word, transposed the last
+    std::string_view
+        shape;  ///< of the checkpoint's tensor: "V E", "Q+2K E"; of a bias its first word, transposed the last
     Bias bias = Bias::none;
     Change change = Change::none;
     std::string_view when = {};  ///< a condition of the family, "!…" its contrary; empty: always
@@ -73,7 +74,7 @@ struct Reading {
     std::vector<std::string> notes{};
     std::vector<TargetTensor> computed{};  ///< tensors without a source: rope_freqs, rope_factors_…
     std::function<bool(std::string_view name)> has_tensor{};
-    std::string late_error{};  ///< of config.json: what the tensors say first explains more
+    std::string late_error{};             ///< of config.json: what the tensors say first explains more
     std::uint64_t skipped_positions = 0;  ///< rows of position_embd that no token has
 
     void set(std::string_view key, Value value);  ///< "A.key"
@@ -104,15 +105,15 @@ struct Family {
     Rows last;                    ///< and behind them
     NormKeys norm = NormKeys::rms;
     double norm_eps = 1e-6;
-    double rope_base = 10000;       ///< where config.json has none; 0: no rotation
-    std::uint32_t head_size = 0;    ///< the same; 0: E / H
+    double rope_base = 10000;                 ///< where config.json has none; 0: no rotation
+    std::uint32_t head_size = 0;              ///< the same; 0: E / H
     std::uint32_t n_head = 0, n_head_kv = 0;  ///< the same; 0: it must have the one, and the other is the first
-    std::uint32_t context = 0;      ///< the same; 0: it must have one
-    bool has_kv_heads = true;       ///< head_count_kv is a key
-    bool has_experts = false;       ///< always
-    bool always_head_size = false;  ///< key_length and value_length are always written
-    bool head_required = false;     ///< the graph has no tied head: the embedding is written twice
-    bool head_never = false;        ///< the graph always has a tied head
+    std::uint32_t context = 0;                ///< the same; 0: it must have one
+    bool has_kv_heads = true;                 ///< head_count_kv is a key
+    bool has_experts = false;                 ///< always
+    bool always_head_size = false;            ///< key_length and value_length are always written
+    bool head_required = false;               ///< the graph has no tied head: the embedding is written twice
+    bool head_never = false;                  ///< the graph always has a tied head
     bool writes_vocab_size = false;
     std::string_view skipped = {};  ///< tensors that are left out, in words of '*' and the end of a name
 };

@@ -35,14 +35,16 @@ void require_promised_biases(Reading& r) {
 void refuse_mixed_layers(Reading& r) {
     const auto slides = read_layer_types(r);
     if (slides && std::set<bool>(slides->begin(), slides->end()).size() > 1)
-        r.config.refuse(ErrorCode::unsupported_arch, "layer_types", "layers with and without a window are not converted in "
+        r.config.refuse(ErrorCode::unsupported_arch, "layer_types",
+                        "layers with and without a window are not converted in "
                         "models of this class");
 }
 
 void refuse_sliding_layers(Reading& r) {
     const auto slides = read_layer_types(r);
     if (slides && std::set<bool>(slides->begin(), slides->end()).contains(true))
-        r.config.refuse(ErrorCode::unsupported_arch, "layer_types", "layers with a window are not converted in models of "
+        r.config.refuse(ErrorCode::unsupported_arch, "layer_types",
+                        "layers with a window are not converted in models of "
                         "this class");
 }
 
@@ -54,7 +56,8 @@ void llama(Reading& r) {
     require_promised_biases(r);
     refuse_mixed_layers(r);
     const auto window = r.config.find_count({"sliding_window"});
-    if (r.class_name != "LlamaForCausalLM" && window && *window < r.size('P')) r.set("attention.sliding_window", *window);
+    if (r.class_name != "LlamaForCausalLM" && window && *window < r.size('P'))
+        r.set("attention.sliding_window", *window);
 }
 
 void smollm3(Reading& r) {
@@ -87,8 +90,8 @@ void qwen(Reading& r) {
     const std::uint32_t first = r.config.count_or({"max_window_layers"}, 28, 0);
     const auto window = r.config.find_count({"sliding_window"}, 0);
     if (windows && first < r.size('L') && window.value_or(4096) < r.size('P') && !r.config.is_null("sliding_window"))
-        r.config.refuse(ErrorCode::unsupported_arch, "sliding_window", "is ", window.value_or(4096), " in layers from ", first,
-                        " on (use_sliding_window), which is not converted");
+        r.config.refuse(ErrorCode::unsupported_arch, "sliding_window", "is ", window.value_or(4096), " in layers from ",
+                        first, " on (use_sliding_window), which is not converted");
 }
 
 namespace {
@@ -98,7 +101,8 @@ void qwen_experts(Reading& r, bool normalizes_by_default) {
     r.sizes['M'] = r.config.count({"moe_intermediate_size"});
     r.set("expert_feed_forward_length", r.size('M'));
     r.config.must_be_number("decoder_sparse_step", 1, 1);
-    if (const Json* dense = r.config.find({"mlp_only_layers"}); dense != nullptr && !(dense->is_array() && dense->empty()))
+    if (const Json* dense = r.config.find({"mlp_only_layers"});
+        dense != nullptr && !(dense->is_array() && dense->empty()))
         r.config.refuse(ErrorCode::unsupported_arch, "mlp_only_layers", "is ", value_text(*dense), ", must be empty");
     const bool normalizes = r.config.flag_or("norm_topk_prob", false);
     if (normalizes == normalizes_by_default) return;
@@ -166,8 +170,8 @@ void stablelm(Reading& r) {
     write_rotation(r, rotated);
     const bool parallel = !r.has_tensor("model.layers.0.post_attention_layernorm.weight");
     if (const bool said = r.config.flag_or("use_parallel_residual", false); said != parallel)
-        r.config.refuse(ErrorCode::bad_key, "use_parallel_residual", "is ", said ? "true" : "false", ", and layers have ",
-                        parallel ? "no second norm" : "a second norm");
+        r.config.refuse(ErrorCode::bad_key, "use_parallel_residual", "is ", said ? "true" : "false",
+                        ", and layers have ", parallel ? "no second norm" : "a second norm");
     if (parallel) r.conditions.emplace("parallel");
     if (r.config.flag_or("use_qkv_bias", false) && !r.has_tensor("model.layers.0.self_attn.q_proj.bias"))
         fail(ErrorCode::missing_tensor, r.config.label("use_qkv_bias"),
@@ -202,7 +206,8 @@ void falcon(Reading& r) {
     if (r.config.flag_or("new_decoder_architecture", false)) n_head_kv = given.value_or(n_head);
     else if (multi_query) n_head_kv = 1;  // whatever num_kv_heads says: writers put n_head there
     if (n_head % n_head_kv != 0)
-        r.config.refuse(ErrorCode::bad_key, "num_kv_heads", "is ", n_head_kv, ", which does not divide ", n_head, " heads");
+        r.config.refuse(ErrorCode::bad_key, "num_kv_heads", "is ", n_head_kv, ", which does not divide ", n_head,
+                        " heads");
     r.sizes['G'] = n_head_kv;
     r.sizes['K'] = std::uint64_t{n_head_kv} * r.size('D');
     r.set("attention.head_count_kv", n_head_kv);

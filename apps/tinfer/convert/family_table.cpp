@@ -36,9 +36,8 @@ constexpr Row kBiasedAttention[] = {{"self_attn.q_proj", "attn_q", "Q E", kRequi
 constexpr Row kHeadNorms[] = {{"self_attn.q_norm", "attn_q_norm", "D"}, {"self_attn.k_norm", "attn_k_norm", "D"}};
 constexpr Row kWholeNorms[] = {{"self_attn.q_norm", "attn_q_norm", "Q"}, {"self_attn.k_norm", "attn_k_norm", "K"}};
 
-constexpr Row kGated[] = {{"mlp.gate_proj", "ffn_gate", "F E"},
-                          {"mlp.up_proj", "ffn_up", "F E"},
-                          {"mlp.down_proj", "ffn_down", "E F"}};
+constexpr Row kGated[] = {
+    {"mlp.gate_proj", "ffn_gate", "F E"}, {"mlp.up_proj", "ffn_up", "F E"}, {"mlp.down_proj", "ffn_down", "E F"}};
 
 // ---- llama, smollm3, granite
 
@@ -119,7 +118,8 @@ constexpr Row kStableAttention[] = {
     {"self_attn.q_layernorm.norms.{J}", "attn_q_norm", "D", {}, {}, "head_norms", false, 'H'},
     {"self_attn.k_layernorm.norms.{J}", "attn_k_norm", "D", {}, {}, "head_norms", false, 'G'},
 };
-constexpr Row kStableEnd[] = {{"model.norm", "output_norm", "E", kRequired}, {"lm_head", "output", "V E", {}, {}, "head"}};
+constexpr Row kStableEnd[] = {{"model.norm", "output_norm", "E", kRequired},
+                              {"lm_head", "output", "V E", {}, {}, "head"}};
 
 // ---- gpt2, gptneox, falcon: layer norms
 
@@ -214,10 +214,8 @@ constexpr Row kT5EncoderFeedForward[] = {
     {"1.DenseReluDense.wo", "ffn_down", "E F"},
 };
 constexpr Row kT5CrossAttention[] = {
-    {"1.EncDecAttention.q", "cross_attn_q", "Q E"},
-    {"1.EncDecAttention.k", "cross_attn_k", "Q E"},
-    {"1.EncDecAttention.v", "cross_attn_v", "Q E"},
-    {"1.EncDecAttention.o", "cross_attn_o", "E Q"},
+    {"1.EncDecAttention.q", "cross_attn_q", "Q E"}, {"1.EncDecAttention.k", "cross_attn_k", "Q E"},
+    {"1.EncDecAttention.v", "cross_attn_v", "Q E"}, {"1.EncDecAttention.o", "cross_attn_o", "E Q"},
     {"1.layer_norm", "cross_attn_norm", "E"},
 };
 constexpr Row kT5DecoderFeedForward[] = {

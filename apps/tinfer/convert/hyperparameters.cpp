@@ -35,8 +35,8 @@ void read_activation(Reading& r) {
                 name = given;
                 break;
             }
-        r.config.refuse(ErrorCode::unsupported_arch, name, "is '", shown(text), "'; models of this class are computed with: ",
-                        r.family.activations);
+        r.config.refuse(ErrorCode::unsupported_arch, name, "is '", shown(text),
+                        "'; models of this class are computed with: ", r.family.activations);
     };
     if (r.config.find({"hidden_activation"}) != nullptr) check({"hidden_activation"});
     else check(kNames);
@@ -45,24 +45,23 @@ void read_activation(Reading& r) {
 
 void read_heads(Reading& r) {
     const std::uint32_t n_embd = r.size('E');
-    const std::uint32_t n_head = 
-        r.family.n_head != 0 ? r.config.count_or({"num_attention_heads"}, r.family.n_head)
-                             : r.config.count({"num_attention_heads", "n_head", "num_heads"});
+    const std::uint32_t n_head = r.family.n_head != 0 ? r.config.count_or({"num_attention_heads"}, r.family.n_head)
+                                                      : r.config.count({"num_attention_heads", "n_head", "num_heads"});
     r.sizes['H'] = n_head;
     r.set("attention.head_count", n_head);
     std::uint32_t n_head_kv = n_head;
     if (r.family.has_kv_heads) {
         n_head_kv = r.config.count_or({"num_key_value_heads"}, r.family.n_head_kv != 0 ? r.family.n_head_kv : n_head);
         if (n_head % n_head_kv != 0)
-            r.config.refuse(ErrorCode::bad_key, "num_key_value_heads", "is ", n_head_kv, ", which does not divide ", n_head,
-                            " heads");
+            r.config.refuse(ErrorCode::bad_key, "num_key_value_heads", "is ", n_head_kv, ", which does not divide ",
+                            n_head, " heads");
         r.set("attention.head_count_kv", n_head_kv);
     }
     r.sizes['G'] = n_head_kv;
     const auto given = r.config.find_count({"head_dim", "d_kv"});
     if (!given && r.family.head_size == 0 && n_embd % n_head != 0)
-        r.config.refuse(ErrorCode::bad_key, "num_attention_heads", "is ", n_head, ", which does not divide 'hidden_size' ",
-                        n_embd, ", and 'head_dim' is missing");
+        r.config.refuse(ErrorCode::bad_key, "num_attention_heads", "is ", n_head,
+                        ", which does not divide 'hidden_size' ", n_embd, ", and 'head_dim' is missing");
     const std::uint32_t head_size = given.value_or(r.family.head_size != 0 ? r.family.head_size : n_embd / n_head);
     r.sizes['D'] = head_size;
     r.sizes['Q'] = std::uint64_t{n_head} * head_size;
@@ -75,9 +74,9 @@ void read_heads(Reading& r) {
 
 void read_norm(Reading& r) {
     const bool is_rms = r.family.norm == NormKeys::rms;
-    const auto epsilon = static_cast<float>(
-        is_rms ? r.config.number_or({"rms_norm_eps"}, r.family.norm_eps)
-               : r.config.number_or({"layer_norm_eps", "layer_norm_epsilon"}, r.family.norm_eps));
+    const auto epsilon =
+        static_cast<float>(is_rms ? r.config.number_or({"rms_norm_eps"}, r.family.norm_eps)
+                                  : r.config.number_or({"layer_norm_eps", "layer_norm_epsilon"}, r.family.norm_eps));
     if (!(epsilon > 0))
         r.config.refuse(ErrorCode::bad_key, is_rms ? "rms_norm_eps" : "layer_norm_epsilon", "is ", epsilon,
                         ", must be above 0");
@@ -109,8 +108,8 @@ void read_hyperparameters(Reading& r) {
     r.set("block_count", r.size('L'));
     r.set("embedding_length", r.size('E'));
     const Config::Names context_names = {"max_position_embeddings", "n_positions", "n_ctx"};
-    const std::uint32_t context = r.family.context != 0 ? r.config.count_or(context_names, r.family.context)
-                                                        : r.config.count(context_names);
+    const std::uint32_t context =
+        r.family.context != 0 ? r.config.count_or(context_names, r.family.context) : r.config.count(context_names);
     r.sizes['P'] = context;
     r.set("context_length", is_recurrent ? r.family.context : context);
     read_activation(r);

@@ -43,13 +43,13 @@ struct TargetTensor {
     std::string name{};
     std::vector<std::int64_t> ne{};  ///< GGUF order, the contiguous dimension first
     DType type = DType::f32;
-    std::uint64_t unit = 1;      ///< values that stay together: a row, or one
-    std::vector<Gather> parts{};   ///< of a transposed tensor one, whose source is [columns, rows]
-    bool transposed = false;     ///< row r is column r of the source
+    std::uint64_t unit = 1;       ///< values that stay together: a row, or one
+    std::vector<Gather> parts{};  ///< of a transposed tensor one, whose source is [columns, rows]
+    bool transposed = false;      ///< row r is column r of the source
     Arithmetic arithmetic = Arithmetic::none;
-    float factor = 1.0f;         ///< of Arithmetic::times
-    std::vector<float> values{};   ///< of a tensor that is computed and has no source
-    std::string how{};             ///< what changes, for people
+    float factor = 1.0f;          ///< of Arithmetic::times
+    std::vector<float> values{};  ///< of a tensor that is computed and has no source
+    std::string how{};            ///< what changes, for people
 
     [[nodiscard]] std::uint64_t elements() const noexcept {
         std::uint64_t n = 1;

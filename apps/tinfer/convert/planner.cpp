@@ -40,7 +40,8 @@ std::uint64_t embedding_rows(Reading& r, const TensorsByName& tensors, const Wei
                  ", the embedding of a vocabulary is expected");
         const auto said = r.config.find_count({"vocab_size"});
         if (said && *said > tensor.shape[0])
-            r.config.refuse(ErrorCode::bad_key, "vocab_size", "is ", *said, ", the embedding has ", tensor.shape[0], " rows");
+            r.config.refuse(ErrorCode::bad_key, "vocab_size", "is ", *said, ", the embedding has ", tensor.shape[0],
+                            " rows");
         if (said && *said < tensor.shape[0])
             r.notes.push_back(cat("vocab_size is ", *said, ", the embedding has ", tensor.shape[0],
                                   " rows: the vocabulary is filled up"));
@@ -55,8 +56,8 @@ std::optional<std::uint32_t> read_pooling(const fs::path& folder) {
     std::error_code error;
     const fs::path path = folder / "modules.json";
     if (!fs::exists(path, error)) return std::nullopt;
-    const Json modules = parse_checkpoint_json(read_bytes(path, kMaxConfigBytes), path.string(), ErrorCode::bad_metadata,
-                                               kMaxConfigBytes);
+    const Json modules = parse_checkpoint_json(read_bytes(path, kMaxConfigBytes), path.string(),
+                                               ErrorCode::bad_metadata, kMaxConfigBytes);
     for (const Json& module : modules) {
         if (!module.text("type").ends_with("Pooling")) continue;
         const fs::path inner(std::string(module.text("path")));
@@ -134,7 +135,8 @@ Plan make_plan(const fs::path& folder, const WeightFiles& files, const PlanOptio
     refuse_quantized(config);
 
     Reading r{.config = config, .family = family, .class_name = class_name};
-    const bool is_headless = (family.architecture == "qwen2" || family.architecture == "qwen3") && class_name.ends_with("Model");
+    const bool is_headless =
+        (family.architecture == "qwen2" || family.architecture == "qwen3") && class_name.ends_with("Model");
     const TensorsByName tensors =
         canonical_tensors(family, files, is_headless, class_name == "BertForSequenceClassification", r.notes);
     r.has_tensor = [&](std::string_view name) { return tensors.find(name) != tensors.end(); };

@@ -111,7 +111,8 @@ private:
         const auto lead = static_cast<unsigned char>(text_[at_++]);
         std::size_t more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
         std::uint32_t value = more == 0 ? lead : lead & (0x3Fu >> more);
-        for (; more > 0 && at_ < text_.size(); --more) value = value << 6 | (static_cast<unsigned char>(text_[at_++]) & 0x3Fu);
+        for (; more > 0 && at_ < text_.size(); --more)
+            value = value << 6 | (static_cast<unsigned char>(text_[at_++]) & 0x3Fu);
         return value;
     }
 
@@ -167,12 +168,12 @@ std::string find_pretokenizer(const PretokenizerList& list, bool ignores_merges,
     if (list.is_known)
         for (const PretokenizerInfo& row : names) {
             const auto spelt = [](std::string_view pattern) { return in_one_spelling(std::string(pattern)); };
-            if (row.patterns.size() == wanted.size() &&
-                std::ranges::equal(row.patterns, wanted, {}, spelt))
+            if (row.patterns.size() == wanted.size() && std::ranges::equal(row.patterns, wanted, {}, spelt))
                 return name_in_family(names, row.family, ignores_merges, cleans_spaces);
         }
     std::string expressions;
-    for (const std::string& expression : list.expressions) expressions += cat(expressions.empty() ? "" : ", ", shown(expression));
+    for (const std::string& expression : list.expressions)
+        expressions += cat(expressions.empty() ? "" : ", ", shown(expression));
     fail(ErrorCode::unknown_pretokenizer, name, ": 'pre_tokenizer': no known pre-tokenizer cuts by ",
          expressions.empty() ? "nothing" : expressions, " (see --pretokenizer)");
 }

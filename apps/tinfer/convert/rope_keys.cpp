@@ -23,7 +23,8 @@ public:
     [[nodiscard]] std::optional<double> find_number(std::string_view key) const {
         const Json* value = find(key);
         if (value == nullptr) return std::nullopt;
-        if (!value->is_number()) refuse(ErrorCode::wrong_type, key, "is ", value_text(*value), ", a number is expected");
+        if (!value->is_number())
+            refuse(ErrorCode::wrong_type, key, "is ", value_text(*value), ", a number is expected");
         const double number = value->get<double>();
         if (!(number > 0) || !std::isfinite(static_cast<float>(number)))
             refuse(ErrorCode::bad_key, key, "is ", value_text(*value), ", must be above 0");
@@ -104,8 +105,10 @@ void write_yarn(Reading& r, const ScalingReader& scaling) {
     r.set("rope.scaling.factor", static_cast<float>(factor));
     r.set("rope.scaling.original_context_length",
           scaling.find_count("original_max_position_embeddings").value_or(r.size('P')));
-    if (const auto fast = scaling.find_number("beta_fast")) r.set("rope.scaling.yarn_beta_fast", static_cast<float>(*fast));
-    if (const auto slow = scaling.find_number("beta_slow")) r.set("rope.scaling.yarn_beta_slow", static_cast<float>(*slow));
+    if (const auto fast = scaling.find_number("beta_fast"))
+        r.set("rope.scaling.yarn_beta_fast", static_cast<float>(*fast));
+    if (const auto slow = scaling.find_number("beta_slow"))
+        r.set("rope.scaling.yarn_beta_slow", static_cast<float>(*slow));
     if (const auto attention = scaling.find_number("attention_factor"))  // the graph multiplies by the rest itself
         r.set("rope.scaling.attn_factor",
               static_cast<float>(*attention / (factor > 1 ? 1 + 0.1 * std::log(factor) : 1.0)));
@@ -117,7 +120,8 @@ void write_longrope(Reading& r, const ScalingReader& scaling, std::string_view t
     const std::uint32_t context = r.size('P');
     const auto own = scaling.find_count("original_max_position_embeddings");
     const std::uint32_t original =
-        own ? *own : r.config.count_or({"original_max_position_embeddings"}, r.family.architecture == "phi3" ? 4096 : context);
+        own ? *own
+            : r.config.count_or({"original_max_position_embeddings"}, r.family.architecture == "phi3" ? 4096 : context);
     const double ratio = static_cast<double>(context) / original;
     double magnitude = 1;
     if (const auto given = scaling.find_number("attention_factor")) magnitude = *given;
@@ -138,8 +142,8 @@ RopeSettings read_rope(Reading& r, double default_base, std::string_view kind) {
     const auto base = [&](const Json& value, std::string_view key) {
         const double number = value.is_number() ? value.get<double>() : 0.0;
         if (!(number > 0) || !std::isfinite(static_cast<float>(number)))
-            r.config.refuse(value.is_number() ? ErrorCode::bad_key : ErrorCode::wrong_type, key, "is ", value_text(value),
-                            ", a number above 0 is expected");
+            r.config.refuse(value.is_number() ? ErrorCode::bad_key : ErrorCode::wrong_type, key, "is ",
+                            value_text(value), ", a number above 0 is expected");
         return number;
     };
     rope.base = default_base;
@@ -163,7 +167,8 @@ RopeSettings read_rope(Reading& r, double default_base, std::string_view kind) {
     for (const std::string_view name : {"rope_type", "type"})
         if (const Json* type = settings->find(name); type != nullptr && !type->is_null()) {
             if (!type->is_string())
-                r.config.refuse(ErrorCode::wrong_type, cat(key, "/", name), "is ", value_text(*type), ", a text is expected");
+                r.config.refuse(ErrorCode::wrong_type, cat(key, "/", name), "is ", value_text(*type),
+                                ", a text is expected");
             rope.type = type->string();
             break;
         }
@@ -173,7 +178,8 @@ RopeSettings read_rope(Reading& r, double default_base, std::string_view kind) {
 
 void write_rope_scaling(Reading& r, const RopeSettings& rope, std::uint32_t rotated) {
     if (rotated == 0 || rotated % 2 != 0)
-        r.config.refuse(ErrorCode::bad_key, "head_dim", "leads to ", rotated, " rotated dimensions, an even number is expected");
+        r.config.refuse(ErrorCode::bad_key, "head_dim", "leads to ", rotated,
+                        " rotated dimensions, an even number is expected");
     if (rope.type == "default" || rope.type == "dynamic" || rope.parameters == nullptr) return;
     const ScalingReader scaling(r, *rope.parameters);
     const bool has_lists = scaling.find("long_factor") != nullptr || scaling.find("short_factor") != nullptr;

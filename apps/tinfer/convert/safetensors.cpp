@@ -23,10 +23,10 @@ struct TypeName {
     std::size_t bytes;
 };
 constexpr TypeName kTypes[] = {
-    {"F64", StoredType::f64, 8}, {"F32", StoredType::f32, 4},   {"F16", StoredType::f16, 2},
-    {"BF16", StoredType::bf16, 2}, {"I64", StoredType::i64, 8}, {"I32", StoredType::i32, 4},
-    {"I16", StoredType::i16, 2}, {"I8", StoredType::i8, 1},     {"U64", StoredType::u64, 8},
-    {"U32", StoredType::u32, 4}, {"U16", StoredType::u16, 2},   {"U8", StoredType::u8, 1},
+    {"F64", StoredType::f64, 8},      {"F32", StoredType::f32, 4}, {"F16", StoredType::f16, 2},
+    {"BF16", StoredType::bf16, 2},    {"I64", StoredType::i64, 8}, {"I32", StoredType::i32, 4},
+    {"I16", StoredType::i16, 2},      {"I8", StoredType::i8, 1},   {"U64", StoredType::u64, 8},
+    {"U32", StoredType::u32, 4},      {"U16", StoredType::u16, 2}, {"U8", StoredType::u8, 1},
     {"BOOL", StoredType::boolean, 1},
 };
 /// Of checkpoints whose values are products with scales that lie elsewhere, or are no real numbers.
@@ -83,12 +83,15 @@ struct HeaderReader {
                    " are expected");
         if (!entry.is_object()) refuse_tensor(ErrorCode::bad_tensor_info, name, "the entry is no object");
         const TypeName row = type(name, member(name, entry, "dtype"));
-        StoredTensor tensor{.name = name, .type = row.type, .shape = numbers(name, member(name, entry, "shape"), "shape")};
+        StoredTensor tensor{
+            .name = name, .type = row.type, .shape = numbers(name, member(name, entry, "shape"), "shape")};
         const auto offsets = numbers(name, member(name, entry, "data_offsets"), "data_offsets");
         if (offsets.size() != 2)
-            refuse_tensor(ErrorCode::bad_tensor_info, name, "data_offsets has ", offsets.size(), " numbers, 2 are expected");
+            refuse_tensor(ErrorCode::bad_tensor_info, name, "data_offsets has ", offsets.size(),
+                          " numbers, 2 are expected");
         const std::uint64_t begin = offsets[0], end = offsets[1];
-        if (begin > end) refuse_tensor(ErrorCode::bad_offset, name, "data_offsets: begin ", begin, " exceeds end ", end);
+        if (begin > end)
+            refuse_tensor(ErrorCode::bad_offset, name, "data_offsets: begin ", begin, " exceeds end ", end);
         if (end > data_bytes)
             refuse_tensor(ErrorCode::tensor_out_of_file, name, "data ends at ", end, ", the file has ", data_bytes,
                           " bytes of data");
@@ -97,7 +100,8 @@ struct HeaderReader {
         for (const std::uint64_t n : tensor.shape) {
             tensor.elements *= n;  // wraps only where `bytes` does
             if (__builtin_mul_overflow(bytes, n, &bytes))
-                refuse_tensor(ErrorCode::size_overflow, name, "shape ", shape_text(tensor.shape), " exceeds 2^64 bytes");
+                refuse_tensor(ErrorCode::size_overflow, name, "shape ", shape_text(tensor.shape),
+                              " exceeds 2^64 bytes");
         }
         if (bytes != end - begin)
             refuse_tensor(ErrorCode::bad_tensor_shape, name, "shape ", shape_text(tensor.shape), " of ", row.name,
@@ -132,8 +136,7 @@ struct HeaderReader {
                         refuse(ErrorCode::bad_metadata, "__metadata__: '", shown(key), "' is no text");
                 continue;
             }
-            if (result.size() == kMaxTensors)
-                refuse(ErrorCode::limit_exceeded, "more than ", kMaxTensors, " tensors");
+            if (result.size() == kMaxTensors) refuse(ErrorCode::limit_exceeded, "more than ", kMaxTensors, " tensors");
             result.push_back(tensor(name, entry));
         }
         std::ranges::stable_sort(result, {}, [](const StoredTensor& tensor) {

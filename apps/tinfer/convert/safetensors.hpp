@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace tinfer::convert {
@@ -39,11 +39,16 @@ using ReadBytes = std::function<void(std::uint64_t offset, std::span<char> out)>
 [[nodiscard]] std::vector<StoredTensor> read_safetensors(const ReadBytes& read, std::uint64_t file_bytes,
                                                          std::string_view file_name);
 
+class ReadOnlyFile;
+
 /// The files of one folder, open. Reading is for any number of threads.
 class WeightFiles {
 public:
     /// Those of model.safetensors.index.json, else model.safetensors, else all model-*-of-*.safetensors.
     explicit WeightFiles(const std::filesystem::path& folder);
+    ~WeightFiles();
+    WeightFiles(const WeightFiles&) = delete;
+    WeightFiles& operator=(const WeightFiles&) = delete;
 
     [[nodiscard]] const std::vector<std::filesystem::path>& paths() const noexcept { return paths_; }
     /// In the order of the files' names, and of places in each.
@@ -55,18 +60,11 @@ public:
     void read(const StoredTensor& tensor, std::uint64_t offset, std::span<char> out) const;
 
 private:
-    struct Descriptor {
-        explicit Descriptor(int given) noexcept : number(given) {}
-        Descriptor(Descriptor&& other) noexcept : number(std::exchange(other.number, -1)) {}
-        ~Descriptor();
-        int number;
-    };
     void add_file(const std::filesystem::path& path);
     void add_indexed(const std::filesystem::path& folder, const std::filesystem::path& index);
-    void read_at(std::size_t file, std::uint64_t offset, std::span<char> out) const;
 
     std::vector<std::filesystem::path> paths_;
-    std::vector<Descriptor> descriptors_;
+    std::vector<std::unique_ptr<ReadOnlyFile>> files_;
     std::vector<StoredTensor> tensors_;
 };
 

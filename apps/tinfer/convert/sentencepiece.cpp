@@ -14,14 +14,15 @@ constexpr std::size_t kMaxBytes = std::size_t{64} << 20, kMaxPieces = std::size_
 struct Field {
     std::uint64_t number = 0;
     std::uint32_t wire = 0;
-    std::uint64_t value = 0;  ///< of wire types 0, 1 and 5
+    std::uint64_t value = 0;   ///< of wire types 0, 1 and 5
     std::string_view bytes{};  ///< of wire type 2
 };
 
 /// Fields of one message, one after the other. `name` and `base` are for messages about the file.
 class Message {
 public:
-    Message(std::string_view bytes, std::string_view name, std::size_t base) : bytes_(bytes), name_(name), base_(base) {}
+    Message(std::string_view bytes, std::string_view name, std::size_t base)
+        : bytes_(bytes), name_(name), base_(base) {}
 
     [[nodiscard]] bool next(Field& field) {
         if (at_ == bytes_.size()) return false;

@@ -103,7 +103,8 @@ private:
         // T5 is tied unless config.json says otherwise, and then scales, whatever the files hold.
         const bool is_t5 = r_.class_name == "T5ForConditionalGeneration";
         const bool given = r_.config.find({"tie_word_embeddings"}) != nullptr;
-        tied_ = r_.family.head_never || (given || is_t5 ? r_.config.flag_or("tie_word_embeddings", true) : head == nullptr);
+        tied_ =
+            r_.family.head_never || (given || is_t5 ? r_.config.flag_or("tie_word_embeddings", true) : head == nullptr);
         if (!tied_ && head == nullptr && is_headless) tied_ = true;
         if (!tied_) {
             r_.conditions.emplace("head");
@@ -137,7 +138,8 @@ private:
         for (const Row& row : rows) {
             if (!holds(row.when) || (row.first_layer_only && il > 0) || row.optional) continue;
             const std::string target = cat(to, row.to, row.suffix == Suffix::none ? "" : ".weight");
-            if (!written_.contains(target)) refuse_missing(row, cat(from, row.from, row.suffix == Suffix::weight ? ".weight" : ""));
+            if (!written_.contains(target))
+                refuse_missing(row, cat(from, row.from, row.suffix == Suffix::weight ? ".weight" : ""));
         }
     }
 

@@ -36,7 +36,8 @@ template <class... Parts>
 }
 
 inline void replace_all(std::string& text, std::string_view from, std::string_view to) {
-    for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) text.replace(at, from.size(), to);
+    for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
+        text.replace(at, from.size(), to);
 }
 
 /// "▁", which SentencePiece writes for a space.

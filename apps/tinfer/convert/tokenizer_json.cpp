@@ -158,7 +158,9 @@ void read_bpe(Vocabulary& vocabulary, const Json& json, const Json& model, std::
     read_vocab_object(vocabulary, model["vocab"], name);
     if (has_byte_level(json)) read_byte_level(vocabulary, json, model, name);
     else if (flag(model, "byte_fallback", false)) read_byte_fallback(vocabulary, json, model, name);
-    else refuse(name, "model", "BPE neither of bytes (ByteLevel) nor with byte_fallback has no counterpart in GGUF files");
+    else
+        refuse(name, "model",
+               "BPE neither of bytes (ByteLevel) nor with byte_fallback has no counterpart in GGUF files");
 }
 
 std::string decode_base64(std::string_view text, std::string_view name) {

@@ -44,7 +44,8 @@ void add_entry(AddedTokens& added, std::uint64_t id, const Json& entry, const st
         const Json* value = entry.find(key);
         return value != nullptr && value->is_boolean() && value->boolean();
     };
-    added.try_emplace(id, AddedToken{content->string(), flag("special"), flag("lstrip") || flag("rstrip") || flag("single_word")});
+    added.try_emplace(
+        id, AddedToken{content->string(), flag("special"), flag("lstrip") || flag("rstrip") || flag("single_word")});
 }
 
 std::uint64_t token_id(const Json& value, std::string_view key, const std::string& label) {
@@ -94,10 +95,12 @@ void apply_added(Vocabulary& vocabulary, const AddedTokens& added, std::uint64_t
         vocabulary.put(id, std::move(text));
     }
     if (beyond > 0)
-        vocabulary.notes.push_back(cat(beyond, " added tokens have ids beyond the ", n_rows, " rows of the embedding and are "
+        vocabulary.notes.push_back(cat(beyond, " added tokens have ids beyond the ", n_rows,
+                                       " rows of the embedding and are "
                                        "left out"));
     if (strips > 0)
-        vocabulary.notes.push_back(cat(strips, " added tokens take white space around them or stand alone, which GGUF files "
+        vocabulary.notes.push_back(cat(strips,
+                                       " added tokens take white space around them or stand alone, which GGUF files "
                                        "cannot say"));
 }
 
@@ -112,7 +115,8 @@ Vocabulary from_pieces(const TokenizerFiles& files) {
     const auto refuse = [&](std::string_view what) { fail(ErrorCode::bad_vocabulary, files.pieces_name, ": ", what); };
     if (pieces.model != SentencePiece::bpe && pieces.model != SentencePiece::unigram)
         refuse("a vocabulary of whole words or single characters has no counterpart in GGUF files");
-    if (pieces.suffix_whitespace) refuse("spaces behind words (treat_whitespace_as_suffix) have no counterpart in GGUF files");
+    if (pieces.suffix_whitespace)
+        refuse("spaces behind words (treat_whitespace_as_suffix) have no counterpart in GGUF files");
     if (!pieces.escape_whitespaces) refuse("spaces that are not escaped have no counterpart in GGUF files");
     Vocabulary vocabulary;
     vocabulary.model = pieces.model == SentencePiece::bpe ? "llama" : "t5";
@@ -132,7 +136,8 @@ Vocabulary from_pieces(const TokenizerFiles& files) {
         vocabulary.remove_extra_whitespaces = pieces.remove_extra_whitespaces;
         vocabulary.character_map = pieces.character_map;
     } else if (!pieces.character_map.empty()) {
-        vocabulary.notes.emplace_back("the SentencePiece file normalizes characters, which vocabularies of this kind do not");
+        vocabulary.notes.emplace_back(
+            "the SentencePiece file normalizes characters, which vocabularies of this kind do not");
     }
     const std::pair<std::string_view, std::int32_t> ids[] = {
         {"unk", pieces.unk}, {"bos", pieces.bos}, {"eos", pieces.eos}, {"pad", pieces.pad}};
@@ -163,7 +168,8 @@ void mark_special(Vocabulary& vocabulary, std::initializer_list<std::string_view
 
 /// vocab.json and merges.txt of GPT-2, in the form of tokenizer.json.
 Vocabulary from_merges_file(const fs::path& folder) {
-    Json model{{"type", "BPE"}, {"vocab", *find_json(folder, "vocab.json", ErrorCode::bad_vocabulary, kMaxTokenizerBytes)}};
+    Json model{{"type", "BPE"},
+               {"vocab", *find_json(folder, "vocab.json", ErrorCode::bad_vocabulary, kMaxTokenizerBytes)}};
     Json merges = Json::array();
     for (std::string& line : lines_of(folder / "merges.txt"))
         if (!line.empty() && !line.starts_with("#version")) merges.push_back(Json(std::move(line)));
@@ -204,10 +210,13 @@ Vocabulary choose_source(const TokenizerFiles& files) {
     const bool in_bytes = files.tokenizer && is_byte_level(*files.tokenizer);
     if (files.pieces && !in_bytes) return from_pieces(files);
     if (files.tokenizer) return read_tokenizer_json(*files.tokenizer, name);
-    if (is_there(files.folder / "vocab.json") && is_there(files.folder / "merges.txt")) return from_merges_file(files.folder);
+    if (is_there(files.folder / "vocab.json") && is_there(files.folder / "merges.txt"))
+        return from_merges_file(files.folder);
     if (is_there(files.folder / "vocab.txt")) return from_words_file(files.folder);
-    fail(ErrorCode::no_tokenizer, files.folder.string(), ": has no tokenizer.json, tokenizer.model, spiece.model, vocab.json "
-         "with merges.txt, or vocab.txt", is_there(files.folder / "tekken.json") ? "; tekken.json is not read" : "");
+    fail(ErrorCode::no_tokenizer, files.folder.string(),
+         ": has no tokenizer.json, tokenizer.model, spiece.model, vocab.json "
+         "with merges.txt, or vocab.txt",
+         is_there(files.folder / "tekken.json") ? "; tekken.json is not read" : "");
 }
 
 std::string pretokenizer_of(const TokenizerFiles& files, const Vocabulary& vocabulary, std::string_view given) {

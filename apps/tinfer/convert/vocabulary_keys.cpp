@@ -18,7 +18,7 @@ namespace {
 struct Role {
     std::string_view name, written;  ///< "unk", "unknown"
 };
-constexpr Role kRoles[] = {{"bos", "bos"}, {"eos", "eos"}, {"unk", "unknown"}, {"sep", "seperator"},  // sic
+constexpr Role kRoles[] = {{"bos", "bos"},     {"eos", "eos"}, {"unk", "unknown"}, {"sep", "seperator"},  // sic
                            {"pad", "padding"}, {"cls", "cls"}, {"mask", "mask"}};
 /// Of tokenizers whose files do not say them.
 constexpr std::pair<std::string_view, std::string_view> kBertTexts[] = {
@@ -130,12 +130,14 @@ private:
             const auto number = whole_number(end);
             const auto id = number ? checked(*number, "generation_config.json: 'eos_token_id'") : std::nullopt;
             if (!id || (special_.contains("eos") && special_["eos"] == *id)) continue;
-            if (!ends_answers(vocabulary_.tokens[*id].text) && std::ranges::find(more, *id) == more.end()) more.push_back(*id);
+            if (!ends_answers(vocabulary_.tokens[*id].text) && std::ranges::find(more, *id) == more.end())
+                more.push_back(*id);
         }
         if (!more.empty()) set("eot_token_id", more[0]);
         if (more.size() > 1) set("eom_token_id", more[1]);
         if (more.size() > 2)
-            notes_.push_back(cat("generation_config.json: ", more.size() - 2, " of the ends in 'eos_token_id' are left out"));
+            notes_.push_back(
+                cat("generation_config.json: ", more.size() - 2, " of the ends in 'eos_token_id' are left out"));
     }
 
     struct Flags {
@@ -146,9 +148,9 @@ private:
         const Json& token = item["SpecialToken"];
         const auto id = id_of_text(token.text("id"));
         return id && std::ranges::any_of(roles, [&](std::string_view role) {
-            const auto found = special_.find(role);
-            return found != special_.end() && found->second == *id;
-        });
+                   const auto found = special_.find(role);
+                   return found != special_.end() && found->second == *id;
+               });
     }
 
     void read_processor(const Json& processor, Flags& flags) const {
@@ -231,7 +233,8 @@ private:
         for (const auto& entry : fs::directory_iterator(folder, error))
             if (entry.path().extension() == ".jinja") paths.push_back(entry.path());
         std::ranges::sort(paths);
-        for (const fs::path& path : paths) write_template(path.stem().string(), read_bytes(path, kMaxConfigBytes), names);
+        for (const fs::path& path : paths)
+            write_template(path.stem().string(), read_bytes(path, kMaxConfigBytes), names);
     }
 
     const Vocabulary& vocabulary_;

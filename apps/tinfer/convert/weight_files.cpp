@@ -6,9 +6,14 @@
 #include <set>
 #include <unordered_map>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#if defined(_WIN32)
+#    include <fstream>
+#    include <mutex>
+#else
+#    include <fcntl.h>
+#    include <sys/stat.h>
+#    include <unistd.h>
+#endif
 
 #include "convert/checkpoint_json.hpp"
 #include "convert/safetensors.hpp"
@@ -17,6 +22,63 @@
 namespace tinfer::convert {
 
 namespace fs = std::filesystem;
+
+/// A file that is read at any place by any number of threads.
+#if defined(_WIN32)
+class ReadOnlyFile {
+public:
+    explicit ReadOnlyFile(fs::path path) : path_(std::move(path)), stream_(path_, std::ios::binary) {
+        if (!stream_ || !fs::is_regular_file(path_)) fail(ErrorCode::io_error, path_.string(), ": cannot be opened");
+    }
+    [[nodiscard]] std::uint64_t size() const { return fs::file_size(path_); }
+    void read(std::uint64_t offset, std::span<char> out) {
+        const std::lock_guard lock(mutex_);
+        stream_.clear();
+        stream_.seekg(static_cast<std::streamoff>(offset));
+        if (!stream_.read(out.data(), static_cast<std::streamsize>(out.size())))
+            fail(ErrorCode::truncated, path_.string(), ": ends before byte ", offset + out.size());
+    }
+
+private:
+    fs::path path_;
+    std::ifstream stream_;
+    std::mutex mutex_;
+};
+#else
+class ReadOnlyFile {
+public:
+    explicit ReadOnlyFile(fs::path path) : path_(std::move(path)) {
+        file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would wait for its writer
+        if (file_ < 0) fail(ErrorCode::io_error, path_.string(), ": cannot be opened: ", std::strerror(errno));
+        struct stat status {};
+        const bool is_regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
+        size_ = static_cast<std::uint64_t>(status.st_size);
+        if (is_regular) return;
+        ::close(file_);
+        fail(ErrorCode::io_error, path_.string(), ": is no regular file");
+    }
+    ReadOnlyFile(const ReadOnlyFile&) = delete;
+    ReadOnlyFile& operator=(const ReadOnlyFile&) = delete;
+    ~ReadOnlyFile() { ::close(file_); }
+
+    [[nodiscard]] std::uint64_t size() const { return size_; }
+    void read(std::uint64_t offset, std::span<char> out) const {
+        while (!out.empty()) {
+            const auto got = ::pread(file_, out.data(), out.size(), static_cast<off_t>(offset));
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) fail(ErrorCode::io_error, path_.string(), ": cannot be read: ", std::strerror(errno));
+            if (got == 0) fail(ErrorCode::truncated, path_.string(), ": ends at byte ", offset);
+            out = out.subspan(static_cast<std::size_t>(got));
+            offset += static_cast<std::uint64_t>(got);
+        }
+    }
+
+private:
+    fs::path path_;
+    int file_ = -1;
+    std::uint64_t size_ = 0;
+};
+#endif
 
 namespace {
 
@@ -70,28 +132,20 @@ WeightFiles::WeightFiles(const fs::path& folder) {
             fail(ErrorCode::bad_tensor_info, label(tensor), ": is in ", paths_[other->second->file].string(), ", too");
 }
 
-WeightFiles::Descriptor::~Descriptor() {
-    if (number >= 0) ::close(number);
-}
+WeightFiles::~WeightFiles() = default;
 
 std::string WeightFiles::label(const StoredTensor& tensor) const {
     return cat(paths_[tensor.file].string(), ": tensor '", shown(tensor.name), "'");
 }
 
 void WeightFiles::add_file(const fs::path& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0) fail(ErrorCode::io_error, path.string(), ": cannot be opened: ", std::strerror(errno));
-    descriptors_.emplace_back(file);
+    files_.push_back(std::make_unique<ReadOnlyFile>(path));
     paths_.push_back(path);
-    struct stat status {};
-    if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode))
-        fail(ErrorCode::io_error, path.string(), ": is no regular file");
-    const std::size_t index = paths_.size() - 1;
-    auto tensors = read_safetensors(
-        [&](std::uint64_t offset, std::span<char> out) { read_at(index, offset, out); },
-        static_cast<std::uint64_t>(status.st_size), path.string());
+    ReadOnlyFile& file = *files_.back();
+    auto tensors = read_safetensors([&](std::uint64_t offset, std::span<char> out) { file.read(offset, out); },
+                                    file.size(), path.string());
     for (StoredTensor& tensor : tensors) {
-        tensor.file = index;
+        tensor.file = paths_.size() - 1;
         tensors_.push_back(std::move(tensor));
     }
 }
@@ -129,19 +183,8 @@ void WeightFiles::add_indexed(const fs::path& folder, const fs::path& index) {
     }
 }
 
-void WeightFiles::read_at(std::size_t file, std::uint64_t offset, std::span<char> out) const {
-    while (!out.empty()) {
-        const auto got = ::pread(descriptors_[file].number, out.data(), out.size(), static_cast<off_t>(offset));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) fail(ErrorCode::io_error, paths_[file].string(), ": cannot be read: ", std::strerror(errno));
-        if (got == 0) fail(ErrorCode::truncated, paths_[file].string(), ": ends at byte ", offset);
-        out = out.subspan(static_cast<std::size_t>(got));
-        offset += static_cast<std::uint64_t>(got);
-    }
-}
-
 void WeightFiles::read(const StoredTensor& tensor, std::uint64_t offset, std::span<char> out) const {
-    read_at(tensor.file, tensor.begin + offset, out);
+    files_[tensor.file]->read(tensor.begin + offset, out);
 }
 
 }  // namespace tinfer::convert

@@ -27,10 +27,10 @@ public:
     TensorPieces(const WeightFiles& files, const TargetTensor& tensor, int n_threads)
         : files_(files), tensor_(tensor), n_threads_(n_threads),
           row_(tensor.ne.size() > 1 ? static_cast<std::uint64_t>(tensor.ne[0]) : tensor.unit),
-          n_rows_(tensor.elements() / row_),
-          row_bytes_(quantized_bytes(tensor.type, static_cast<std::int64_t>(row_))) {
+          n_rows_(tensor.elements() / row_), row_bytes_(quantized_bytes(tensor.type, static_cast<std::int64_t>(row_))) {
         if (row_ > kMaxRow)
-            fail(ErrorCode::limit_exceeded, label(), ": rows of ", row_, " values, at most ", kMaxRow, " are converted");
+            fail(ErrorCode::limit_exceeded, label(), ": rows of ", row_, " values, at most ", kMaxRow,
+                 " are converted");
     }
 
     [[nodiscard]] std::uint64_t n_rows() const { return n_rows_; }
@@ -40,12 +40,14 @@ public:
     /// The bytes of rows [first, first + n), made by all threads.
     void encode(std::uint64_t first, std::uint64_t n, std::vector<std::byte>& out) const {
         out.resize(static_cast<std::size_t>(n * row_bytes_));
-        const std::uint64_t n_parts = std::clamp<std::uint64_t>(n * row_ / 65536, 1, static_cast<std::uint64_t>(n_threads_));
+        const std::uint64_t n_parts =
+            std::clamp<std::uint64_t>(n * row_ / 65536, 1, static_cast<std::uint64_t>(n_threads_));
         std::vector<std::exception_ptr> errors(n_parts);
         const auto run = [&](std::uint64_t part) {
             const std::uint64_t begin = n * part / n_parts, end = n * (part + 1) / n_parts;
             try {
-                encode_rows(first + begin, end - begin, std::span(out).subspan(begin * row_bytes_, (end - begin) * row_bytes_));
+                encode_rows(first + begin, end - begin,
+                            std::span(out).subspan(begin * row_bytes_, (end - begin) * row_bytes_));
             } catch (...) {
                 errors[part] = std::current_exception();
             }
