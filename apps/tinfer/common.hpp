@@ -34,6 +34,7 @@ Action add_forecast(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
 Action add_grammar(CLI::App& app);
+Action add_quantize(CLI::App& app);
 Action add_serve(CLI::App& app);
 Action add_trace(CLI::App& app);
 Action add_completion(CLI::App& app);

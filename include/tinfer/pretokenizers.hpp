@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is known of published tokenizers without a model: pre-tokenizers by name with their expressions, and the texts of
+// What is known of published tokenizers without a model: pre-tokenizers by name with their expressions, and texts of
 // tokens that end an answer. For programs that make model files.
 //
 //     for (const auto& pre : tinfer::pretokenizers())

@@ -23,7 +23,7 @@ namespace tinfer {
 enum class QuantizeSearch : std::uint8_t {
     quick,     ///< for iq4_nl one scale, as for activations; else as `standard`
     standard,  ///< the usual candidates: the bytes that others' quantizers write
-    thorough,  ///< further candidates, then scales as the file holds them, refitted: smaller errors, many times the work
+    thorough,  ///< more candidates, then scales as the file holds them, refitted: smaller errors, far more work
 };
 [[nodiscard]] TINFER_API std::string_view to_string(QuantizeSearch search) noexcept;
 

@@ -55,6 +55,7 @@
 #include "tinfer/observers_stats.hpp"
 #include "tinfer/observers_count.hpp"
 #include "tinfer/observers_values.hpp"
+#include "tinfer/importance.hpp"
 #include "tinfer/trace_format.hpp"
 #include "tinfer/trace_file.hpp"
 #include "tinfer/hash.hpp"

@@ -28,7 +28,7 @@ using Extents = std::array<std::int64_t, kMaxDims>;  ///< contiguous dimension f
 
 /// Elements of a tensor (V20). Each extent is at least 1 (V19). `refuse(code, text)` throws.
 template <class Refuse>
-std::uint64_t element_count(const Extents& ne, const Refuse& refuse) {
+std::uint64_t count_elements(const Extents& ne, const Refuse& refuse) {
     std::uint64_t elements = 1;
     for (std::size_t d = 0; d < ne.size(); ++d) {
         if (ne[d] < 1)

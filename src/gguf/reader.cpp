@@ -291,7 +291,7 @@ private:
                      cat("dimension ", d, " is ", extent, ", allowed are 1 to ", kInt64Max));
             info.ne[d] = static_cast<std::int64_t>(extent);
         }
-        return element_count(info.ne, [this](ErrorCode code, std::string_view text) { stop(code, text); });
+        return count_elements(info.ne, [this](ErrorCode code, std::string_view text) { stop(code, text); });
     }
 
     void read_layout(TensorInfo& info, std::uint64_t elements) {

@@ -195,7 +195,7 @@ std::size_t Writer::add_tensor(std::string_view name, DType type, std::span<cons
                cat("files have no type ",
                    info != nullptr ? info->name : std::to_string(static_cast<std::uint32_t>(type))));
     Tensor tensor{std::string(name), type, {ne.begin(), ne.end()}};
-    tensor.bytes = tensor_layout(extents, element_count(extents, refuse), *info, kMaxAlignment, refuse).bytes;
+    tensor.bytes = tensor_layout(extents, count_elements(extents, refuse), *info, kMaxAlignment, refuse).bytes;
     const std::size_t index = tensors_.size();
     tensor_index_.emplace(name, index);
     tensors_.push_back(std::move(tensor));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // One block of each type from float32 values. The layouts are those that kernels/quants/ reads; the searches stand in
-// search.hpp. docs/quantize.md has the formulas.
+// search.hpp. docs/tools.md has the formulas.
 #pragma once
 
 #include <cstddef>

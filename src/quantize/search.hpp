@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Searches for the scale of a few values (docs/quantize.md gives the formulas). L groups are searched at once, value e
+// Searches for the scale of a few values (docs/tools.md gives the formulas). L groups are searched at once, value e
 // of group g at [e · L + g]: each group has the arithmetic of a loop of its own, in the same order, and the compiler
 // has lanes to fill. So a file does not depend on the width of vectors. All of it is float32, each operation rounded
 // (numerics rule 2).

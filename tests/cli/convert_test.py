@@ -179,8 +179,9 @@ class Texts(Checkpoint):
                      r"| ?[^\p{L}\p{N}\s]++[\n\r]*|\s*[\r\n]|\s+(?!\S)|\s+"
         upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
         some = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-        gpt4o = (r"[^\r\n\p{L}\p{N}]?" + upper + "*" + lower + "+" + some + r"|[^\r\n\p{L}\p{N}]?" + upper + "+" + lower +
-                 "*" + some + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+        word = r"[^\r\n\p{L}\p{N}]?"
+        gpt4o = (word + upper + "*" + lower + "+" + some + "|" + word + upper + "+" + lower + "*" + some +
+                 r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
         deepseek = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
                     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
                     r"""| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""]
@@ -234,7 +235,8 @@ class Refusals(Checkpoint):
     def test_tolerated_json(self):
         """[Q4] A byte order mark, numbers beyond 64 bits, and Infinity where nobody reads it."""
         folder = self.folder()
-        text = json.dumps(LLAMA)[:-1] + ', "model_max_length": 1' + "0" * 30 + ', "unused": Infinity, "x": [NaN, -Infinity]}'
+        text = json.dumps(LLAMA)[:-1] + ', "model_max_length": 1' + "0" * 30
+        text += ', "unused": Infinity, "x": [NaN, -Infinity]}'
         (folder / "config.json").write_text("\ufeff" + text)
         convert(folder)
         (folder / "config.json").write_text(text.replace('"rms_norm_eps": 1e-05', '"rms_norm_eps": NaN'))

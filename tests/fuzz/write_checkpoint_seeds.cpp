@@ -44,9 +44,9 @@ int main(int argc, char** argv) {
               R"("behavior":"Isolated"},"model":{"type":"BPE","vocab":{"a":0},"merges":[]}})");
     seeds.add(R"(t{"model":{"type":"BPE","byte_fallback":true,"unk_token":"a","vocab":{"a":0,"b":1,"ab":2,"<0x00>":3},)"
               R"("merges":["a b"]},"normalizer":{"type":"Prepend","prepend":"x"}})");
-    seeds.add(
-        R"(t{"model":{"type":"Unigram","unk_id":0,"vocab":[["a",-1.5],["b",-2]]},"normalizer":{"type":)"
-        R"("Precompiled","precompiled_charsmap":"AAQAAA=="},"pre_tokenizer":{"type":"Metaspace","prepend_scheme":"first"}})");
+    seeds.add(R"(t{"model":{"type":"Unigram","unk_id":0,"vocab":[["a",-1.5],["b",-2]]},"normalizer":{"type":)"
+              R"("Precompiled","precompiled_charsmap":"AAQAAA=="},"pre_tokenizer":{"type":"Metaspace",)"
+              R"("prepend_scheme":"first"}})");
     seeds.add(R"(t{"model":{"type":"WordPiece","continuing_subword_prefix":"##","vocab":{"a":0,"##b":1}},"normalizer":)"
               R"({"type":"BertNormalizer","lowercase":false},"x":[NaN,-Infinity]})");
     return 0;

@@ -77,8 +77,8 @@ void choose_types(const ConvertArgs& args, const convert::WeightFiles& files, co
             is_quantizable(tensors[i]) && type_for_rows(request.type->base, tensors[i].ne[0]) != request.type->base;
     }
     if (n_other > 0)
-        plan.notes.push_back(counted(n_other, "matrix") + " of rows that are no whole blocks of " +
-                             std::string(tinfer::to_string(request.type->base)) + " get another type");
+        plan.notes.push_back(counted(n_other, "tensor") + " with rows that are no whole blocks of " +
+                             std::string(tinfer::to_string(request.type->base)) + ": another type");
     for (auto& [key, value] : plan.metadata)
         if (key == "general.file_type") value = request.type->number;
 }

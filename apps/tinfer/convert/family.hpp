@@ -82,7 +82,7 @@ struct Reading {
     [[nodiscard]] std::uint32_t size(char letter) const { return static_cast<std::uint32_t>(sizes.at(letter)); }
 };
 
-/// Which epsilon a family has, and the name it has in config.json: that of RMS norms, that of layer norms, the latter under
+/// Which epsilon a family has, by its name in config.json: that of RMS norms, that of layer norms, the latter under
 /// both names in the file, or under the name of RMS norms.
 enum class NormKeys : std::uint8_t { rms, layer, both, rms_as_layer };
 

@@ -1,70 +1,13 @@
 // SPDX-License-Identifier: MIT
-// ImportanceMatrix: sums of squares of what products multiply, and the GGUF file that they are saved as.
+// ImportanceMatrix: sums of squares of what products multiply. quantize/importance_file.cpp has the files of it.
 #include <algorithm>
-#include <cmath>
 #include <map>
 
-#include "base/byte_io.hpp"
 #include "base/error.hpp"
-#include "base/replace_file.hpp"
 #include "tinfer/observers_values.hpp"
 #include "trace/observers/value_rows.hpp"
 
 namespace tinfer {
-
-namespace {
-
-// Of the container: type numbers of metadata values, and the alignment of tensor data.
-constexpr std::uint32_t kGgufString = 8, kGgufArray = 9, kGgufUint32 = 4, kGgufVersion = 3;
-constexpr std::uint64_t kGgufAlignment = 32;
-
-struct FileTensor {
-    std::string name;
-    std::int64_t ne[2];
-    std::vector<float> data;
-};
-
-void write_text(ByteWriter& out, std::string_view text) {
-    out.number<std::uint64_t>(text.size());
-    out.text(text);
-}
-
-std::vector<std::byte> gguf_bytes(const std::vector<FileTensor>& tensors, std::span<const std::string> datasets) {
-    std::vector<std::byte> bytes;
-    ByteWriter out(bytes, "importance matrix");
-    out.text("GGUF");
-    out.number(kGgufVersion);
-    out.number<std::uint64_t>(tensors.size());
-    out.number<std::uint64_t>(3);
-    write_text(out, "general.type");
-    out.number(kGgufString);
-    write_text(out, "imatrix");
-    write_text(out, "imatrix.datasets");
-    out.number(kGgufArray);
-    out.number(kGgufString);
-    out.number<std::uint64_t>(datasets.size());
-    for (const std::string& dataset : datasets) write_text(out, dataset);
-    write_text(out, "general.alignment");
-    out.number(kGgufUint32);
-    out.number(static_cast<std::uint32_t>(kGgufAlignment));
-    std::uint64_t offset = 0;
-    for (const FileTensor& tensor : tensors) {
-        write_text(out, tensor.name);
-        out.number<std::uint32_t>(2);
-        for (const std::int64_t n : tensor.ne) out.number(static_cast<std::uint64_t>(n));
-        out.number(static_cast<std::uint32_t>(DType::f32));
-        out.number(offset);
-        offset += (4 * tensor.data.size() + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
-    }
-    for (const FileTensor& tensor : tensors) {
-        out.align(kGgufAlignment);
-        out.numbers(std::span(tensor.data));
-    }
-    out.align(kGgufAlignment);
-    return bytes;
-}
-
-}  // namespace
 
 struct ImportanceMatrix::Impl {
     struct Weight {
@@ -150,28 +93,6 @@ void ImportanceMatrix::merge(const ImportanceMatrix& other) {
         for (std::size_t i = 0; i < to.sum_squares.size(); ++i) to.sum_squares[i] += from.columns.sum_squares[i];
         for (std::size_t i = 0; i < to.rows.size(); ++i) to.rows[i] += from.columns.rows[i];
     }
-}
-
-void ImportanceMatrix::save(const std::filesystem::path& path, std::span<const std::string> datasets) const {
-    std::vector<FileTensor> tensors;
-    for (const ImportanceColumns& columns : weights()) {
-        FileTensor sums{columns.name + ".in_sum2", {columns.n_columns, columns.n_matrices}, {}};
-        for (std::size_t i = 0; i < columns.sum_squares.size(); ++i) {
-            const auto sum = static_cast<float>(columns.sum_squares[i]);
-            if (!std::isfinite(sum))
-                fail(ErrorCode::compute_failed, cat("importance matrix: column ", i, " of '", escaped(columns.name),
-                                                    "' met values that are not finite"));
-            sums.data.push_back(sum);
-        }
-        FileTensor counts{columns.name + ".counts", {1, columns.n_matrices}, {}};
-        for (const std::uint64_t n : columns.rows) counts.data.push_back(static_cast<float>(n));
-        tensors.push_back(std::move(sums));
-        tensors.push_back(std::move(counts));
-    }
-    const auto bytes = gguf_bytes(tensors, datasets);
-    ReplacingFile file(path);
-    file.write(bytes);
-    file.finish();
 }
 
 }  // namespace tinfer
