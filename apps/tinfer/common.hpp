@@ -29,6 +29,7 @@ Action add_logits(CLI::App& app);
 Action add_embed(CLI::App& app);
 Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
+Action add_convert(CLI::App& app);
 Action add_forecast(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);

@@ -31,6 +31,7 @@
 #include "tinfer/model_writer.hpp"
 #include "tinfer/quantize.hpp"
 #include "tinfer/text.hpp"
+#include "tinfer/pretokenizers.hpp"
 #include "tinfer/chat.hpp"
 #include "tinfer/chat_audit.hpp"
 #include "tinfer/isa.hpp"

@@ -110,9 +110,7 @@ struct SpecialRules {
         for (std::size_t i = 0; i < texts.size(); ++i) {
             const std::string_view text = texts[i];
             if (text.size() > 32 || (text[0] != '<' && text[0] != '_' && text[0] != '[')) continue;
-            if (std::ranges::find(kEogTexts, text) == std::end(kEogTexts) ||
-                !may_be_special(static_cast<std::int32_t>(i)))
-                continue;
+            if (!is_eog_text(text) || !may_be_special(static_cast<std::int32_t>(i))) continue;
             eog.push_back(static_cast<std::int32_t>(i));
             mark_control(attrs[i]);
         }
@@ -176,6 +174,8 @@ struct SpecialRules {
 constexpr bool is_strippable(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 }  // namespace
+
+bool is_eog_text(std::string_view text) noexcept { return std::ranges::find(kEogTexts, text) != std::end(kEogTexts); }
 
 bool holds(const DefaultId& row, const TextIndex& texts, const std::vector<std::uint16_t>& attrs,
            bool has_types) noexcept {

@@ -41,6 +41,9 @@ struct DefaultId {
 [[nodiscard]] std::vector<std::int32_t> derive_special_tokens(const TextIndex& texts, std::vector<std::uint16_t>& attrs,
                                                               SpecialIds& ids, const ModelNames& names, bool has_types);
 
+/// Whether a token of this text ends an answer, in every vocabulary that has it.
+[[nodiscard]] bool is_eog_text(std::string_view text) noexcept;
+
 /// Cuts special tokens out of a text. The longest token comes first, wherever it is: it wins against a shorter one that
 /// begins earlier and overlaps it. O(n log n) for any text and any number of tokens of bounded length.
 class SpecialMatcher {
