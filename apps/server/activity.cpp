@@ -14,13 +14,13 @@ std::int64_t steady_now() {
 
 }  // namespace
 
-json Activity::look() {
+Json Activity::look() {
     watched_until_ = steady_now() + std::chrono::nanoseconds(kWatched).count();
     const std::lock_guard lock(mutex_);
-    json list = json::array();
+    Json list = Json::array();
     for (const Layer& one : layers_) {
         if (one.number == tinfer::kNoLayer) continue;
-        json item{{"layer", one.number}, {"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}};
+        Json item{{"layer", one.number}, {"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}};
         if (!one.experts.empty()) item["experts"] = one.experts;
         list.push_back(std::move(item));
     }

@@ -22,7 +22,7 @@ public:
     static constexpr std::size_t kMostExperts = 8192;
 
     /// Totals by layer since counting began; the difference of two calls is what was read in between. Any thread.
-    [[nodiscard]] json look();
+    [[nodiscard]] Json look();
 
     [[nodiscard]] tinfer::TraceRequest request() const override;
     void on_run_begin(const tinfer::RunInfo& info) override;

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostLoras = 16, kMostTraces = 16;
 constexpr double kMostScale = 1e6;
 
-tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string& path, const Service& service) {
+tinfer::AdapterUse adapter_of(Fields& outer, const Json& item, const std::string& path, const Service& service) {
     tinfer::AdapterUse use;
     if (item.is_string()) {
         use.name = item.get<std::string>();
@@ -30,7 +30,7 @@ tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string
 }
 
 void read_lora(Fields& fields, const Service& service, Job& job) {
-    const json* given = fields.find("lora");
+    const Json* given = fields.find("lora");
     if (given == nullptr) return;
     auto& uses = job.request.adapters;
     if (!given->is_array()) {
@@ -83,7 +83,7 @@ Traces::Traces(Service& service, const Job& job, std::vector<tinfer::EngineReque
     }
 }
 
-json Traces::close(std::size_t i) { return files_.empty() ? json() : files_[i].close(); }
+Json Traces::close(std::size_t i) { return files_.empty() ? Json() : files_[i].close(); }
 
 std::string receipt_text(const tinfer::Receipt& receipt, const Service& service, const Job& job) {
     tinfer::Receipt whole = receipt;

@@ -20,7 +20,7 @@ public:
     /// throws.
     Traces(Service& service, const Job& job, std::vector<tinfer::EngineRequest>& requests);
     /// What was written for request i; call it after the last event. null without traces.
-    [[nodiscard]] json close(std::size_t i);
+    [[nodiscard]] Json close(std::size_t i);
 
 private:
     std::vector<TraceFolder::File> files_;

@@ -60,7 +60,7 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param);
 /// Reads a list of token ids.
-[[nodiscard]] std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path,
+[[nodiscard]] std::vector<tinfer::Token> read_token_ids(const Json& list, const std::string& path,
                                                         const Service& service);
 /// The text of tokens. Throws ApiError 400 if it exceeds the limit of all answers.
 [[nodiscard]] std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param,
@@ -74,10 +74,10 @@ void warn(const Service& service, Job& job, const std::string& text);
 
 /// The inputs of the template: messages, tools, further variables.
 struct Conversation {
-    json messages = json::array();
+    Json messages = Json::array();
     std::string field = "messages";  ///< where they come from
-    json tools;                      ///< array or null
-    json variables = json::object();
+    Json tools;                      ///< array or null
+    Json variables = Json::object();
     bool thinking = true;
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
     std::string function;  ///< the only function that may be called
@@ -97,9 +97,9 @@ void constrain_calls(const Service& service, const Conversation& talk, Job& job)
 /// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
 
-[[nodiscard]] Job read_chat(const json& body, const Service& service);
-[[nodiscard]] Job read_completion(const json& body, const Service& service);
-[[nodiscard]] Job read_anthropic(const json& body, const Service& service, bool only_count = false);
-[[nodiscard]] Job read_responses(const json& body, const Service& service);
+[[nodiscard]] Job read_chat(const Json& body, const Service& service);
+[[nodiscard]] Job read_completion(const Json& body, const Service& service);
+[[nodiscard]] Job read_anthropic(const Json& body, const Service& service, bool only_count = false);
+[[nodiscard]] Job read_responses(const Json& body, const Service& service);
 
 }  // namespace tinfer::server

@@ -12,7 +12,7 @@ constexpr std::int64_t kMostTokens = 1 << 30;
 constexpr int kMostAnswers = 8, kMostTop = 20;
 constexpr std::size_t kMostPrompts = 64;
 
-Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
+Prompt prompt_of(const Json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
     if (item.is_string()) {
@@ -34,7 +34,7 @@ Prompt prompt_of(const json& item, const std::string& path, const Service& servi
 
 }  // namespace
 
-Job read_chat(const json& body, const Service& service) {
+Job read_chat(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
@@ -61,7 +61,7 @@ Job read_chat(const json& body, const Service& service) {
     return job;
 }
 
-Job read_completion(const json& body, const Service& service) {
+Job read_completion(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
@@ -76,7 +76,7 @@ Job read_completion(const json& body, const Service& service) {
     const auto max_tokens = fields.integer("max_tokens", 0, kMostTokens).value_or(16);
     job.is_score = max_tokens == 0;
 
-    const json* prompt = fields.find("prompt");
+    const Json* prompt = fields.find("prompt");
     if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const auto suffix = fields.text("suffix");
     const auto& vocab = service.model.vocab();

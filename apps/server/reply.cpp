@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "memory_reserve.hpp"
-
 namespace tinfer::server {
 
 namespace {
@@ -110,7 +108,6 @@ void Reply::show_texts() {
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     Choice& choice = choices_[index];
     if (event.error) throw translate(*event.error);
-    if (!MemoryReserve::fill()) throw std::bad_alloc();
     if (!event.tokens.empty()) {
         if (token_at_[index] == Clock::time_point{}) {
             if (index == 0) service_.metrics.first_token(seconds_since(start_));
@@ -246,11 +243,11 @@ Usage usage_of(const Job& job, const std::vector<Choice>& choices) {
     return usage;
 }
 
-json timings_of(const std::vector<Choice>& choices) {
+Json timings_of(const std::vector<Choice>& choices) {
     const auto& event = choices.front().last;
     const auto& times = event.timings;
     const auto rate = [](std::uint64_t n, double seconds) {
-        return n > 0 && seconds > 0 ? json(double(n) / seconds) : json();
+        return n > 0 && seconds > 0 ? Json(double(n) / seconds) : Json();
     };
     // The first token comes from the prompt's last row: the time after it is that of the others.
     const std::uint64_t n_decoded = times.generation_n - (times.generation_n > 0 ? 1 : 0);
@@ -268,7 +265,7 @@ json timings_of(const std::vector<Choice>& choices) {
             {"seed", event.seed}};
 }
 
-void add_evidence(json& document, const Choice& choice) {
+void add_evidence(Json& document, const Choice& choice) {
     if (!choice.trace.is_null()) document["trace"] = choice.trace;
     if (!choice.receipt.is_null()) document["receipt"] = choice.receipt;
 }

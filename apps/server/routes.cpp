@@ -5,7 +5,6 @@
 #include <array>
 
 #include "delivery.hpp"
-#include "memory_reserve.hpp"
 
 namespace tinfer::server {
 
@@ -136,7 +135,7 @@ bool is_loopback_host(std::string_view host) {
            (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
-void set_json(Response& response, const json& document, int status) {
+void set_json(Response& response, const Json& document, int status) {
     response.status = status;
     response.set_content(to_line(document), "application/json");
 }
@@ -189,7 +188,6 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
                             ", " + std::string(method) + " is",
                         "method_not_allowed");
     }
-    if (!MemoryReserve::fill()) return ApiError(503, "out of memory", "out_of_memory");
     if (hub_.is_draining()) return ApiError(503, "the server is stopping", "stopping");
     if (const auto coding = request.find("Content-Encoding");
         method == "POST" && !coding.empty() && !equal_names(coding, "identity")) {
@@ -239,9 +237,9 @@ void Router::answer(const Request& request, Body body, Response& response) {
 
 void Router::refuse(const Request* request, Response& response, const ApiError& error) {
     const bool is_messages = request != nullptr && request->path.starts_with("/v1/messages");
-    json document = is_messages ? error.to_messages_json() : error.to_json();
+    Json document = is_messages ? error.to_messages_json() : error.to_json();
     if (error.code == "loading" && request != nullptr && is_health(request->path)) {
-        json status{{"status", "loading"}};
+        Json status{{"status", "loading"}};
         status.update(document);
         document = std::move(status);
     }

@@ -70,7 +70,7 @@ void add_state_routes(Router& router);
 /// The page for people. Throws ApiError if the server has none.
 void set_page(Hub& hub, Response& response);
 
-void set_json(Response& response, const json& document, int status = 200);
+void set_json(Response& response, const Json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.
 void set_answer(Service& service, Response& response, std::string document);
 

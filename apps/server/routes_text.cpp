@@ -17,7 +17,7 @@ std::string with_warnings(std::string document, const Fields& fields, const Serv
 
 void tokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
     auto text = fields.text("text");
@@ -38,10 +38,10 @@ void tokenize(Service& service, const Body& body, Response& response) {
 
 void detokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
-    const json* list = fields.list("tokens");
+    const Json* list = fields.list("tokens");
     if (list == nullptr) fields.refuse("tokens", "is missing");
     std::string text = decode_within(read_token_ids(*list, "tokens", service), "tokens", service);
     set_answer(service, response, with_warnings(to_line({{"text", std::move(text)}}), fields, service));
@@ -49,7 +49,7 @@ void detokenize(Service& service, const Body& body, Response& response) {
 
 void apply_template(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
     const bool follows = fields.boolean("add_generation_prompt").value_or(true);

@@ -35,7 +35,7 @@ struct VectorResults {
         std::size_t n_prompt = 0;
     };
     std::vector<One> all;
-    json traces = json::array();  ///< per text, if asked for
+    Json traces = Json::array();  ///< per text, if asked for
 };
 
 /// Runs all requests, a few at a time so that the queue has room for others. nullopt: the client has gone.
@@ -96,7 +96,7 @@ std::string base64(const std::vector<float>& values) {
 /// Maximum tokens to encode: more than fit, so that errors can usually tell the count.
 std::size_t most_tokens(const Service& service) { return 2 * service.engine.max_tokens(); }
 
-std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
+std::vector<tinfer::Token> input_tokens(const Json& item, const std::string& path, const Service& service) {
     if (item.is_string())
         return encode_within(most_tokens(service), path, service, [&] {
             return service.model.vocab().encode(item.get<std::string>(), {.max_tokens = most_tokens(service)});
@@ -123,14 +123,14 @@ struct VectorJob {
 
 VectorJob read_embeddings(Service& service, Client& client, std::string_view text) {
     const Reading reading(service, client, text.size());
-    const json body = parse_body(text);
+    const Json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
     fields.take({"user"});
     if (!service.gives_vectors() || service.ranks())
         throw ApiError(501, "this server gives no vectors; an embedding model, or --pooling mean at its start, does",
                        "not_supported");
-    const json* input = fields.find("input");
+    const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
     read_features(fields, service, job.job, false);
@@ -174,9 +174,9 @@ void embeddings(Service& service, Body body, Response& response) {
         data += i == 0 ? "[" : ",";
         data += to_line({{"object", "embedding"},
                          {"index", i},
-                         {"embedding", job.as_base64 ? json(base64(vector)) : json(vector)}});
+                         {"embedding", job.as_base64 ? Json(base64(vector)) : Json(vector)}});
     }
-    json document{{"object", "list"},
+    Json document{{"object", "list"},
                   {"model", service.id},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     if (job.job.trace) document["traces"] = results->traces;
@@ -212,7 +212,7 @@ void rerank(Service& service, Body text, Response& response) {
     std::size_t most = 0;
     {
         const Reading reading(service, response.client, text.size());
-        const json body = parse_body(text.text());
+        const Json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));
         fields.take({"user"});
@@ -252,14 +252,14 @@ void rerank(Service& service, Body text, Response& response) {
         n_tokens += results->all[i].n_prompt;
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    json list = json::array();
+    Json list = Json::array();
     for (const auto& [score, index] : order) {
         if (list.size() == most) break;
-        json item{{"index", index}, {"relevance_score", score}};
+        Json item{{"index", index}, {"relevance_score", score}};
         if (gives_texts) item["document"] = {{"text", documents[index]}};
         list.push_back(item);
     }
-    json document{{"object", "list"},
+    Json document{{"object", "list"},
                   {"model", service.id},
                   {"results", list},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};

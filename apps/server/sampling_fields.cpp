@@ -16,7 +16,7 @@ constexpr std::size_t kMostPath = 128;  ///< bytes of a field's name in an answe
 constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
-    const json* bias = fields.object("logit_bias");
+    const Json* bias = fields.object("logit_bias");
     if (bias == nullptr) return;
     const auto n_vocab = static_cast<std::int64_t>(service.model.vocab().size());
     for (const auto& [name, value] : bias->items()) {
@@ -32,7 +32,7 @@ void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& o
 
 /// "samplers": a chain as text, or a list of names.
 void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
-    const json* chain = fields.find("samplers");
+    const Json* chain = fields.find("samplers");
     if (chain == nullptr) return;
     if (chain->is_string()) {
         try {
@@ -133,7 +133,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
 
 void read_stream(Fields& fields, Job& job) {
     job.stream = fields.boolean("stream").value_or(false);
-    if (const json* given = fields.object("stream_options")) {
+    if (const Json* given = fields.object("stream_options")) {
         Fields options(fields, *given, "stream_options");
         job.include_usage = options.boolean("include_usage").value_or(false);
         options.take({"include_obfuscation"});
@@ -145,7 +145,7 @@ namespace {
 
 /// The schema in field `name`, as text.
 std::string schema_of(Fields& fields, const char* name) {
-    const json* given = fields.find(name);
+    const Json* given = fields.find(name);
     if (given == nullptr || (!given->is_object() && !given->is_boolean()))
         fields.refuse(name, "a JSON schema is expected");
     return given->dump();
@@ -154,7 +154,7 @@ std::string schema_of(Fields& fields, const char* name) {
 }  // namespace
 
 bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
-    const json* given = outer.object(name);
+    const Json* given = outer.object(name);
     if (given == nullptr) return false;
     const std::string path = outer.path(name);
     Fields fields(outer, *given, path);
@@ -169,7 +169,7 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
             param = fields.path("schema");
         }
     } else {
-        const json* inside = fields.object("json_schema");
+        const Json* inside = fields.object("json_schema");
         if (inside == nullptr) fields.refuse("json_schema", "is missing");
         Fields inner(fields, *inside, fields.path("json_schema"));
         inner.take({"name", "strict", "description"});
@@ -251,15 +251,14 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
     job.request.generation.n_predict = max_tokens.value_or(-1);
 }
 
-std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path, const Service& service) {
+std::vector<tinfer::Token> read_token_ids(const Json& list, const std::string& path, const Service& service) {
     const auto n_vocab = static_cast<double>(service.model.vocab().size());
     std::vector<tinfer::Token> tokens;
     tokens.reserve(list.size());
-    for (const json& item : list) {
+    for (const Json& item : list) {
         const double id = item.is_number() ? item.get<double>() : -1;
         if (!(id >= 0 && id < n_vocab) || id != std::floor(id))
-            throw bad_request(path, item.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 32) +
-                                        " is no token of a vocabulary of " +
+            throw bad_request(path, item.dump().substr(0, 32) + " is no token of a vocabulary of " +
                                         std::to_string(service.model.vocab().size()));
         tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
     }

@@ -12,7 +12,6 @@
 #endif
 
 #include "listener.hpp"
-#include "memory_reserve.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
@@ -55,8 +54,7 @@ std::uint64_t grammar_bytes(int n_parallel) noexcept {
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
-    // A document of brackets only takes 24 times the size of its text.
-    return max_bodies(options) + 24 * ReadingRoom::bytes_at_once(static_cast<std::size_t>(options.max_body));
+    return max_bodies(options) + kParseCost * ReadingRoom::bytes_at_once(static_cast<std::size_t>(options.max_body));
 }
 
 std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queue) noexcept {
@@ -70,7 +68,6 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
            const ServeEvents& events) {
     return_memory();
     (void)std::signal(SIGPIPE, SIG_IGN);  // TLS writes without MSG_NOSIGNAL
-    const MemoryReserve reserve;
     Hub hub(options);
     std::unique_ptr<tinfer::Engine> engine;
     std::optional<Service> service;  // both must outlive the listener

@@ -143,9 +143,9 @@ bool Service::ranks() const noexcept {
            (pooling == tinfer::Pooling::from_model && model.info().pooling == tinfer::Pooling::rank);
 }
 
-json Service::model_card() const {
+Json Service::model_card() const {
     const auto& info = model.info();
-    json adapters = json::array();
+    Json adapters = Json::array();
     for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
     return {{"id", id},
             {"object", "model"},

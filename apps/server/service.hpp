@@ -209,7 +209,7 @@ public:
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
     [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< vectors or scores instead of text
     [[nodiscard]] bool ranks() const noexcept;                                    ///< gives scores of documents
-    [[nodiscard]] json model_card() const;
+    [[nodiscard]] Json model_card() const;
     [[nodiscard]] std::string fingerprint() const;  ///< system_fingerprint() as of now; any thread
     /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);

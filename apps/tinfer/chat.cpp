@@ -9,6 +9,7 @@
 
 #include "chat_inputs.hpp"
 #include "grammar_args.hpp"
+#include "json_input.hpp"
 #include "line_editor.hpp"
 #include "long_run.hpp"
 #include "model_list.hpp"
@@ -135,7 +136,7 @@ private:
         }
         if (!args_.prefix.empty() || !args_.suffix.empty()) {
             options.chat_template = tinfer::ChatTemplate(kRawTurns);
-            options.variables = json{{"input_prefix", unescape(args_.prefix, "--input-prefix")},
+            options.variables = Json{{"input_prefix", unescape(args_.prefix, "--input-prefix")},
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
@@ -286,7 +287,8 @@ private:
     void save(const std::string& path) {
         if (path.empty()) return note("/save needs the name of a file", Look::warning);
         const std::string messages = chat_.messages();
-        write_file(path, path.ends_with(".json") ? messages + "\n" : markdown_of(json::parse(messages)));
+        write_file(path,
+                   path.ends_with(".json") ? messages + "\n" : markdown_of(parse_json(messages, "the conversation")));
         note("saved " + counted(chat_.n_messages(), "message") + " to " + path, Look::dim);
     }
 
@@ -360,12 +362,12 @@ private:
         }
     }
 
-    json document() const {
+    Json document() const {
         const auto t = chat_.timings();
-        json out{{"text", chat_.answer().content}, {"tokens", ids_of(chat_.answer_tokens())}};
+        Json out{{"text", chat_.answer().content}, {"tokens", ids_of(chat_.answer_tokens())}};
         if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
         if (!chat_.answer().tool_calls.empty()) {
-            out["tool_calls"] = json::array();
+            out["tool_calls"] = Json::array();
             for (const auto& call : chat_.answer().tool_calls)
                 out["tool_calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
         }

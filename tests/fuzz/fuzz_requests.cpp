@@ -12,7 +12,7 @@
 
 namespace {
 
-using tinfer::server::json;
+using tinfer::Json;
 
 /// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in, and an adapter, red.gguf.
 std::filesystem::path save_model(const std::filesystem::path& folder) {
@@ -65,7 +65,7 @@ void require(bool holds) {
     if (!holds) std::abort();
 }
 
-void read(int route, const json& body, const tinfer::server::Service& service) {
+void read(int route, const Json& body, const tinfer::server::Service& service) {
     tinfer::server::Job job;
     switch (route) {
         case 0: job = tinfer::server::read_chat(body, service); break;

@@ -347,9 +347,9 @@ std::uint64_t streamed_bytes(const tinfer::Access& access) {
 
 std::string layer_text(int layer) { return layer == tinfer::kNoLayer ? "-" : std::to_string(layer); }
 
-void print_result(const TableStyle& style, const json& summary, const std::string& key, const Table& table) {
+void print_result(const TableStyle& style, const Json& summary, const std::string& key, const Table& table) {
     if (style.as_json) {
-        json document = summary;
+        Json document = summary;
         document[key] = table.to_json();
         return print_line(document);
     }
