@@ -163,50 +163,22 @@ Conversation read_conversation(Fields& fields) {
     return talk;
 }
 
-tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows) {
-    const auto& vocab = service.model.vocab();
-    const bool has_tools = !talk.tools.is_null();
-    const auto text_of = [&](std::optional<tinfer::Token> token) {
-        return token ? std::string(vocab.piece(*token, true)) : std::string();
-    };
-    Json inputs{{"messages", talk.messages},
-                {"add_generation_prompt", answer_follows},
-                {"bos_token", text_of(vocab.bos())},
-                {"eos_token", text_of(vocab.eos())},
-                {"enable_thinking", talk.thinking}};
-    if (has_tools) inputs["tools"] = talk.tools;
-    for (const auto& [name, value] : talk.variables.items()) inputs[name] = value;
-    return service.chat_template(has_tools).render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
-}
-
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
     job.is_chat = true;
     job.prompt_field = talk.field;
     const bool has_tools = !talk.tools.is_null();
     const auto& chat_template = service.chat_template(has_tools);
-    tinfer::RenderedPrompt rendered;
     try {
-        rendered = render(service, talk, true);
-        Prompt prompt;
-        prompt.tokens = encode_within(most, talk.field, service, [&] {
-            return tinfer::encode(service.model.vocab(), rendered, true, most).tokens;
-        });
-        if (prompt.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
-        job.prompts.push_back(std::move(prompt));
+        auto made = tinfer::make_prompt(chat_template, service.able(has_tools), service.model.vocab(), talk,
+                                        {.max_tokens = most});
+        if (made.is_too_long) throw too_many_tokens(most, talk.field, service);
+        if (made.tokens.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
+        job.prompts.emplace_back().tokens = std::move(made.tokens.tokens);
+        job.generation_prompt = std::move(made.generation_prompt);
+        job.n_calls_before = made.n_calls_before;
     } catch (const tinfer::Error& error) {
         throw translate(error, talk.field);
     }
-    try {
-        const std::string before = render(service, talk, false).text;
-        std::size_t same = 0;
-        while (same < std::min(before.size(), rendered.text.size()) && before[same] == rendered.text[same]) ++same;
-        job.generation_prompt = rendered.text.substr(same);
-    } catch (const tinfer::Error&) {
-        job.generation_prompt.clear();  // the template refuses a conversation without an answer
-    }
-    for (const Json& message : talk.messages)
-        if (const Json* const calls = message.find("tool_calls"); calls != nullptr && calls->is_array())
-            job.n_calls_before += calls->size();
     if (has_tools) job.tools = to_line(talk.tools);
     if (has_tools && has_format)
         throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");

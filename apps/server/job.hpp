@@ -51,7 +51,9 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);
-/// Calls `encode`, which throws limit_exceeded for more than `most` tokens; that becomes status 400 with both numbers.
+/// Status 400 with both numbers for more than `most` tokens.
+[[nodiscard]] ApiError too_many_tokens(std::size_t most, const std::string& param, const Service& service);
+/// Calls `encode`, which throws limit_exceeded for more than `most` tokens; that becomes such an error.
 [[nodiscard]] std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param,
                                                        const Service& service,
                                                        const std::function<std::vector<tinfer::Token>()>& encode);
@@ -72,20 +74,14 @@ void add_warnings(const Fields& fields, const Service& service, Job& job);
 /// Says a warning in the answer, and to those who run the server.
 void warn(const Service& service, Job& job, const std::string& text);
 
-/// The inputs of the template: messages, tools, further variables.
-struct Conversation {
-    Json messages = Json::array();
-    std::string field = "messages";  ///< where they come from
-    Json tools;                      ///< array or null
-    Json variables = Json::object();
-    bool thinking = true;
+/// The inputs of the template, and how the answer may call tools.
+struct Conversation : tinfer::PromptInputs {
+    std::string field = "messages";  ///< where the messages come from
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
     std::string function;  ///< the only function that may be called
     bool parallel = true;
     std::string schema_field = ".function.parameters";  ///< of a tool in the request, for errors
 };
-/// Renders a conversation.
-[[nodiscard]] tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows);
 /// Sets the job's prompt of at most `most` tokens, its tools and the grammar of their calls. Text of messages forms no
 /// control tokens. `has_format`: the answer already has a grammar.
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most);

@@ -55,8 +55,10 @@ void apply_template(Service& service, const Body& body, Response& response) {
     const bool follows = fields.boolean("add_generation_prompt").value_or(true);
     const Conversation talk = read_conversation(fields);
     try {
-        set_answer(service, response,
-                   with_warnings(to_line({{"prompt", render(service, talk, follows).text}}), fields, service));
+        const bool has_tools = !talk.tools.is_null();
+        const auto rendered = tinfer::render_prompt(service.chat_template(has_tools), service.able(has_tools),
+                                                    service.model.vocab(), talk, follows);
+        set_answer(service, response, with_warnings(to_line({{"prompt", rendered.text}}), fields, service));
     } catch (const tinfer::Error& error) {
         throw translate(error, "messages");
     }

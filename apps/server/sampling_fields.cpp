@@ -196,6 +196,13 @@ std::size_t most_prompt_tokens(Fields& fields, const Service& service) {
     return cuts_middle(fields) ? std::numeric_limits<std::size_t>::max() : 2 * service.engine.max_tokens();
 }
 
+ApiError too_many_tokens(std::size_t most, const std::string& param, const Service& service) {
+    return {400,
+            param + ": more than " + std::to_string(most) + " tokens; the limit is " +
+                std::to_string(service.engine.max_tokens()) + ", with the answer",
+            "context_length_exceeded", param};
+}
+
 std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param, const Service& service,
                                          const std::function<std::vector<tinfer::Token>()>& encode) {
     try {
@@ -203,10 +210,7 @@ std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& pa
     } catch (const tinfer::Error& error) {
         const bool is_bounded = most != std::numeric_limits<std::size_t>::max();
         if (error.code() != tinfer::ErrorCode::limit_exceeded || !is_bounded) throw;
-        throw ApiError(400,
-                       param + ": more than " + std::to_string(most) + " tokens; the limit is " +
-                           std::to_string(service.engine.max_tokens()) + ", with the answer",
-                       "context_length_exceeded", param);
+        throw too_many_tokens(most, param, service);
     }
 }
 

@@ -199,22 +199,11 @@ private:
         return true;
     }
 
-    /// What the template appends to prompt for an answer.
-    std::string generation_prompt() const {
-        const std::string prompt = chat_.render(true).text;
-        try {
-            const std::string before = chat_.render(false).text;
-            return {std::mismatch(before.begin(), before.end(), prompt.begin(), prompt.end()).second, prompt.end()};
-        } catch (const tinfer::Error&) {  // some templates refuse a conversation without an answer
-            return {};
-        }
-    }
-
     /// Sets the grammar that is given, or that of calls, for the next answer; after tool results it may always be text.
     void constrain_calls(bool is_question) {
         if (args_.grammar.given())
             return sampler_.constrain(
-                args_.grammar.framed(*format_, model_.vocab(), {!args_.no_thinking, generation_prompt()})
+                args_.grammar.framed(*format_, model_.vocab(), {!args_.no_thinking, chat_.prompt().generation_prompt})
                     .constraint(model_.vocab()));
         if (!constrains_calls_) {
             if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
@@ -227,7 +216,7 @@ private:
             if (choice != "required") options.function = choice;
         }
         try {
-            options.generation_prompt = generation_prompt();
+            options.generation_prompt = chat_.prompt().generation_prompt;
             const auto grammar = tinfer::tool_grammar(*format_, tools_, options);
             sampler_.constrain(grammar.constraint(model_.vocab()));
         } catch (const tinfer::Error& error) {

@@ -97,7 +97,7 @@ int render(const TemplateArgs& args) {
     const auto chat_template = find_template(args);
     tinfer::RenderOptions options;
     if (!args.now.empty()) options.now = parse_time(args.now);
-    const auto prompt = chat_template.render(read_inputs(args, vocab ? &*vocab : nullptr).dump(), options);
+    const auto prompt = chat_template.render_inputs(read_inputs(args, vocab ? &*vocab : nullptr), options);
     if (!args.ids) {
         print(prompt.text);
         return 0;
