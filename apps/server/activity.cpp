@@ -70,7 +70,7 @@ void Activity::add(const tinfer::KernelEvent& event) {
             one.cache_bytes += access.bytes();
         if (!tells_experts || kind != TensorClass::weight || tensor.slice_bytes == 0 || access.slot != 1) continue;
         const auto n_experts = static_cast<std::size_t>(tensor.bytes / tensor.slice_bytes);
-        if (n_experts > kMostExperts) continue;
+        if (n_experts > kMaxExperts) continue;
         if (one.experts.size() < n_experts) one.experts.resize(n_experts, 0);
         for (const auto& range : access.ranges)
             if (range.tag < n_experts) one.experts[range.tag] += range.weight;

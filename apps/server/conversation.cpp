@@ -9,7 +9,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostVariables = 256;
+constexpr std::size_t kMaxVariables = 256;
 
 void check_parts(Fields& message, const Json& content) {
     for (std::size_t i = 0; i < content.size(); ++i) {
@@ -150,8 +150,8 @@ Conversation read_conversation(Fields& fields) {
     if (const auto thinking = fields.boolean("enable_thinking")) talk.thinking = *thinking;
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
         if (const Json* variables = fields.object(name)) {
-            if (variables->size() > kMostVariables)
-                fields.refuse(name, "at most " + std::to_string(kMostVariables) + " variables are expected, not " +
+            if (variables->size() > kMaxVariables)
+                fields.refuse(name, "at most " + std::to_string(kMaxVariables) + " variables are expected, not " +
                                         std::to_string(variables->size()));
             for (const auto& [key, value] : variables->items()) {
                 if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")

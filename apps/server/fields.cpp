@@ -175,7 +175,7 @@ void Fields::note_unread(UnreadFields& to) const {
     for (const auto& [name, value] : object_.items()) {
         if (value.is_null() || known_.contains(name)) continue;
         ++to.n;
-        if (to.first.size() < UnreadFields::kMostNames) to.first.push_back({path(name), is_given_on_});
+        if (to.first.size() < UnreadFields::kMaxNames) to.first.push_back({path(name), is_given_on_});
     }
 }
 
@@ -185,7 +185,7 @@ UnreadFields Fields::unread() const {
     if (inner_.lacks_memory) throw std::bad_alloc();
     all.n += inner_.n;
     for (const auto& field : inner_.first)
-        if (all.first.size() < UnreadFields::kMostNames) all.first.push_back(field);
+        if (all.first.size() < UnreadFields::kMaxNames) all.first.push_back(field);
     return all;
 }
 

@@ -23,7 +23,7 @@ constexpr std::size_t kParseCost = 34;
 
 /// Fields of a request that nobody has read. The first so many have names.
 struct UnreadFields {
-    static constexpr std::size_t kMostNames = 32;
+    static constexpr std::size_t kMaxNames = 32;
     struct Field {
         std::string path;
         bool is_given_on;  ///< to the template, as it is

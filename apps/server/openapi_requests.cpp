@@ -8,8 +8,8 @@ namespace tinfer::server::schema {
 
 namespace {
 
-constexpr std::int64_t kMostInt = 0x7FFFFFFF, kMostTokens = 1 << 30;
-constexpr std::int64_t kMostSeed = 0x7FFFFFFFFFFFFFFF;
+constexpr std::int64_t kMaxInt = 0x7FFFFFFF, kMaxTokens = 1 << 30;
+constexpr std::int64_t kMaxSeed = 0x7FFFFFFFFFFFFFFF;
 
 Json described(Json schema, std::string_view what) {
     schema["description"] = what;
@@ -56,7 +56,7 @@ Json max_tokens(const Service& service, std::int64_t least = 1) {
     const auto room = static_cast<std::int64_t>(service.engine.max_tokens());
     return whole("Longest answer, tokens. Where prompt and answer do not fit together, status 400 says so, unless "
                  "clip_max_tokens takes what fits.",
-                 least, service.options.clip_max_tokens ? kMostTokens : std::max(least, room - 1));
+                 least, service.options.clip_max_tokens ? kMaxTokens : std::max(least, room - 1));
 }
 
 Json grammar() {
@@ -121,19 +121,19 @@ void add_sampling(Json& fields, const Service& service) {
     fields["frequency_penalty"] = number("", -2, 2);
     for (const char* name : {"repeat_penalty", "penalty_repeat"}) fields[name] = number("1: none.", 1e-6, any);
     fields["penalty_last_n"] = whole("Tokens that penalties look at; -1: all.", -1, 1 << 24);
-    fields["top_k"] = whole("0 or less: all.", -1, kMostInt);
+    fields["top_k"] = whole("0 or less: all.", -1, kMaxInt);
     for (const char* name : {"min_p", "typical_p", "xtc_probability", "xtc_threshold"}) fields[name] = number("", 0, 1);
     fields["top_n_sigma"] = number("", -any, any);
     for (const char* name :
          {"dry_multiplier", "dry_base", "dynatemp_range", "dynatemp_exponent", "mirostat_tau", "mirostat_eta"})
         fields[name] = number("", 0, any);
-    fields["dry_allowed_length"] = whole("", 0, kMostInt);
+    fields["dry_allowed_length"] = whole("", 0, kMaxInt);
     fields["dry_penalty_last_n"] = whole("", -1, 1 << 24);
     fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
     fields["mirostat"] = whole("Version; 0: off.", 0, 2);
     fields["adaptive_target"] = number("", -1, 1);
     fields["adaptive_decay"] = number("", 0, 0.99);
-    fields["min_keep"] = whole("", 0, kMostInt);
+    fields["min_keep"] = whole("", 0, kMaxInt);
     fields["logit_bias"] = {{"type", {"object", "null"}},
                             {"description", "Added to logits, by token id."},
                             {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
@@ -143,7 +143,7 @@ void add_sampling(Json& fields, const Service& service) {
                 {{"type", "string"}, {"format", "sampler-chain"}},
                 {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
         "The chain of samplers: names in order.");
-    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMostSeed, kMostSeed);
+    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
     fields["stop"] = texts("Texts that end the answer.", 16, 1);
     fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
     fields["grammar"] = grammar();
@@ -398,7 +398,7 @@ Json rerank(const Service& service) {
     add_model(fields, service);
     fields["query"] = string;
     fields["documents"] = any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", 2048}}});
-    fields["top_n"] = whole("At most so many results.", 1, kMostTokens);
+    fields["top_n"] = whole("At most so many results.", 1, kMaxTokens);
     fields["return_documents"] = flag("Results with their texts.");
     add_features(fields, service, false);
     add_taken(fields, {"user"});

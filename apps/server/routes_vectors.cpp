@@ -12,7 +12,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostTexts = 2048;
+constexpr std::size_t kMaxTexts = 2048;
 constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
 constexpr std::chrono::milliseconds kVectorPoll{20};
 
@@ -137,8 +137,8 @@ VectorJob read_embeddings(Service& service, Client& client, std::string_view tex
     job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
-    if (is_list && input->size() > kMostTexts)
-        fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
+    if (is_list && input->size() > kMaxTexts)
+        fields.refuse("input", "a list of at most " + std::to_string(kMaxTexts) + " is expected");
     add_warnings(fields, service, job.job);
     for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
         const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
@@ -219,7 +219,7 @@ void rerank(Service& service, Body text, Response& response) {
         if (!service.ranks()) throw ApiError(501, "this model is no reranker", "not_supported");
         const auto query = fields.text("query");
         if (!query) fields.refuse("query", "is missing");
-        documents = fields.texts("documents", kMostTexts);
+        documents = fields.texts("documents", kMaxTexts);
         if (documents.empty()) fields.refuse("documents", "is missing");
         gives_texts = fields.boolean("return_documents").value_or(false);
         most = static_cast<std::size_t>(

@@ -11,9 +11,9 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostStops = 16;
-constexpr std::size_t kMostPath = 128;  ///< bytes of a field's name in an answer
-constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
+constexpr std::size_t kMaxStops = 16;
+constexpr std::size_t kMaxPath = 128;  ///< bytes of a field's name in an answer
+constexpr std::int64_t kMaxInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
     const Json* bias = fields.object("logit_bias");
@@ -66,7 +66,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
         if (const auto given = fields.number(name, least, most)) value = static_cast<float>(*given);
     };
     const auto whole = [&](const char* name, int& value, std::int64_t least) {
-        if (const auto given = fields.integer(name, least, kMostInt)) value = static_cast<int>(*given);
+        if (const auto given = fields.integer(name, least, kMaxInt)) value = static_cast<int>(*given);
     };
     const auto window = [&](const char* name, int& value) {
         if (const auto given = fields.integer(name, -1, kLongestWindow)) value = static_cast<int>(*given);
@@ -115,7 +115,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     }
     job.request.sampler = std::move(options);
 
-    job.request.generation.stop = fields.texts(stop_field, kMostStops);
+    job.request.generation.stop = fields.texts(stop_field, kMaxStops);
     for (const auto& stop : job.request.generation.stop)
         if (stop.empty()) fields.refuse(stop_field, "a stop string is empty");
     if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
@@ -274,8 +274,8 @@ std::vector<std::string> check_unknown(const Fields& fields, const Service& serv
     std::vector<std::string> warnings;
     for (const auto& [path, is_given_on] : unread.first) {
         if (service.options.strict)
-            throw bad_request(path.substr(0, kMostPath), "this field is not known", "unknown_parameter");
-        warnings.push_back("the field '" + path.substr(0, kMostPath) + "' is not known" +
+            throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
+        warnings.push_back("the field '" + path.substr(0, kMaxPath) + "' is not known" +
                            (is_given_on ? " here; the template got it as it is" : " and was ignored"));
     }
     if (unread.n > unread.first.size())
@@ -292,7 +292,7 @@ void add_warnings(const Fields& fields, const Service& service, Job& job) {
 
 void warn(const Service& service, Job& job, const std::string& text) {
     service.log.add(text);
-    if (job.warnings.size() < UnreadFields::kMostNames) job.warnings.push_back(text);
+    if (job.warnings.size() < UnreadFields::kMaxNames) job.warnings.push_back(text);
 }
 
 }  // namespace tinfer::server

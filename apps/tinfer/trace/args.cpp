@@ -322,9 +322,9 @@ bool is_inside(std::uint64_t offset, std::uint64_t length, std::uint64_t stride,
 }
 
 void check_touches(std::uint64_t n) {
-    constexpr std::uint64_t kMost = 1u << 28;
-    if (n > kMost)
-        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, "the trace touches more than " + std::to_string(kMost) +
+    constexpr std::uint64_t kMax = 1u << 28;
+    if (n > kMax)
+        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, "the trace touches more than " + std::to_string(kMax) +
                                                                    " pieces: choose fewer runs or larger pages");
 }
 
