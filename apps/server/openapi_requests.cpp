@@ -85,8 +85,8 @@ Json parameters() {
     return {{"type", {"object", "null"}}, {"format", "json-schema"}, {"description", "JSON schema of the arguments."}};
 }
 
-/// The fields that features.cpp reads.
-void add_features(Json& fields, const Service& service, bool gives_text = true) {
+/// The fields that capabilities.cpp reads.
+void add_capabilities(Json& fields, const Service& service, bool gives_text = true) {
     std::vector<std::string> names;
     for (const auto& adapter : service.engine.options().adapters) names.push_back(adapter.name);
     if (names.empty()) {
@@ -147,7 +147,7 @@ void add_sampling(Json& fields, const Service& service) {
     fields["stop"] = texts("Texts that end the answer.", 16, 1);
     fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
     fields["grammar"] = grammar();
-    add_features(fields, service);
+    add_capabilities(fields, service);
 }
 
 void add_model(Json& fields, const Service& service) {
@@ -387,7 +387,7 @@ Json embeddings(const Service& service) {
         {string, ids, {{"type", "array"}, {"items", any_of({string, ids})}, {"minItems", 1}, {"maxItems", 2048}}});
     fields["encoding_format"] = word("base64: of little-endian floats.", {"float", "base64"});
     fields["dimensions"] = whole("The first so many, normalized again.", 1, service.model.info().n_embd);
-    add_features(fields, service, false);
+    add_capabilities(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"input"});
 }
@@ -400,7 +400,7 @@ Json rerank(const Service& service) {
     fields["documents"] = any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", 2048}}});
     fields["top_n"] = whole("At most so many results.", 1, kMaxTokens);
     fields["return_documents"] = flag("Results with their texts.");
-    add_features(fields, service, false);
+    add_capabilities(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"query", "documents"});
 }

@@ -85,7 +85,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
-        exchange_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
+        queue_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
@@ -100,9 +100,9 @@ void Reply::show_texts() {
     for (const auto& choice : choices_) {
         prompts.push_back(service_.model.vocab().decode(job_.prompts[choice.prompt].tokens));
         kept_ += prompts.back().capacity();
-        exchange_->keep(kept_);
+        queue_->keep(kept_);
     }
-    texts_.add(exchange_->ids(), std::move(prompts));
+    texts_.add(queue_->ids(), std::move(prompts));
 }
 
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
@@ -124,7 +124,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     // Copies in the parser, the answer and the document.
     kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
     if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
-    exchange_->keep(kept_);
+    queue_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
     if (choice.parser) added = read_pieces(*choice.parser, event);
@@ -140,17 +140,17 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
         choice.trace = traces_->close(index);
         if (choice.last.receipt) choice.receipt = receipt_text(*choice.last.receipt, service_, job_);
         if (is_streaming_) out += protocol_->end_choice(index, choice);
-        if (exchange_->done()) service_.metrics.whole(seconds_since(start_));
+        if (queue_->done()) service_.metrics.whole(seconds_since(start_));
     }
     return out;
 }
 
 std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
-    while (!exchange_->done()) {
-        if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
-        if (!exchange_->done() && gone()) return std::nullopt;
+    while (!queue_->done()) {
+        if (auto event = queue_->next(kPoll)) (void)take(event->first, std::move(event->second));
+        if (!queue_->done() && gone()) return std::nullopt;
     }
-    exchange_->keep(2 * kept_);  // the document in addition to its parts
+    queue_->keep(2 * kept_);  // the document in addition to its parts
     return protocol_->whole(choices_);
 }
 
@@ -175,16 +175,16 @@ bool Reply::stream_events(const std::function<bool(std::string_view)>& write, co
     const auto send = [&](const std::string& bytes) {
         written_at = Clock::now();
         if (bytes.empty()) return true;
-        exchange_->keep(kept_ + bytes.size());
-        exchange_->waits(true);
+        queue_->keep(kept_ + bytes.size());
+        queue_->waits(true);
         const bool ok = write(bytes);
-        exchange_->waits(false);
+        queue_->waits(false);
         return ok;
     };
     if (!send(protocol_->begin())) return false;
-    while (!exchange_->done()) {
-        auto event = exchange_->next(kPoll);
-        if (!exchange_->done() && gone()) return false;
+    while (!queue_->done()) {
+        auto event = queue_->next(kPoll);
+        if (!queue_->done() && gone()) return false;
         if (!event) {
             if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return false;
             continue;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "exchange.hpp"
-#include "features.hpp"
+#include "capabilities.hpp"
+#include "event_queue.hpp"
 #include "job.hpp"
 
 namespace tinfer::server {
@@ -115,7 +115,7 @@ private:
     bool has_started_ = false;   ///< an event of the first prompt has come
     std::size_t kept_ = 0;       ///< bytes kept of events
     std::optional<Traces> traces_;
-    std::optional<Exchange> exchange_;
+    std::optional<EventQueue> queue_;
     RunningTexts::Shown texts_;
 };
 

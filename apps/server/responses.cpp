@@ -124,7 +124,7 @@ public:
         for (const char* name : {"instructions", "max_output_tokens", "parallel_tool_calls", "text", "tool_choice",
                                  "tools", "metadata", "temperature", "top_p"})  // fields that the response echoes
             if (const Json* const found = body.find(name); found != nullptr && !found->is_null())
-                said_again_[name] = to_line(*found);
+                repeats_[name] = to_line(*found);
     }
 
     std::string begin() override {
@@ -222,20 +222,20 @@ private:
         if (!job_.warnings.empty()) response["warnings"] = job_.warnings;
         response.update(more);
         const auto& sampler = job_.request.sampler;
-        const Json unsaid{{"instructions", nullptr},
-                          {"max_output_tokens", nullptr},
-                          {"parallel_tool_calls", true},
-                          {"text", {{"format", {{"type", "text"}}}}},
-                          {"tool_choice", "auto"},
-                          {"tools", Json::array()},
-                          {"metadata", Json::object()},
-                          {"temperature", short_number(sampler.temp)},
-                          {"top_p", short_number(sampler.top_p)}};
+        const Json defaults{{"instructions", nullptr},
+                            {"max_output_tokens", nullptr},
+                            {"parallel_tool_calls", true},
+                            {"text", {{"format", {{"type", "text"}}}}},
+                            {"tool_choice", "auto"},
+                            {"tools", Json::array()},
+                            {"metadata", Json::object()},
+                            {"temperature", short_number(sampler.temp)},
+                            {"top_p", short_number(sampler.top_p)}};
         std::string out = to_line(response);
-        for (const auto& [name, value] : unsaid.items()) {
-            const auto said = said_again_.find(name);
+        for (const auto& [name, value] : defaults.items()) {
+            const auto repeated = repeats_.find(name);
             open_member(out, name);
-            out += said == said_again_.end() ? to_line(value) : said->second;
+            out += repeated == repeats_.end() ? to_line(value) : repeated->second;
             out += '}';
         }
         return out;
@@ -329,7 +329,7 @@ private:
     const Service& service_;
     const Job& job_;
     /// Request fields that responses echo, as JSON text: documents would take many times the memory.
-    std::map<std::string, std::string, std::less<>> said_again_;
+    std::map<std::string, std::string, std::less<>> repeats_;
     std::string id_, item_id_, open_kind_, text_;
     std::int64_t created_;
     Json items_ = Json::array();

@@ -63,8 +63,8 @@ void add_state_routes(Router& router) {
     });
 }
 
-void set_page(Hub& hub, Response& response) {
-    if (hub.options.no_page) throw ApiError(404, "there is no page here", "not_found");
+void set_page(Broker& broker, Response& response) {
+    if (broker.options.no_page) throw ApiError(404, "there is no page here", "not_found");
     response.set_header("Content-Security-Policy",
                         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
                         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "

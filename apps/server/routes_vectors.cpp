@@ -4,8 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "exchange.hpp"
-#include "features.hpp"
+#include "capabilities.hpp"
+#include "event_queue.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
@@ -53,9 +53,9 @@ std::optional<VectorResults> run(Service& service, const Job& job, std::vector<t
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
                                                 std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
-        Exchange exchange(service.engine, std::move(some), service.memory);
-        while (!exchange.done()) {
-            auto event = exchange.next(kVectorPoll);
+        EventQueue queue(service.engine, std::move(some), service.memory);
+        while (!queue.done()) {
+            auto event = queue.next(kVectorPoll);
             if (watch.gone()) return std::nullopt;
             held.add(event ? event->second.vector.capacity() * sizeof(float) : 0);
             if (!event) continue;
@@ -133,7 +133,7 @@ VectorJob read_embeddings(Service& service, Client& client, std::string_view tex
     const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
-    read_features(fields, service, job.job, false);
+    read_capabilities(fields, service, job.job, false);
     job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
@@ -224,7 +224,7 @@ void rerank(Service& service, Body text, Response& response) {
         gives_texts = fields.boolean("return_documents").value_or(false);
         most = static_cast<std::size_t>(
             fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
-        read_features(fields, service, job, false);
+        read_capabilities(fields, service, job, false);
         add_warnings(fields, service, job);
         for (std::size_t i = 0; i < documents.size(); ++i) {
             auto& one = requests.emplace_back(job.request);

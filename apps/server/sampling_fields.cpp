@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "features.hpp"
+#include "capabilities.hpp"
 
 namespace tinfer::server {
 
@@ -128,7 +128,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
         job.gbnf = *grammar;
     }
     job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
-    read_features(fields, service, job);
+    read_capabilities(fields, service, job);
 }
 
 void read_stream(Fields& fields, Job& job) {

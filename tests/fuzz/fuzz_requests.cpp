@@ -52,11 +52,11 @@ struct Served {
         tinfer::EngineOptions made{.context = {.n_ctx = 512, .n_seq_max = 2}};
         made.adapters = {{"red", tinfer::Adapter::load(model, folder / "red.gguf")}};
         engine = std::make_unique<tinfer::Engine>(model, std::move(made));
-        service = std::make_unique<tinfer::server::Service>(*engine, hub);
+        service = std::make_unique<tinfer::server::Service>(*engine, broker);
         std::filesystem::remove_all(folder);
     }
     std::filesystem::path folder;
-    tinfer::server::Hub hub{with_receipts()};
+    tinfer::server::Broker broker{with_receipts()};
     std::unique_ptr<tinfer::Engine> engine;
     std::unique_ptr<tinfer::server::Service> service;
 };

@@ -23,8 +23,8 @@ using tinfer::server::Piece;
 
 /// A service with a model, of which only names are asked here.
 struct Served {
-    Served() : model(tinfer::Model::load(file())), engine(model, {.context = {.n_ctx = 256}}), hub({}) {
-        service.emplace(engine, hub);
+    Served() : model(tinfer::Model::load(file())), engine(model, {.context = {.n_ctx = 256}}), broker({}) {
+        service.emplace(engine, broker);
     }
     static std::filesystem::path file() {
         const auto folder = std::filesystem::temp_directory_path() / ("tinfer-protocol-" + std::to_string(::getpid()));
@@ -34,7 +34,7 @@ struct Served {
     ~Served() { std::filesystem::remove_all(model.file().paths().front().parent_path()); }
     tinfer::Model model;
     tinfer::Engine engine;
-    tinfer::server::Hub hub;
+    tinfer::server::Broker broker;
     std::optional<tinfer::server::Service> service;
 };
 

@@ -11,7 +11,7 @@
 namespace tinfer::server {
 
 /// Reads the fields lora and trace, and for generated text speculate and receipt.
-void read_features(Fields& fields, const Service& service, Job& job, bool gives_text = true);
+void read_capabilities(Fields& fields, const Service& service, Job& job, bool gives_text = true);
 
 /// The traces of a job's requests, in order of submission; empty if none was asked for.
 class Traces {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "features.hpp"
+#include "capabilities.hpp"
 
 #include <algorithm>
 
@@ -50,7 +50,7 @@ void read_lora(Fields& fields, const Service& service, Job& job) {
 
 }  // namespace
 
-void read_features(Fields& fields, const Service& service, Job& job, bool gives_text) {
+void read_capabilities(Fields& fields, const Service& service, Job& job, bool gives_text) {
     read_lora(fields, service, job);
     job.trace = fields.boolean("trace").value_or(false);
     if (job.trace && service.traces == nullptr)
