@@ -41,6 +41,9 @@ struct Job {
     std::vector<std::string> warnings;  ///< parts of the request that were ignored
 };
 
+/// The names and bounds of a sampler's number in requests, which have no infinite ones.
+[[nodiscard]] std::vector<std::string_view> names_in_requests(const tinfer::SamplerField& field);
+[[nodiscard]] tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field);
 /// Reads the sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
 /// Reads stream and stream_options.

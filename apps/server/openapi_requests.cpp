@@ -2,13 +2,14 @@
 // Schemas of request bodies, as read by read_chat.cpp, anthropic.cpp, responses.cpp and the routes.
 #include <tinfer/tinfer.hpp>
 
+#include "job.hpp"
 #include "openapi.hpp"
 
 namespace tinfer::server::schema {
 
 namespace {
 
-constexpr std::int64_t kMaxInt = 0x7FFFFFFF, kMaxTokens = 1 << 30;
+constexpr std::int64_t kMaxTokens = 1 << 30;
 constexpr std::int64_t kMaxSeed = 0x7FFFFFFFFFFFFFFF;
 
 Json described(Json schema, std::string_view what) {
@@ -114,26 +115,14 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
 }
 
 void add_sampling(Json& fields, const Service& service) {
-    const double any = 1e9;
-    fields["temperature"] = number("0: the most probable token, always.", 0, 100);
-    fields["top_p"] = number("", 0, 1);
-    fields["presence_penalty"] = number("", -2, 2);
-    fields["frequency_penalty"] = number("", -2, 2);
-    for (const char* name : {"repeat_penalty", "penalty_repeat"}) fields[name] = number("1: none.", 1e-6, any);
-    fields["penalty_last_n"] = whole("Tokens that penalties look at; -1: all.", -1, 1 << 24);
-    fields["top_k"] = whole("0 or less: all.", -1, kMaxInt);
-    for (const char* name : {"min_p", "typical_p", "xtc_probability", "xtc_threshold"}) fields[name] = number("", 0, 1);
-    fields["top_n_sigma"] = number("", -any, any);
-    for (const char* name :
-         {"dry_multiplier", "dry_base", "dynatemp_range", "dynatemp_exponent", "mirostat_tau", "mirostat_eta"})
-        fields[name] = number("", 0, any);
-    fields["dry_allowed_length"] = whole("", 0, kMaxInt);
-    fields["dry_penalty_last_n"] = whole("", -1, 1 << 24);
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            fields[name] = field.is_whole()
+                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
+                               : number(field.help, least, most);
+        }
     fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
-    fields["mirostat"] = whole("Version; 0: off.", 0, 2);
-    fields["adaptive_target"] = number("", -1, 1);
-    fields["adaptive_decay"] = number("", 0, 0.99);
-    fields["min_keep"] = whole("", 0, kMaxInt);
     fields["logit_bias"] = {{"type", {"object", "null"}},
                             {"description", "Added to logits, by token id."},
                             {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxPath = 128;  ///< bytes of a field's name in an answer
-constexpr std::int64_t kMaxInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
     const Json* bias = fields.object("logit_bias");
@@ -60,48 +59,37 @@ void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
 
 }  // namespace
 
+std::vector<std::string_view> names_in_requests(const tinfer::SamplerField& field) {
+    std::vector<std::string_view> names;
+    for (const auto name : field.request_names)
+        if (!name.empty()) names.push_back(name);
+    if (names.empty()) names.push_back(field.name);
+    return names;
+}
+
+tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field) {
+    const double largest = field.is_whole() ? 0x7FFFFFFF : 1e9;
+    return {std::max(field.asked.least, -largest), std::min(field.asked.most, largest)};
+}
+
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field) {
     tinfer::SamplerOptions options = service.options.sampler;
-    const auto real = [&](const char* name, float& value, double least, double most) {
-        if (const auto given = fields.number(name, least, most)) value = static_cast<float>(*given);
-    };
-    const auto whole = [&](const char* name, int& value, std::int64_t least) {
-        if (const auto given = fields.integer(name, least, kMaxInt)) value = static_cast<int>(*given);
-    };
-    const auto window = [&](const char* name, int& value) {
-        if (const auto given = fields.integer(name, -1, kLongestWindow)) value = static_cast<int>(*given);
-    };
-    constexpr double kAny = 1e9;
-    real("temperature", options.temp, 0, 100);
-    real("top_p", options.top_p, 0, 1);
-    real("presence_penalty", options.penalty_present, -2, 2);
-    real("frequency_penalty", options.penalty_freq, -2, 2);
-    real("repeat_penalty", options.penalty_repeat, 1e-6, kAny);
-    real("penalty_repeat", options.penalty_repeat, 1e-6, kAny);
-    window("penalty_last_n", options.penalty_last_n);
-    whole("top_k", options.top_k, -1);
-    real("min_p", options.min_p, 0, 1);
-    real("typical_p", options.typical_p, 0, 1);
-    real("top_n_sigma", options.top_n_sigma, -kAny, kAny);
-    real("xtc_probability", options.xtc_probability, 0, 1);
-    real("xtc_threshold", options.xtc_threshold, 0, 1);
-    real("dry_multiplier", options.dry_multiplier, 0, kAny);
-    real("dry_base", options.dry_base, 0, kAny);
-    whole("dry_allowed_length", options.dry_allowed_length, 0);
-    window("dry_penalty_last_n", options.dry_penalty_last_n);
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            if (const auto* whole = std::get_if<int tinfer::SamplerOptions::*>(&field.member)) {
+                const auto given =
+                    fields.integer(name, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most));
+                if (given) options.*(*whole) = static_cast<int>(*given);
+            } else if (const auto given = fields.number(name, least, most)) {
+                options.*std::get<float tinfer::SamplerOptions::*>(field.member) = static_cast<float>(*given);
+            }
+        }
     if (fields.find("dry_breakers") != nullptr) options.dry_breakers = fields.texts("dry_breakers", 64);
-    real("dynatemp_range", options.dynatemp_range, 0, kAny);
-    real("dynatemp_exponent", options.dynatemp_exponent, 0, kAny);
-    if (const auto mode = fields.integer("mirostat", 0, 2)) options.mirostat = static_cast<int>(*mode);
-    real("mirostat_tau", options.mirostat_tau, 0, kAny);
-    real("mirostat_eta", options.mirostat_eta, 0, kAny);
-    real("adaptive_target", options.adaptive_target, -1, 1);
-    real("adaptive_decay", options.adaptive_decay, 0, 0.99);
-    whole("min_keep", options.min_keep, 0);
     read_bias(fields, service, options);
     read_chain(fields, options);
     // Windows are allocated in full, so they are limited to the longest text, with the same result.
-    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), kLongestWindow));
+    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), 1 << 24));
     options.penalty_last_n = std::min(options.penalty_last_n, longest);
     options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
     if (const auto seed = fields.integer("seed", -0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF))
