@@ -158,7 +158,7 @@ bool is_utf8(std::string_view text) noexcept {
 }
 
 /// A program's own value may hold what no text of JSON does: it is read as its text would be.
-std::string repaired(const std::string& text) { return Json::parse(Json(text).dump()).string(); }
+std::string repaired(const std::string& text) { return Json::parse(Json(text).dump()).get<std::string>(); }
 
 /// A string's path decides its origin.
 class JsonReader {
