@@ -16,7 +16,7 @@ namespace format = tinfer::trace_format;
 constexpr std::uint32_t kMaxSteps = 1u << 20;  // steps of one plan; the packer's memory is proportional
 
 /// The events of one block.
-struct Part {
+struct EventBlock {
     std::uint64_t run = 0;
     const tinfer::RecordedEvents* events = nullptr;
 };
@@ -32,7 +32,7 @@ class Packer {
 public:
     explicit Packer(PackedTrace& out) : out_(out) {}
 
-    void block(const Part& part) {
+    void block(const EventBlock& part) {
         const tinfer::RecordedEvents& e = *part.events;
         number(part.run);
         number(e.events.size());
@@ -126,9 +126,9 @@ private:
 };
 
 /// Runs that keep their events if there are too many: the requested ones, else the first and the last.
-std::set<std::uint64_t> runs_in_detail(const std::vector<Part>& parts, const ViewOptions& options) {
+std::set<std::uint64_t> runs_in_detail(const std::vector<EventBlock>& parts, const ViewOptions& options) {
     std::map<std::uint64_t, std::uint64_t> events;
-    for (const Part& part : parts) events[part.run] += part.events->events.size();
+    for (const EventBlock& part : parts) events[part.run] += part.events->events.size();
     std::set<std::uint64_t> kept;
     if (options.detail) {
         for (auto it = events.lower_bound(options.detail->first);
@@ -164,7 +164,7 @@ PackedTrace pack_trace(const tinfer::TraceReader& trace, const ViewOptions& opti
     for (const auto& damage : trace.damage())
         out.problems.push_back("skipped bytes " + std::to_string(damage.offset) + " to " +
                                std::to_string(damage.offset + damage.bytes) + ": " + damage.what);
-    std::vector<Part> parts;
+    std::vector<EventBlock> parts;
     std::uint64_t total = 0;
     for (const auto& run : trace.runs())
         for (const auto& events : run.events) {
@@ -179,7 +179,7 @@ PackedTrace pack_trace(const tinfer::TraceReader& trace, const ViewOptions& opti
     const bool thin = total > options.max_events;
     const auto kept = thin ? runs_in_detail(parts, options) : std::set<std::uint64_t>{};
     Packer packer(out);
-    for (const Part& part : parts)
+    for (const EventBlock& part : parts)
         if (!thin || kept.contains(part.run)) packer.block(part);
     if (thin)
         out.thinned = "thinned: " + std::to_string(out.n_events) + " of " + std::to_string(total) +
