@@ -154,12 +154,12 @@ public:
     }
 
 private:
-    static constexpr int kMostTried = 20'000;
+    static constexpr int kMaxTried = 20'000;
 
     bool put_text(std::string_view text, grammar::Machine::State& state) {
         for (const char byte : text) state = machine_.step(state, static_cast<std::uint8_t>(byte));
         out_ += text;
-        return state != grammar::Machine::kDead && ++n_tried_ < kMostTried;
+        return state != grammar::Machine::kDead && ++n_tried_ < kMaxTried;
     }
     /// Goes on at `state` where it can, else leaves it and the text as they were.
     bool put(const BenchJson& value, grammar::Machine::State& state) {
@@ -212,7 +212,7 @@ private:
         const auto before = state;
         const std::size_t size = out_.size();
         if (left.empty()) return put_text("}", state);
-        for (std::size_t i = 0; i < left.size() && n_tried_ < kMostTried; ++i) {
+        for (std::size_t i = 0; i < left.size() && n_tried_ < kMaxTried; ++i) {
             const auto member = left[i];
             state = before;
             out_.resize(size);

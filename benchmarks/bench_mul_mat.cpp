@@ -37,7 +37,7 @@ struct Plan {
     std::size_t ring_bytes;
 };
 
-constexpr int kMostTokensFromDram = 64;  // beyond, where the weights lie makes no difference
+constexpr int kMaxTokensFromDram = 64;  // beyond, where the weights lie makes no difference
 
 /// Weights, activations and output of one type.
 class Matrix {
@@ -144,7 +144,7 @@ void measure_matrix(const Plan& plan, const kernels::KernelTable& table, const M
     const roof::Level level = roof::level_of(table.name);
     double one_token = 0;
     for (const int n : plan.tokens) {
-        if (ring != nullptr && n > kMostTokensFromDram) continue;
+        if (ring != nullptr && n > kMaxTokensFromDram) continue;
         matrix.check(table, team, n);
         KernelRun run = matrix.run(table, team.size(), 0, n);
         const double seconds =

@@ -42,7 +42,7 @@ const Tree kTrees[] = {{"one token", {0}},
                        {"7 branches of 1", {1, 1, 1, 1, 1, 1, 1}},
                        {"chain of 15", {15}},
                        {"3 branches of 5", {5, 5, 5}}};
-constexpr int kMostBranches = 7;
+constexpr int kMaxBranches = 7;
 
 Token tree_guess(int branch, int depth) { return Token{5 + branch * 17 + depth}; }
 
@@ -148,8 +148,8 @@ void bench_tree(int argc, char** argv) {
     if (file.empty()) throw std::runtime_error("--model FILE is missing; see --help");
     const auto model = Model::load(file);
     // Branches of the same length of text need no more than a page each.
-    Context context(model, {.n_ctx = behind + 64 * (kMostBranches + 1),
-                            .n_seq_max = kMostBranches,
+    Context context(model, {.n_ctx = behind + 64 * (kMaxBranches + 1),
+                            .n_seq_max = kMaxBranches,
                             .n_outputs = 16,
                             .n_threads = n_threads,
                             .n_threads_batch = n_threads});

@@ -14,13 +14,13 @@ std::int64_t steady_now() {
 
 }  // namespace
 
-json Activity::look() {
+Json Activity::look() {
     watched_until_ = steady_now() + std::chrono::nanoseconds(kWatched).count();
     const std::lock_guard lock(mutex_);
-    json list = json::array();
+    Json list = Json::array();
     for (const Layer& one : layers_) {
         if (one.number == tinfer::kNoLayer) continue;
-        json item{{"layer", one.number}, {"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}};
+        Json item{{"layer", one.number}, {"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}};
         if (!one.experts.empty()) item["experts"] = one.experts;
         list.push_back(std::move(item));
     }
@@ -70,7 +70,7 @@ void Activity::add(const tinfer::KernelEvent& event) {
             one.cache_bytes += access.bytes();
         if (!tells_experts || kind != TensorClass::weight || tensor.slice_bytes == 0 || access.slot != 1) continue;
         const auto n_experts = static_cast<std::size_t>(tensor.bytes / tensor.slice_bytes);
-        if (n_experts > kMostExperts) continue;
+        if (n_experts > kMaxExperts) continue;
         if (one.experts.size() < n_experts) one.experts.resize(n_experts, 0);
         for (const auto& range : access.ranges)
             if (range.tag < n_experts) one.experts[range.tag] += range.weight;

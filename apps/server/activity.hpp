@@ -19,10 +19,10 @@ class Activity final : public tinfer::Observer {
 public:
     /// How long it keeps counting after the last look().
     static constexpr std::chrono::seconds kWatched{2};
-    static constexpr std::size_t kMostExperts = 8192;
+    static constexpr std::size_t kMaxExperts = 8192;
 
     /// Totals by layer since counting began; the difference of two calls is what was read in between. Any thread.
-    [[nodiscard]] json look();
+    [[nodiscard]] Json look();
 
     [[nodiscard]] tinfer::TraceRequest request() const override;
     void on_run_begin(const tinfer::RunInfo& info) override;

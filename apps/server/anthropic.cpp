@@ -27,7 +27,7 @@ std::string text_block(Fields& block) {
 }
 
 /// The text of a content: a string, or a list of text blocks.
-std::string text_of(Fields& outer, const json& content, const std::string& path) {
+std::string text_of(Fields& outer, const Json& content, const std::string& path) {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) throw bad_request(path, "a text or a list of blocks is expected");
     std::string text;
@@ -41,29 +41,29 @@ std::string text_of(Fields& outer, const json& content, const std::string& path)
     return text;
 }
 
-json call_of(Fields& block) {
+Json call_of(Fields& block) {
     block.take({"cache_control", "caller"});
     const std::string name = need_text(block, "name");
-    const json* input = block.object("input");
+    const Json* input = block.object("input");
     return {{"id", block.text("id").value_or("")},
             {"type", "function"},
             {"function", {{"name", name}, {"arguments", input != nullptr ? to_line(*input) : "{}"}}}};
 }
 
-json result_of(Fields& block) {
+Json result_of(Fields& block) {
     block.take({"cache_control", "is_error"});
-    const json* result = block.find("content");
+    const Json* result = block.find("content");
     return {{"role", "tool"},
             {"tool_call_id", block.text("tool_use_id").value_or("")},
             {"content", result != nullptr ? text_of(block, *result, block.path("content")) : ""}};
 }
 
 /// Converts a message with blocks to messages of chat completions, where tool results are messages of their own.
-void add_message(Fields& outer, const json& message, const std::string& path, json& out) {
+void add_message(Fields& outer, const Json& message, const std::string& path, Json& out) {
     Fields fields(outer, message, path);
     const auto role = fields.word("role", {"user", "assistant", "system"});
     if (!role) fields.refuse("role", "is missing");
-    const json* content = fields.find("content");
+    const Json* content = fields.find("content");
     if (content == nullptr) fields.refuse("content", "is missing");
     if (content->is_string() || *role == "system") {
         out.push_back({{"role", *role}, {"content", text_of(fields, *content, fields.path("content"))}});
@@ -71,7 +71,7 @@ void add_message(Fields& outer, const json& message, const std::string& path, js
     }
     if (!content->is_array()) fields.refuse("content", "a text or a list of blocks is expected");
     std::string text, reasoning;
-    json calls = json::array();
+    Json calls = Json::array();
     for (std::size_t i = 0; i < content->size(); ++i) {
         Fields block(fields, (*content)[i], at(fields.path("content"), i));
         const std::string type = block.text("type").value_or("");
@@ -91,24 +91,24 @@ void add_message(Fields& outer, const json& message, const std::string& path, js
         }
     }
     if (text.empty() && calls.empty() && *role == "user") return;  // only tool results
-    json result{{"role", *role}, {"content", text}};
+    Json result{{"role", *role}, {"content", text}};
     if (!reasoning.empty()) result["reasoning_content"] = reasoning;
     if (!calls.empty()) result["tool_calls"] = calls;
     out.push_back(std::move(result));
 }
 
-json read_client_tools(Fields& fields) {
-    const json* list = fields.list("tools");
+Json read_client_tools(Fields& fields) {
+    const Json* list = fields.list("tools");
     if (list == nullptr || list->empty()) return {};
-    json tools = json::array();
+    Json tools = Json::array();
     for (std::size_t i = 0; i < list->size(); ++i) {
         Fields tool(fields, (*list)[i], at("tools", i));
         tool.take({"cache_control", "defer_loading", "eager_input_streaming", "input_examples", "allowed_callers"});
         if (tool.find("type") != nullptr) check_tool_type(tool, {"custom"});
         const std::string name = need_text(tool, "name");
         if (name.empty()) tool.refuse("name", "is missing");
-        json function{{"name", name}, {"description", tool.text("description").value_or("")}};
-        if (const json* schema = tool.object("input_schema")) function["parameters"] = *schema;
+        Json function{{"name", name}, {"description", tool.text("description").value_or("")}};
+        if (const Json* schema = tool.object("input_schema")) function["parameters"] = *schema;
         if (tool.boolean("strict").value_or(false)) function["strict"] = true;
         tools.push_back({{"type", "function"}, {"function", function}});
     }
@@ -116,7 +116,7 @@ json read_client_tools(Fields& fields) {
 }
 
 void read_tool_choice(Fields& fields, Conversation& talk) {
-    const json* choice = fields.object("tool_choice");
+    const Json* choice = fields.object("tool_choice");
     if (choice == nullptr) return;
     Fields named(fields, *choice, "tool_choice");
     const auto type = named.word("type", {"auto", "any", "tool", "none"});
@@ -132,12 +132,12 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
 
 /// What the interface has for thoughts and the form of an answer. True if there is a form.
 bool read_output(Fields& fields, const Service& service, Conversation& talk, Job& job) {
-    if (const json* given = fields.object("thinking")) {
+    if (const Json* given = fields.object("thinking")) {
         Fields thinking(fields, *given, "thinking");
         thinking.take({"budget_tokens", "display"});
         talk.thinking = thinking.text("type").value_or("") != "disabled";
     }
-    const json* given = fields.object("output_config");
+    const Json* given = fields.object("output_config");
     if (given == nullptr) return false;
     Fields output(fields, *given, "output_config");
     if (const auto effort = output.text("effort")) talk.variables["reasoning_effort"] = *effort;
@@ -148,7 +148,7 @@ bool read_output(Fields& fields, const Service& service, Conversation& talk, Job
 void read_services(Fields& fields, Job& job) {
     fields.take(
         {"metadata", "service_tier", "container", "betas", "cache_control", "inference_geo", "speed", "diagnostics"});
-    if (const json* servers = fields.list("mcp_servers"); servers != nullptr && !servers->empty())
+    if (const Json* servers = fields.list("mcp_servers"); servers != nullptr && !servers->empty())
         fields.refuse("mcp_servers", "this server asks no other servers");
     if (fields.find("context_management") != nullptr)
         job.warnings.emplace_back("context_management: messages are taken as they are");
@@ -160,19 +160,21 @@ std::string stop_reason(const Choice& choice) {
     return choice.finish_reason == "stop" ? "end_turn" : "max_tokens";
 }
 
-json input_of(const tinfer::ToolCall& call) {
-    json input = json::parse(call.arguments, nullptr, false);
-    return input.is_object() ? input : json::object();
+/// nullopt: the arguments are no object.
+std::optional<Json> object_of(const tinfer::ToolCall& call) {
+    constexpr auto kAny = std::numeric_limits<std::size_t>::max();
+    auto input = Json::try_parse(call.arguments, {.max_depth = kAny, .max_bytes = kAny, .max_values = kAny});
+    if (input && !input->is_object()) input.reset();
+    return input;
 }
-bool has_input(const tinfer::ToolCall& call) { return json::parse(call.arguments, nullptr, false).is_object(); }
 
 class Anthropic : public Protocol {
 public:
     Anthropic(const Service& service, const Job& job) : service_(service), job_(job), id_(new_id("msg_")) {}
 
     std::string started(const tinfer::EngineEvent& first) override {
-        json message = head();
-        message["content"] = json::array();
+        Json message = head();
+        message["content"] = Json::array();
         message["stop_reason"] = nullptr;
         message["stop_sequence"] = nullptr;
         message["usage"] = usage(first.n_prompt, first.n_cached, 0);
@@ -208,12 +210,12 @@ public:
 
     std::string end(const std::vector<Choice>& choices) override {
         const Choice& choice = choices[0];
-        json last{{"delta", {{"stop_reason", stop_reason(choice)}, {"stop_sequence", stop_sequence(choice)}}},
+        Json last{{"delta", {{"stop_reason", stop_reason(choice)}, {"stop_sequence", stop_sequence(choice)}}},
                   {"usage", usage(choices)}};
         add_evidence(last, choice);
         std::string out;
         add_event(out, "message_delta", last);
-        add_event(out, "message_stop", json::object());
+        add_event(out, "message_stop", Json::object());
         return out;
     }
 
@@ -223,7 +225,7 @@ public:
 
     std::string whole(const std::vector<Choice>& choices) override {
         const Choice& choice = choices[0];
-        json document = head(), content = json::array();
+        Json document = head(), content = Json::array();
         for (const Piece& piece : pieces_of(choice)) {
             if (piece.kind == PartKind::reasoning)
                 content.push_back({{"type", "thinking"}, {"thinking", piece.text}, {"signature", ""}});
@@ -232,7 +234,7 @@ public:
                 content.push_back({{"type", "tool_use"},
                                    {"id", piece.call.id},
                                    {"name", piece.call.name},
-                                   {"input", input_of(piece.call)}});
+                                   {"input", object_of(piece.call).value_or(Json::object())}});
         }
         if (choice.parts.empty()) content.push_back({{"type", "text"}, {"text", ""}});
         document["content"] = content;
@@ -248,36 +250,36 @@ public:
 private:
     // Functions append to `out`: what they write depends on what was written before.
 
-    static void add_event(std::string& out, std::string_view type, const json& document) {
-        json whole{{"type", type}};
+    static void add_event(std::string& out, std::string_view type, const Json& document) {
+        Json whole{{"type", type}};
         whole.update(document);
         out.append("event: ").append(type).append("\ndata: ").append(to_line(whole)).append("\n\n");
     }
-    json head() const { return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", service_.id}}; }
+    Json head() const { return {{"id", id_}, {"type", "message"}, {"role", "assistant"}, {"model", service_.id}}; }
 
-    static json usage(std::size_t prompt, std::size_t cached, std::size_t generated) {
+    static Json usage(std::size_t prompt, std::size_t cached, std::size_t generated) {
         return {{"input_tokens", prompt - cached},
                 {"cache_read_input_tokens", cached},
                 {"cache_creation_input_tokens", 0},
                 {"output_tokens", generated}};
     }
-    json usage(const std::vector<Choice>& choices) const {
+    Json usage(const std::vector<Choice>& choices) const {
         const Usage sums = usage_of(job_, choices);
         return usage(sums.prompt, sums.cached, sums.generated);
     }
-    json stop_sequence(const Choice& choice) const {
+    Json stop_sequence(const Choice& choice) const {
         if (stop_reason(choice) != "stop_sequence" || !choice.last.stop_string) return {};
         return job_.request.generation.stop.at(*choice.last.stop_string);
     }
 
-    void open(std::string& out, std::string_view kind, const json& block) {
+    void open(std::string& out, std::string_view kind, const Json& block) {
         if (kind == open_kind_) return;
         close(out);
         open_kind_ = kind;
         add_event(out, "content_block_start", {{"index", n_blocks_}, {"content_block", block}});
     }
     void open_text(std::string& out) { open(out, "text", {{"type", "text"}, {"text", ""}}); }
-    void add_delta(std::string& out, const json& what) const {
+    void add_delta(std::string& out, const Json& what) const {
         add_event(out, "content_block_delta", {{"index", n_blocks_}, {"delta", what}});
     }
     void close(std::string& out) {
@@ -288,8 +290,8 @@ private:
     }
     void add_call(std::string& out, const tinfer::ToolCall& call) {
         close(out);
-        open(out, "tool_use", {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", json::object()}});
-        add_delta(out, {{"type", "input_json_delta"}, {"partial_json", has_input(call) ? call.arguments : "{}"}});
+        open(out, "tool_use", {{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", Json::object()}});
+        add_delta(out, {{"type", "input_json_delta"}, {"partial_json", object_of(call) ? call.arguments : "{}"}});
         close(out);
     }
 
@@ -301,7 +303,7 @@ private:
 
 }  // namespace
 
-Job read_anthropic(const json& body, const Service& service, bool only_count) {
+Job read_anthropic(const Json& body, const Service& service, bool only_count) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
@@ -311,9 +313,9 @@ Job read_anthropic(const json& body, const Service& service, bool only_count) {
 
     Conversation talk;
     talk.schema_field = ".input_schema";
-    if (const json* system = fields.find("system"))
+    if (const Json* system = fields.find("system"))
         talk.messages.push_back({{"role", "system"}, {"content", text_of(fields, *system, "system")}});
-    const json* messages = fields.list("messages");
+    const Json* messages = fields.list("messages");
     if (messages == nullptr || messages->empty()) fields.refuse("messages", "is missing");
     for (std::size_t i = 0; i < messages->size(); ++i)
         add_message(fields, (*messages)[i], at("messages", i), talk.messages);

@@ -14,12 +14,12 @@ std::string_view ApiError::type() const noexcept {
     }
 }
 
-json ApiError::to_json() const {
-    const auto or_null = [](const std::string& text) { return text.empty() ? json() : json(text); };
+Json ApiError::to_json() const {
+    const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
     return {{"error", {{"message", what()}, {"type", type()}, {"code", or_null(code)}, {"param", or_null(param)}}}};
 }
 
-json ApiError::to_messages_json() const {
+Json ApiError::to_messages_json() const {
     const std::string_view name = status >= 500 && status != 503 ? "api_error" : type();
     return {{"type", "error"}, {"error", {{"type", name}, {"message", what()}}}};
 }
@@ -54,7 +54,7 @@ ApiError translate(const tinfer::Error& error, std::string param) {
     }
 }
 
-std::string to_line(const json& document) { return document.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string to_line(const Json& document) { return document.dump(); }
 
 void open_member(std::string& object, std::string_view name) {
     object.pop_back();

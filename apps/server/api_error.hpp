@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "json_value.hpp"
-
 namespace tinfer::server {
 
 class ApiError : public std::runtime_error {
@@ -23,9 +21,9 @@ public:
 
     /// "invalid_request_error", "authentication_error", …, depending on the status.
     [[nodiscard]] std::string_view type() const noexcept;
-    [[nodiscard]] json to_json() const;
+    [[nodiscard]] Json to_json() const;
     /// {"type": "error", "error": {"type", "message"}}, the form of /v1/messages.
-    [[nodiscard]] json to_messages_json() const;
+    [[nodiscard]] Json to_messages_json() const;
 };
 
 /// Status 400 for an invalid request.
@@ -33,7 +31,7 @@ public:
 /// Translates an error of the library; `param` is the field that caused it.
 [[nodiscard]] ApiError translate(const tinfer::Error& error, std::string param = {});
 /// One line of JSON; bytes that are not UTF-8 become U+FFFD.
-[[nodiscard]] std::string to_line(const json& document);
+[[nodiscard]] std::string to_line(const Json& document);
 /// Reopens the text of a JSON object for one more member: append its value and a closing brace.
 void open_member(std::string& object, std::string_view name);
 

@@ -22,7 +22,7 @@ public:
         } catch (const tinfer::Error& error) {
             if (!is_of_schema(error)) throw;
         }
-        json tools = talk_.tools;
+        Json tools = talk_.tools;
         for (std::size_t i = 0; i < tools.size(); ++i) relax(tools[i], field_of(i));
         try {
             return of(tools, talk_.function, true);
@@ -30,7 +30,7 @@ public:
             if (!is_of_schema(error) || has_strict_) throw;
             warn(service_, job_, "tools: the schemas of arguments are not enforced: " + std::string(error.what()));
         }
-        for (json& tool : tools) set_any_object(tool);
+        for (Json& tool : tools) set_any_object(tool);
         return of(tools, talk_.function, true);
     }
 
@@ -39,7 +39,7 @@ private:
         return "tools[" + std::to_string(i) + "]" + talk_.schema_field;
     }
 
-    [[nodiscard]] tinfer::Grammar of(const json& tools, const std::string& function, bool is_lenient) const {
+    [[nodiscard]] tinfer::Grammar of(const Json& tools, const std::string& function, bool is_lenient) const {
         tinfer::ToolGrammarOptions options;
         options.use = talk_.tool_use;
         options.function = function;
@@ -50,20 +50,20 @@ private:
         return service_.grammars.calls(template_, to_line(tools), options, WantedRequest::is_given_up);
     }
 
-    static void set_any_object(json& tool) { tool["function"]["parameters"] = {{"type", "object"}}; }
+    static void set_any_object(Json& tool) { tool["function"]["parameters"] = {{"type", "object"}}; }
 
     /// Says what of a tool's schema is not enforced, and takes it away where it can be used in no way. Throws ApiError
     /// for a tool that is strict.
-    void relax(json& tool, const std::string& field) {
-        const json& function = tool["function"];
-        const auto parameters = function.find("parameters");
-        if (parameters == function.end() || !parameters->is_object()) return;
-        const auto strict = function.find("strict");
-        const bool is_strict = strict != function.end() && *strict == true;
+    void relax(Json& tool, const std::string& field) {
+        const Json& function = tool["function"];
+        const Json* const parameters = function.find("parameters");
+        if (parameters == nullptr || !parameters->is_object()) return;
+        const Json* const strict = function.find("strict");
+        const bool is_strict = strict != nullptr && *strict == true;
         has_strict_ = has_strict_ || is_strict;
         try {
             const auto schema = tinfer::Schema::parse(parameters->dump(), {.lenient = !is_strict});
-            (void)of(json::array({tool}), function.at("name").get<std::string>(), !is_strict);
+            (void)of(Json::array({tool}), function.at("name").get<std::string>(), !is_strict);
             for (const auto& reason : schema.warnings()) warn(service_, job_, field + ": not enforced: " + reason);
         } catch (const tinfer::Error& error) {
             if (!is_of_schema(error)) throw translate(error, field);

@@ -9,9 +9,9 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostVariables = 256;
+constexpr std::size_t kMaxVariables = 256;
 
-void check_parts(Fields& message, const json& content) {
+void check_parts(Fields& message, const Json& content) {
     for (std::size_t i = 0; i < content.size(); ++i) {
         Fields part(message, content[i], message.path("content") + "[" + std::to_string(i) + "]");
         part.give_on();
@@ -24,31 +24,31 @@ void check_parts(Fields& message, const json& content) {
     }
 }
 
-void check_calls(Fields& message, const json& calls) {
+void check_calls(Fields& message, const Json& calls) {
     for (std::size_t i = 0; i < calls.size(); ++i) {
         Fields call(message, calls[i], message.path("tool_calls") + "[" + std::to_string(i) + "]");
         call.give_on();
         call.take({"index"});  // of a stream, handed back
         (void)call.text("id");
         (void)call.word("type", {"function"});
-        const json* function = call.object("function");
+        const Json* function = call.object("function");
         if (function == nullptr) call.refuse("function", "is missing");
         Fields inner(call, *function, call.path("function"));
         inner.give_on();
         if (!inner.text("name")) inner.refuse("name", "is missing");
-        const json* arguments = inner.find("arguments");
+        const Json* arguments = inner.find("arguments");
         if (arguments != nullptr && !arguments->is_string() && !arguments->is_object())
             inner.refuse("arguments", "the text of a JSON object is expected");
     }
 }
 
-void check_message(Fields& fields, const json& object, const std::string& path) {
+void check_message(Fields& fields, const Json& object, const std::string& path) {
     Fields message(fields, object, path);
     message.give_on();
     const auto role = message.word("role", {"system", "developer", "user", "assistant", "tool"});
     if (!role) message.refuse("role", "is missing");
-    const json* content = message.find("content");
-    const json* calls = message.list("tool_calls");
+    const Json* content = message.find("content");
+    const Json* calls = message.list("tool_calls");
     if (content == nullptr && !(*role == "assistant")) message.refuse("content", "is missing");
     if (content != nullptr) {
         if (content->is_array()) check_parts(message, *content);
@@ -62,21 +62,21 @@ void check_message(Fields& fields, const json& object, const std::string& path) 
 }
 
 /// As templates take it: null counts as absent, and a message of the assistant has a text or calls.
-json without_nulls(const json& message) {
-    json::object_t kept;
-    for (const auto& [name, value] : message.get_ref<const json::object_t&>())
+Json without_nulls(const Json& message) {
+    Json result = Json::object();
+    for (const auto& [name, value] : message.items())
         if (name == "content" || !(value.is_null() || (name == "tool_calls" && value.empty())))
-            kept.emplace_back(name, value);
-    json result = std::move(kept);
-    if (!result.contains("tool_calls") && result.value("content", json()).is_null()) result["content"] = "";
+            result.append(name, value);
+    const Json* const content = result.find("content");
+    if (!result.contains("tool_calls") && (content == nullptr || content->is_null())) result["content"] = "";
     return result;
 }
 
-json read_messages(Fields& fields) {
-    const json* list = fields.list("messages");
+Json read_messages(Fields& fields) {
+    const Json* list = fields.list("messages");
     if (list == nullptr) fields.refuse("messages", "is missing");
     if (list->empty()) fields.refuse("messages", "there is no message");
-    json messages = json::array();
+    Json messages = Json::array();
     for (std::size_t i = 0; i < list->size(); ++i) {
         check_message(fields, (*list)[i], "messages[" + std::to_string(i) + "]");
         messages.push_back(without_nulls((*list)[i]));
@@ -84,15 +84,15 @@ json read_messages(Fields& fields) {
     return messages;
 }
 
-json read_tools(Fields& fields) {
-    const json* list = fields.list("tools");
+Json read_tools(Fields& fields) {
+    const Json* list = fields.list("tools");
     if (list == nullptr || list->empty()) return {};
     for (std::size_t i = 0; i < list->size(); ++i) {
         Fields tool(fields, (*list)[i], "tools[" + std::to_string(i) + "]");
         tool.give_on();
         tool.take({"cache_control"});
         check_tool_type(tool, {"function"});
-        const json* function = tool.object("function");
+        const Json* function = tool.object("function");
         if (function == nullptr) tool.refuse("function", "is missing");
         Fields inner(tool, *function, tool.path("function"));
         inner.give_on();
@@ -122,7 +122,7 @@ Conversation read_conversation(Fields& fields) {
     talk.messages = read_messages(fields);
     talk.tools = read_tools(fields);
     talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
-    if (const json* choice = fields.find("tool_choice")) {
+    if (const Json* choice = fields.find("tool_choice")) {
         if (choice->is_string()) {
             const auto word = *fields.word("tool_choice", {"none", "auto", "required"});
             talk.tool_use = word == "none"   ? tinfer::ToolUse::none
@@ -131,7 +131,7 @@ Conversation read_conversation(Fields& fields) {
         } else {
             Fields named(fields, *choice, "tool_choice");
             if (!named.word("type", {"function"})) named.refuse("type", "is missing");
-            const json* function = named.object("function");
+            const Json* function = named.object("function");
             if (function == nullptr) named.refuse("function", "is missing");
             Fields inner(named, *function, "tool_choice.function");
             const auto name = inner.text("name");
@@ -149,9 +149,9 @@ Conversation read_conversation(Fields& fields) {
     }
     if (const auto thinking = fields.boolean("enable_thinking")) talk.thinking = *thinking;
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
-        if (const json* variables = fields.object(name)) {
-            if (variables->size() > kMostVariables)
-                fields.refuse(name, "at most " + std::to_string(kMostVariables) + " variables are expected, not " +
+        if (const Json* variables = fields.object(name)) {
+            if (variables->size() > kMaxVariables)
+                fields.refuse(name, "at most " + std::to_string(kMaxVariables) + " variables are expected, not " +
                                         std::to_string(variables->size()));
             for (const auto& [key, value] : variables->items()) {
                 if (key == "messages" || key == "tools" || key == "bos_token" || key == "eos_token")
@@ -163,50 +163,22 @@ Conversation read_conversation(Fields& fields) {
     return talk;
 }
 
-tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows) {
-    const auto& vocab = service.model.vocab();
-    const bool has_tools = !talk.tools.is_null();
-    const auto text_of = [&](std::optional<tinfer::Token> token) {
-        return token ? std::string(vocab.piece(*token, true)) : std::string();
-    };
-    json inputs{{"messages", talk.messages},
-                {"add_generation_prompt", answer_follows},
-                {"bos_token", text_of(vocab.bos())},
-                {"eos_token", text_of(vocab.eos())},
-                {"enable_thinking", talk.thinking}};
-    if (has_tools) inputs["tools"] = talk.tools;
-    for (const auto& [name, value] : talk.variables.items()) inputs[name] = value;
-    return service.chat_template(has_tools).render(tinfer::adapt_inputs(service.able(has_tools), to_line(inputs)));
-}
-
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
     job.is_chat = true;
     job.prompt_field = talk.field;
     const bool has_tools = !talk.tools.is_null();
     const auto& chat_template = service.chat_template(has_tools);
-    tinfer::RenderedPrompt rendered;
     try {
-        rendered = render(service, talk, true);
-        Prompt prompt;
-        prompt.tokens = encode_within(most, talk.field, service, [&] {
-            return tinfer::encode(service.model.vocab(), rendered, true, most).tokens;
-        });
-        if (prompt.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
-        job.prompts.push_back(std::move(prompt));
+        auto made = tinfer::make_prompt(chat_template, service.able(has_tools), service.model.vocab(), talk,
+                                        {.max_tokens = most});
+        if (made.is_too_long) throw too_many_tokens(most, talk.field, service);
+        if (made.tokens.tokens.empty()) throw bad_request(talk.field, "the template makes an empty prompt of them");
+        job.prompts.emplace_back().tokens = std::move(made.tokens.tokens);
+        job.generation_prompt = std::move(made.generation_prompt);
+        job.n_calls_before = made.n_calls_before;
     } catch (const tinfer::Error& error) {
         throw translate(error, talk.field);
     }
-    try {
-        const std::string before = render(service, talk, false).text;
-        std::size_t same = 0;
-        while (same < std::min(before.size(), rendered.text.size()) && before[same] == rendered.text[same]) ++same;
-        job.generation_prompt = rendered.text.substr(same);
-    } catch (const tinfer::Error&) {
-        job.generation_prompt.clear();  // the template refuses a conversation without an answer
-    }
-    for (const json& message : talk.messages)
-        if (const auto calls = message.find("tool_calls"); calls != message.end() && calls->is_array())
-            job.n_calls_before += calls->size();
     if (has_tools) job.tools = to_line(talk.tools);
     if (has_tools && has_format)
         throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");

@@ -16,12 +16,14 @@
 namespace tinfer::server {
 
 /// Parses a body. Throws ApiError 400 for anything but a JSON object, for invalid UTF-8, and for nesting deeper than
-/// `depth`.
-[[nodiscard]] json parse_body(std::string_view body, int depth = 100);
+/// `depth`. It takes at most `kParseCost` times the size of the body: a list that is alone in another one is three bytes
+/// of text, and a node and a value of 16 bytes each, 48 for the list and 32 for where its elements lie.
+[[nodiscard]] Json parse_body(std::string_view body, int depth = 100);
+constexpr std::size_t kParseCost = 36;
 
 /// Fields of a request that nobody has read. The first so many have names.
 struct UnreadFields {
-    static constexpr std::size_t kMostNames = 32;
+    static constexpr std::size_t kMaxNames = 32;
     struct Field {
         std::string path;
         bool is_given_on;  ///< to the template, as it is
@@ -36,14 +38,14 @@ struct UnreadFields {
 class Fields {
 public:
     /// The whole body of a request.
-    explicit Fields(const json& object, std::string path = {});
+    explicit Fields(const Json& object, std::string path = {});
     /// An object somewhere inside of that of `outer`. At its end it tells the whole what it has not read.
-    Fields(Fields& outer, const json& object, std::string path);
+    Fields(Fields& outer, const Json& object, std::string path);
     Fields(const Fields&) = delete;
     Fields& operator=(const Fields&) = delete;
     ~Fields();
 
-    [[nodiscard]] const json* find(std::string_view name);
+    [[nodiscard]] const Json* find(std::string_view name);
     [[nodiscard]] std::optional<bool> boolean(std::string_view name);
     [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t least, std::int64_t most);
     [[nodiscard]] std::optional<double> number(std::string_view name,
@@ -55,9 +57,9 @@ public:
     /// A string, or a list of at most `most` strings.
     [[nodiscard]] std::vector<std::string> texts(std::string_view name, std::size_t most);
     /// An object.
-    [[nodiscard]] const json* object(std::string_view name);
+    [[nodiscard]] const Json* object(std::string_view name);
     /// A list.
-    [[nodiscard]] const json* list(std::string_view name);
+    [[nodiscard]] const Json* list(std::string_view name);
     /// Accepts fields without using them.
     void take(std::initializer_list<std::string_view> names);
     /// The object goes to the template as it is, with fields that are not read here.
@@ -70,7 +72,7 @@ public:
 private:
     void note_unread(UnreadFields& to) const;
 
-    const json& object_;
+    const Json& object_;
     std::string path_;
     std::set<std::string, std::less<>> known_;
     bool is_given_on_ = false;

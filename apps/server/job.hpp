@@ -41,6 +41,9 @@ struct Job {
     std::vector<std::string> warnings;  ///< parts of the request that were ignored
 };
 
+/// The names and bounds of a sampler's number in requests, which have no infinite ones.
+[[nodiscard]] std::vector<std::string_view> names_in_requests(const tinfer::SamplerField& field);
+[[nodiscard]] tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field);
 /// Reads the sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
 /// Reads stream and stream_options.
@@ -51,7 +54,9 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);
-/// Calls `encode`, which throws limit_exceeded for more than `most` tokens; that becomes status 400 with both numbers.
+/// Status 400 with both numbers for more than `most` tokens.
+[[nodiscard]] ApiError too_many_tokens(std::size_t most, const std::string& param, const Service& service);
+/// Calls `encode`, which throws limit_exceeded for more than `most` tokens; that becomes such an error.
 [[nodiscard]] std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param,
                                                        const Service& service,
                                                        const std::function<std::vector<tinfer::Token>()>& encode);
@@ -60,7 +65,7 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
 void fit(Fields& fields, const Service& service, Job& job, std::optional<std::int64_t> max_tokens,
          const std::string& param);
 /// Reads a list of token ids.
-[[nodiscard]] std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path,
+[[nodiscard]] std::vector<tinfer::Token> read_token_ids(const Json& list, const std::string& path,
                                                         const Service& service);
 /// The text of tokens. Throws ApiError 400 if it exceeds the limit of all answers.
 [[nodiscard]] std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param,
@@ -72,20 +77,14 @@ void add_warnings(const Fields& fields, const Service& service, Job& job);
 /// Says a warning in the answer, and to those who run the server.
 void warn(const Service& service, Job& job, const std::string& text);
 
-/// The inputs of the template: messages, tools, further variables.
-struct Conversation {
-    json messages = json::array();
-    std::string field = "messages";  ///< where they come from
-    json tools;                      ///< array or null
-    json variables = json::object();
-    bool thinking = true;
+/// The inputs of the template, and how the answer may call tools.
+struct Conversation : tinfer::PromptInputs {
+    std::string field = "messages";  ///< where the messages come from
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
     std::string function;  ///< the only function that may be called
     bool parallel = true;
     std::string schema_field = ".function.parameters";  ///< of a tool in the request, for errors
 };
-/// Renders a conversation.
-[[nodiscard]] tinfer::RenderedPrompt render(const Service& service, const Conversation& talk, bool answer_follows);
 /// Sets the job's prompt of at most `most` tokens, its tools and the grammar of their calls. Text of messages forms no
 /// control tokens. `has_format`: the answer already has a grammar.
 void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most);
@@ -97,9 +96,9 @@ void constrain_calls(const Service& service, const Conversation& talk, Job& job)
 /// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
 
-[[nodiscard]] Job read_chat(const json& body, const Service& service);
-[[nodiscard]] Job read_completion(const json& body, const Service& service);
-[[nodiscard]] Job read_anthropic(const json& body, const Service& service, bool only_count = false);
-[[nodiscard]] Job read_responses(const json& body, const Service& service);
+[[nodiscard]] Job read_chat(const Json& body, const Service& service);
+[[nodiscard]] Job read_completion(const Json& body, const Service& service);
+[[nodiscard]] Job read_anthropic(const Json& body, const Service& service, bool only_count = false);
+[[nodiscard]] Job read_responses(const Json& body, const Service& service);
 
 }  // namespace tinfer::server

@@ -13,10 +13,10 @@ namespace {
 
 constexpr double kLeast = -9999;  ///< stands for -inf, which JSON does not have
 
-json finite(double value) { return std::isfinite(value) ? json(value) : json(kLeast); }
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(kLeast); }
 
-json bytes_of(std::string_view piece) {
-    json bytes = json::array();
+Json bytes_of(std::string_view piece) {
+    Json bytes = Json::array();
     for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
     return bytes;
 }
@@ -46,22 +46,22 @@ public:
             if (piece.kind == PartKind::call) calls.push_back(&piece.call);
             else (piece.kind == PartKind::content ? content : reasoning) += piece.text;
         }
-        json delta = json::object();
+        Json delta = Json::object();
         if (!reasoning.empty()) delta["reasoning_content"] = reasoning;
         if (!content.empty()) delta["content"] = content;
         for (std::size_t i = 0; i < calls.size(); ++i) {
-            json call{{"index", choice.answer.tool_calls.size() - calls.size() + i}};
+            Json call{{"index", choice.answer.tool_calls.size() - calls.size() + i}};
             call.update(call_of(*calls[i]));
             delta["tool_calls"].push_back(call);
         }
-        const json probabilities = job_.request.n_top < 0 ? json() : json{{"content", chat_logprobs(from.tokens)}};
+        const Json probabilities = job_.request.n_top < 0 ? Json() : Json{{"content", chat_logprobs(from.tokens)}};
         return event(chunk(
             index, {{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
     }
 
     std::string end_choice(std::size_t index, const Choice& choice) override {
-        json last{{"index", index}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
-        if (job_.is_chat) last["delta"] = json::object();
+        Json last{{"index", index}, {"logprobs", nullptr}, {"finish_reason", choice.finish_reason}};
+        if (job_.is_chat) last["delta"] = Json::object();
         else last["text"] = echo_of(index, choice);
         add_evidence(last, choice);
         return event(chunk(index, std::move(last)));
@@ -70,8 +70,8 @@ public:
     std::string end(const std::vector<Choice>& choices) override {
         std::string out;
         if (job_.include_usage) {
-            json document = head(true);
-            document["choices"] = json::array();
+            Json document = head(true);
+            document["choices"] = Json::array();
             document["usage"] = usage(choices);
             document["timings"] = timings_of(choices);
             out += event(document);
@@ -80,8 +80,8 @@ public:
     }
 
     std::string progress(const tinfer::EngineEvent& from) override {
-        json document = head(true);
-        document["choices"] = json::array();
+        Json document = head(true);
+        document["choices"] = Json::array();
         document["prompt_progress"] = {
             {"total", from.n_prompt}, {"cached", from.n_cached}, {"processed", from.n_prompt_done}};
         return event(document);
@@ -102,7 +102,7 @@ public:
     }
 
     std::string whole(const std::vector<Choice>& choices) override {
-        json document = head(false);
+        Json document = head(false);
         document["usage"] = usage(choices);
         document["timings"] = timings_of(choices);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
@@ -121,9 +121,9 @@ public:
     }
 
 private:
-    static std::string event(const json& document) { return "data: " + to_line(document) + "\n\n"; }
+    static std::string event(const Json& document) { return "data: " + to_line(document) + "\n\n"; }
 
-    json head(bool is_chunk) const {
+    Json head(bool is_chunk) const {
         const char* object = !job_.is_chat ? "text_completion" : is_chunk ? "chat.completion.chunk" : "chat.completion";
         return {{"id", id_},
                 {"object", object},
@@ -133,16 +133,16 @@ private:
     }
 
     /// The first chunk of the first answer has the warnings, too.
-    json chunk(std::size_t index, json choice) {
-        json document = head(true);
+    Json chunk(std::size_t index, Json choice) {
+        Json document = head(true);
         if (index == 0 && !std::exchange(has_warned_, true) && !job_.warnings.empty())
             document["warnings"] = job_.warnings;
-        document["choices"] = json::array({std::move(choice)});
+        document["choices"] = Json::array({std::move(choice)});
         if (job_.include_usage) document["usage"] = nullptr;
         return document;
     }
 
-    static json call_of(const tinfer::ToolCall& call) {
+    static Json call_of(const tinfer::ToolCall& call) {
         return {
             {"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
     }
@@ -155,40 +155,42 @@ private:
         }
     };
 
-    static void add_item(std::string& list, const json& item) {
+    static void add_item(std::string& list, const Json& item) {
         if (!list.empty()) list += ',';
         list += to_line(item);
     }
 
-    json chat_logprob(const tinfer::TokenChoice& token) const {
-        json top = json::array();
+    Json chat_logprob(const tinfer::TokenChoice& token) const {
+        Json top = Json::array();
         for (const auto& [id, value] : token.top) {
             const auto piece = service_.model.vocab().piece(id, true);
             top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
         }
         return {{"token", token.piece},
-                {"logprob", token.log_prob ? finite(*token.log_prob) : json()},
+                {"logprob", token.log_prob ? finite(*token.log_prob) : Json()},
                 {"bytes", bytes_of(token.piece)},
                 {"top_logprobs", top}};
     }
-    json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
-        json list = json::array();
+    Json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
+        Json list = Json::array();
         for (const auto& token : tokens) list.push_back(chat_logprob(token));
         return list;
     }
 
-    json text_top(const tinfer::TokenChoice& token) const {
+    Json text_top(const tinfer::TokenChoice& token) const {
         if (!token.log_prob) return {};
-        json top = json::object();
-        for (const auto& [id, value] : token.top)  // the most probable of tokens with the same text
-            (void)top.emplace(std::string(service_.model.vocab().piece(id, true)), finite(value));
+        Json top = Json::object();
+        for (const auto& [id, value] : token.top) {  // the most probable of tokens with the same text
+            const auto piece = service_.model.vocab().piece(id, true);
+            if (!top.contains(piece)) top.append(std::string(piece), finite(value));
+        }
         return top;
     }
-    json text_logprobs(const tinfer::EngineEvent& from, TextPlaces& at) const {
-        json texts = json::array(), values = json::array(), tops = json::array(), offsets = json::array();
+    Json text_logprobs(const tinfer::EngineEvent& from, TextPlaces& at) const {
+        Json texts = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
         each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
             texts.push_back(token.piece);
-            values.push_back(token.log_prob ? finite(*token.log_prob) : json());
+            values.push_back(token.log_prob ? finite(*token.log_prob) : Json());
             tops.push_back(text_top(token));
             offsets.push_back(place);
         });
@@ -197,7 +199,7 @@ private:
     void add_text_logprobs(Gathered& to, TextPlaces& at, const tinfer::EngineEvent& from) const {
         each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
             add_item(to.tokens, token.piece);
-            add_item(to.values, token.log_prob ? finite(*token.log_prob) : json());
+            add_item(to.values, token.log_prob ? finite(*token.log_prob) : Json());
             add_item(to.tops, text_top(token));
             add_item(to.offsets, place);
         });
@@ -238,7 +240,7 @@ private:
                           const tinfer::EngineEvent& from) {
         std::string text = echo_of(index, choice);
         for (const Piece& piece : added) text += piece.text;
-        const json probabilities = job_.request.n_top < 0 ? json() : text_logprobs(from, places(index));
+        const Json probabilities = job_.request.n_top < 0 ? Json() : text_logprobs(from, places(index));
         return event(
             chunk(index, {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
     }
@@ -252,32 +254,32 @@ private:
         return job_.prompts[choice.prompt].text;
     }
 
-    json chat_choice(std::size_t index, const Choice& choice) const {
+    Json chat_choice(std::size_t index, const Choice& choice) const {
         const auto& answer = choice.answer;
-        json message{{"role", "assistant"}, {"content", answer.content}};
+        Json message{{"role", "assistant"}, {"content", answer.content}};
         if (answer.content.empty() && !answer.tool_calls.empty()) message["content"] = nullptr;
         message["refusal"] = nullptr;
         if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
         if (!answer.tool_calls.empty()) {
-            message["tool_calls"] = json::array();
+            message["tool_calls"] = Json::array();
             for (const auto& call : answer.tool_calls) message["tool_calls"].push_back(call_of(call));
         }
-        json result{{"index", index}, {"message", message}, {"finish_reason", choice.finish_reason}};
+        Json result{{"index", index}, {"message", message}, {"finish_reason", choice.finish_reason}};
         add_evidence(result, choice);
         return result;
     }
 
-    json text_choice(std::size_t index, const Choice& choice) const {
-        json result{{"index", index},
+    Json text_choice(std::size_t index, const Choice& choice) const {
+        Json result{{"index", index},
                     {"text", (job_.echo ? job_.prompts[choice.prompt].text : "") + choice.answer.content},
                     {"finish_reason", job_.is_score ? "length" : choice.finish_reason}};
         add_evidence(result, choice);
         return result;
     }
 
-    json usage(const std::vector<Choice>& choices) const {
+    Json usage(const std::vector<Choice>& choices) const {
         const Usage sums = usage_of(job_, choices);
-        json details{{"cached_tokens", sums.cached}};
+        Json details{{"cached_tokens", sums.cached}};
         if (sums.dropped > 0) details["truncated_tokens"] = sums.dropped;
         return {{"prompt_tokens", sums.prompt},
                 {"completion_tokens", sums.generated},

@@ -11,55 +11,55 @@ namespace schema {
 
 namespace {
 
-json typed(std::string_view type, std::string_view what) {
-    json result{{"type", {type, "null"}}};
+Json typed(std::string_view type, std::string_view what) {
+    Json result{{"type", {type, "null"}}};
     if (!what.empty()) result["description"] = what;
     return result;
 }
 
 }  // namespace
 
-json text(std::string_view what) { return typed("string", what); }
-json flag(std::string_view what) { return typed("boolean", what); }
+Json text(std::string_view what) { return typed("string", what); }
+Json flag(std::string_view what) { return typed("boolean", what); }
 
-json number(std::string_view what, double least, double most) {
-    json result = typed("number", what);
+Json number(std::string_view what, double least, double most) {
+    Json result = typed("number", what);
     result["minimum"] = least;
     result["maximum"] = most;
     return result;
 }
 
-json whole(std::string_view what, std::int64_t least, std::int64_t most) {
-    json result = typed("integer", what);
+Json whole(std::string_view what, std::int64_t least, std::int64_t most) {
+    Json result = typed("integer", what);
     result["minimum"] = least;
     result["maximum"] = most;
     return result;
 }
 
-json word(std::string_view what, const std::vector<std::string>& words) {
-    json result = typed("string", what);
+Json word(std::string_view what, const std::vector<std::string>& words) {
+    Json result = typed("string", what);
     result["enum"] = words;
     result["enum"].push_back(nullptr);
     return result;
 }
 
-json object(json properties, const std::vector<std::string>& required) {
-    json result{{"type", "object"}, {"properties", std::move(properties)}};
+Json object(Json properties, const std::vector<std::string>& required) {
+    Json result{{"type", "object"}, {"properties", std::move(properties)}};
     if (!required.empty()) result["required"] = required;
     return result;
 }
 
-json list_of(json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
+Json list_of(Json items) { return {{"type", "array"}, {"items", std::move(items)}}; }
 
-json any_of(std::vector<json> schemas) {
-    json list = json::array();
+Json any_of(std::vector<Json> schemas) {
+    Json list = Json::array();
     for (auto& one : schemas) list.push_back(std::move(one));
     return {{"anyOf", list}};
 }
 
-json or_null(json schema) { return any_of({std::move(schema), {{"type", "null"}}}); }
-json is(std::string_view constant) { return {{"type", "string"}, {"const", constant}}; }
-json reference(std::string_view name) { return {{"$ref", "#/components/schemas/" + std::string(name)}}; }
+Json or_null(Json schema) { return any_of({std::move(schema), {{"type", "null"}}}); }
+Json is(std::string_view constant) { return {{"type", "string"}, {"const", constant}}; }
+Json reference(std::string_view name) { return {{"$ref", "#/components/schemas/" + std::string(name)}}; }
 
 }  // namespace schema
 
@@ -99,30 +99,30 @@ constexpr Operation kOperations[] = {
     {"/apply-template", "post", "applyTemplate", "The prompt that messages become.", "TemplateRequest", "Prompt"},
 };
 
-json content(std::string_view type, json schema) { return {{std::string(type), {{"schema", std::move(schema)}}}}; }
+Json content(std::string_view type, Json schema) { return {{std::string(type), {{"schema", std::move(schema)}}}}; }
 
-json operation_of(const Operation& operation, const Service& service) {
-    json result{{"operationId", operation.id}, {"summary", operation.what}};
+Json operation_of(const Operation& operation, const Service& service) {
+    Json result{{"operationId", operation.id}, {"summary", operation.what}};
     const bool is_open = operation.id.starts_with("health") || operation.id == "page";
-    if (is_open) result["security"] = json::array();
+    if (is_open) result["security"] = Json::array();
     if (operation.path.ends_with("{id}"))
         result["parameters"] =
-            json::array({{{"name", "id"},
+            Json::array({{{"name", "id"},
                           {"in", "path"},
                           {"required", true},
-                          {"schema", service.options.any_model ? json{{"type", "string"}, {"minLength", 1}}
+                          {"schema", service.options.any_model ? Json{{"type", "string"}, {"minLength", 1}}
                                                                : schema::is(service.id)}}});
     if (!operation.request.empty())
         result["requestBody"] = {{"required", true},
                                  {"content", content("application/json", schema::reference(operation.request))}};
     const std::string_view answer = operation.answer;
-    json good = answer == "application/json"      ? content(answer, {{"type", "object"}})
+    Json good = answer == "application/json"      ? content(answer, {{"type", "object"}})
                 : answer.find('/') != answer.npos ? content(answer, {{"type", "string"}})
                                                   : content("application/json", schema::reference(answer));
     if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
-    const json error = content(
+    const Json error = content(
         "application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError" : "Error"));
-    auto& responses = result["responses"] = json{{"200", {{"description", "What was asked for."}, {"content", good}}}};
+    auto& responses = result["responses"] = Json{{"200", {{"description", "What was asked for."}, {"content", good}}}};
     const auto add = [&](const char* status, const char* what) {
         responses[status] = {{"description", what}, {"content", error}};
     };
@@ -148,9 +148,9 @@ json operation_of(const Operation& operation, const Service& service) {
 
 }  // namespace
 
-json openapi(const Service& service) {
-    json requests = schema::requests(service), schemas = schema::answers();
-    json paths = json::object();
+Json openapi(const Service& service) {
+    Json requests = schema::requests(service), schemas = schema::answers();
+    Json paths = Json::object();
     for (const auto& operation : kOperations) {
         if (operation.id == "page" && service.options.no_page) continue;
         if (operation.id == "activity" && service.engine.options().observers.empty()) continue;
@@ -158,7 +158,7 @@ json openapi(const Service& service) {
         paths[std::string(operation.path)] = {{std::string(operation.method), operation_of(operation, service)}};
     }
     schemas.update(requests);
-    json document{
+    Json document{
         {"openapi", "3.1.0"},
         {"info",
          {{"title", "tinfer serve"},
@@ -171,7 +171,7 @@ json openapi(const Service& service) {
         document["components"]["securitySchemes"] = {
             {"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
             {"header", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}};
-        document["security"] = json::array({{{"bearer", json::array()}}, {{"header", json::array()}}});
+        document["security"] = Json::array({{{"bearer", Json::array()}}, {{"header", Json::array()}}});
     }
     return document;
 }

@@ -7,28 +7,28 @@
 namespace tinfer::server {
 
 /// The document of GET /openapi.json.
-[[nodiscard]] json openapi(const Service& service);
+[[nodiscard]] Json openapi(const Service& service);
 
 // Building blocks: JSON Schema 2020-12. Optional fields may also be null.
 namespace schema {
 
-[[nodiscard]] json text(std::string_view what);
-[[nodiscard]] json flag(std::string_view what);
-[[nodiscard]] json number(std::string_view what, double least, double most);
-[[nodiscard]] json whole(std::string_view what, std::int64_t least, std::int64_t most);
-[[nodiscard]] json word(std::string_view what, const std::vector<std::string>& words);
-[[nodiscard]] json object(json properties, const std::vector<std::string>& required = {});
-[[nodiscard]] json list_of(json items);
-[[nodiscard]] json any_of(std::vector<json> schemas);
+[[nodiscard]] Json text(std::string_view what);
+[[nodiscard]] Json flag(std::string_view what);
+[[nodiscard]] Json number(std::string_view what, double least, double most);
+[[nodiscard]] Json whole(std::string_view what, std::int64_t least, std::int64_t most);
+[[nodiscard]] Json word(std::string_view what, const std::vector<std::string>& words);
+[[nodiscard]] Json object(Json properties, const std::vector<std::string>& required = {});
+[[nodiscard]] Json list_of(Json items);
+[[nodiscard]] Json any_of(std::vector<Json> schemas);
 /// The same, or null.
-[[nodiscard]] json or_null(json schema);
-[[nodiscard]] json is(std::string_view constant);
-[[nodiscard]] json reference(std::string_view name);
+[[nodiscard]] Json or_null(Json schema);
+[[nodiscard]] Json is(std::string_view constant);
+[[nodiscard]] Json reference(std::string_view name);
 
 /// Schemas of the request bodies that this server accepts, by name.
-[[nodiscard]] json requests(const Service& service);
+[[nodiscard]] Json requests(const Service& service);
 /// Schemas of responses.
-[[nodiscard]] json answers();
+[[nodiscard]] Json answers();
 
 }  // namespace schema
 

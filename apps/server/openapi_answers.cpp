@@ -6,13 +6,13 @@ namespace tinfer::server::schema {
 
 namespace {
 
-json count() { return {{"type", "integer"}, {"minimum", 0}}; }
-json real() { return {{"type", "number"}}; }
-json real_or_null() { return {{"type", {"number", "null"}}}; }
-json string() { return {{"type", "string"}}; }
+Json count() { return {{"type", "integer"}, {"minimum", 0}}; }
+Json real() { return {{"type", "number"}}; }
+Json real_or_null() { return {{"type", {"number", "null"}}}; }
+Json string() { return {{"type", "string"}}; }
 
-json with_head(json fields, std::string_view object_name, std::vector<std::string> required) {
-    json all{{"id", string()},
+Json with_head(Json fields, std::string_view object_name, std::vector<std::string> required) {
+    Json all{{"id", string()},
              {"object", is(object_name)},
              {"created", count()},
              {"model", string()},
@@ -23,8 +23,8 @@ json with_head(json fields, std::string_view object_name, std::vector<std::strin
     return object(all, required);
 }
 
-json token_probability(bool with_top) {
-    json fields{{"token", string()},
+Json token_probability(bool with_top) {
+    Json fields{{"token", string()},
                 {"logprob", real_or_null()},
                 {"bytes", list_of({{"type", "integer"}, {"minimum", 0}, {"maximum", 255}})}};
     std::vector<std::string> required{"token", "logprob", "bytes"};
@@ -35,7 +35,7 @@ json token_probability(bool with_top) {
     return object(fields, required);
 }
 
-json usage() {
+Json usage() {
     return object({{"prompt_tokens", count()},
                    {"completion_tokens", count()},
                    {"total_tokens", count()},
@@ -44,7 +44,7 @@ json usage() {
                   {"prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details"});
 }
 
-json timings() {
+Json timings() {
     return object({{"queued_s", real()},
                    {"first_token_s", real()},
                    {"prompt_n", count()},
@@ -60,34 +60,34 @@ json timings() {
                   {"prompt_n", "cached_n", "generation_n", "seed"});
 }
 
-json trace() {
-    json result = object(
+Json trace() {
+    Json result = object(
         {{"file", string()}, {"bytes", count()}, {"events", count()}, {"dropped_events", count()}, {"error", string()}},
         {"file", "bytes", "events", "dropped_events"});
     result["description"] = "Where the request asked for it: a file in the server's folder for traces.";
     return result;
 }
 
-json receipt() {
-    json result = string();
+Json receipt() {
+    Json result = string();
     result["description"] = "Where the request asked for it: the text of a file that tinfer replay reads.";
     return result;
 }
 
-json chat_completion() {
-    const json call =
+Json chat_completion() {
+    const Json call =
         object({{"id", string()},
                 {"type", is("function")},
                 {"function", object({{"name", string()}, {"arguments", string()}}, {"name", "arguments"})}},
                {"id", "type", "function"});
-    const json message = object({{"role", is("assistant")},
+    const Json message = object({{"role", is("assistant")},
                                  {"content", {{"type", {"string", "null"}}}},
                                  {"refusal", {{"type", "null"}}},
                                  {"reasoning_content", string()},
                                  {"tool_calls", list_of(call)}},
                                 {"role", "content"});
-    const json probabilities = or_null(object({{"content", list_of(token_probability(true))}}, {"content"}));
-    const json choice = object({{"index", count()},
+    const Json probabilities = or_null(object({{"content", list_of(token_probability(true))}}, {"content"}));
+    const Json choice = object({{"index", count()},
                                 {"message", message},
                                 {"logprobs", probabilities},
                                 {"finish_reason", {{"enum", {"stop", "length", "tool_calls"}}}},
@@ -98,14 +98,14 @@ json chat_completion() {
                      {"choices", "usage"});
 }
 
-json text_completion() {
-    const json top{{"type", {"object", "null"}}, {"additionalProperties", real()}};
-    const json probabilities = or_null(object({{"tokens", list_of(string())},
+Json text_completion() {
+    const Json top{{"type", {"object", "null"}}, {"additionalProperties", real()}};
+    const Json probabilities = or_null(object({{"tokens", list_of(string())},
                                                {"token_logprobs", list_of(real_or_null())},
                                                {"top_logprobs", list_of(top)},
                                                {"text_offset", list_of(count())}},
                                               {"tokens", "token_logprobs", "top_logprobs", "text_offset"}));
-    const json choice = object({{"index", count()},
+    const Json choice = object({{"index", count()},
                                 {"text", string()},
                                 {"logprobs", probabilities},
                                 {"finish_reason", {{"enum", {"stop", "length"}}}},
@@ -116,10 +116,10 @@ json text_completion() {
                      {"choices", "usage"});
 }
 
-json response() {
-    const json text_part =
+Json response() {
+    const Json text_part =
         object({{"type", {{"enum", {"output_text", "reasoning_text"}}}}, {"text", string()}}, {"type", "text"});
-    const json item = any_of(
+    const Json item = any_of(
         {object({{"id", string()}, {"type", {{"enum", {"message", "reasoning"}}}}, {"content", list_of(text_part)}},
                 {"id", "type"}),
          object({{"id", string()},
@@ -143,8 +143,8 @@ json response() {
                   {"id", "object", "created_at", "status", "model", "output", "usage"});
 }
 
-json message() {
-    const json block = any_of(
+Json message() {
+    const Json block = any_of(
         {object({{"type", is("text")}, {"text", string()}}, {"type", "text"}),
          object({{"type", is("thinking")}, {"thinking", string()}}, {"type", "thinking"}),
          object({{"type", is("tool_use")}, {"id", string()}, {"name", string()}, {"input", {{"type", "object"}}}},
@@ -165,8 +165,8 @@ json message() {
         {"id", "type", "role", "model", "content", "stop_reason", "usage"});
 }
 
-json vectors() {
-    const json embedding = any_of({list_of(real()), {{"type", "string"}, {"contentEncoding", "base64"}}});
+Json vectors() {
+    const Json embedding = any_of({list_of(real()), {{"type", "string"}, {"contentEncoding", "base64"}}});
     return object(
         {{"object", is("list")},
          {"data", list_of(object({{"object", is("embedding")}, {"index", count()}, {"embedding", embedding}},
@@ -178,8 +178,8 @@ json vectors() {
         {"object", "data", "model", "usage"});
 }
 
-json ranks() {
-    const json one =
+Json ranks() {
+    const Json one =
         object({{"index", count()}, {"relevance_score", real()}, {"document", object({{"text", string()}}, {"text"})}},
                {"index", "relevance_score"});
     return object({{"object", is("list")},
@@ -190,7 +190,7 @@ json ranks() {
                   {"object", "model", "results", "usage"});
 }
 
-json model() {
+Json model() {
     return object({{"id", string()},
                    {"object", is("model")},
                    {"created", count()},
@@ -208,7 +208,7 @@ json model() {
                   {"id", "object", "created", "owned_by", "meta"});
 }
 
-json slot() {
+Json slot() {
     return object({{"id", {{"type", {"integer", "null"}}, {"description", "Sequence, while it runs."}}},
                    {"request", count()},
                    {"kind", string()},
@@ -223,12 +223,12 @@ json slot() {
                   {"id", "request", "kind", "state", "prompt_tokens", "generated_tokens"});
 }
 
-json with_warnings(const std::string& name, json value) {
+Json with_warnings(const std::string& name, Json value) {
     return object({{name, std::move(value)}, {"warnings", list_of(string())}}, {name});
 }
 
-json activity() {
-    const json layer =
+Json activity() {
+    const Json layer =
         object({{"layer", count()}, {"weight_bytes", count()}, {"cache_bytes", count()}, {"experts", list_of(count())}},
                {"layer", "weight_bytes", "cache_bytes"});
     return object({{"runs", count()}, {"tokens", count()}, {"layers", list_of(layer)}}, {"runs", "tokens", "layers"});
@@ -236,9 +236,9 @@ json activity() {
 
 }  // namespace
 
-json answers() {
-    const json nullable{{"type", {"string", "null"}}};
-    const json error = object({{"message", string()}, {"type", string()}, {"code", nullable}, {"param", nullable}},
+Json answers() {
+    const Json nullable{{"type", {"string", "null"}}};
+    const Json error = object({{"message", string()}, {"type", string()}, {"code", nullable}, {"param", nullable}},
                               {"message", "type", "code", "param"});
     return {
         {"Health", object({{"status", is("ok")}}, {"status"})},

@@ -2,16 +2,17 @@
 // Schemas of request bodies, as read by read_chat.cpp, anthropic.cpp, responses.cpp and the routes.
 #include <tinfer/tinfer.hpp>
 
+#include "job.hpp"
 #include "openapi.hpp"
 
 namespace tinfer::server::schema {
 
 namespace {
 
-constexpr std::int64_t kMostInt = 0x7FFFFFFF, kMostTokens = 1 << 30;
-constexpr std::int64_t kMostSeed = 0x7FFFFFFFFFFFFFFF;
+constexpr std::int64_t kMaxTokens = 1 << 30;
+constexpr std::int64_t kMaxSeed = 0x7FFFFFFFFFFFFFFF;
 
-json described(json schema, std::string_view what) {
+Json described(Json schema, std::string_view what) {
     schema["description"] = what;
     return schema;
 }
@@ -36,44 +37,44 @@ std::string numbers_up_to(std::int64_t most) {
 
 std::int64_t last_token(const Service& service) { return static_cast<std::int64_t>(service.model.vocab().size()) - 1; }
 
-json token_ids(const Service& service) {
+Json token_ids(const Service& service) {
     return {{"type", "array"}, {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last_token(service)}}}};
 }
 
 /// A text that is tokenized.
-json prompt_text(const Service& service) {
-    json result{{"type", "string"}};
+Json prompt_text(const Service& service) {
+    Json result{{"type", "string"}};
     if (service.model.vocab().encode("").empty() && !service.model.vocab().bos()) result["minLength"] = 1;
     return result;
 }
 
-json texts(std::string_view what, std::int64_t most, std::int64_t shortest = 0) {
-    const json one{{"type", "string"}, {"minLength", shortest}};
+Json texts(std::string_view what, std::int64_t most, std::int64_t shortest = 0) {
+    const Json one{{"type", "string"}, {"minLength", shortest}};
     return described(any_of({{{"type", "null"}}, one, {{"type", "array"}, {"items", one}, {"maxItems", most}}}), what);
 }
 
-json max_tokens(const Service& service, std::int64_t least = 1) {
+Json max_tokens(const Service& service, std::int64_t least = 1) {
     const auto room = static_cast<std::int64_t>(service.engine.max_tokens());
     return whole("Longest answer, tokens. Where prompt and answer do not fit together, status 400 says so, unless "
                  "clip_max_tokens takes what fits.",
-                 least, service.options.clip_max_tokens ? kMostTokens : std::max(least, room - 1));
+                 least, service.options.clip_max_tokens ? kMaxTokens : std::max(least, room - 1));
 }
 
-json grammar() {
-    json result = text("A grammar of the answer, GBNF.");
+Json grammar() {
+    Json result = text("A grammar of the answer, GBNF.");
     result["format"] = "gbnf";
     return result;
 }
 
 /// A field that contains a JSON schema.
-json json_schema(std::string_view what, bool may_be_null = false) {
-    json result{{"type", {"object", "boolean"}}, {"format", "json-schema"}, {"description", what}};
+Json json_schema(std::string_view what, bool may_be_null = false) {
+    Json result{{"type", {"object", "boolean"}}, {"format", "json-schema"}, {"description", what}};
     if (may_be_null) result["type"].push_back("null");
     return result;
 }
 
 /// The form of an answer in interfaces that have the schema in the format itself.
-json flat_format() {
+Json flat_format() {
     return any_of(
         {{{"type", "null"}},
          object({{"type", is("text")}}, {"type"}),
@@ -81,21 +82,21 @@ json flat_format() {
          object({{"type", is("json_schema")}, {"schema", json_schema("What the answer is.")}}, {"type", "schema"})});
 }
 
-json parameters() {
+Json parameters() {
     return {{"type", {"object", "null"}}, {"format", "json-schema"}, {"description", "JSON schema of the arguments."}};
 }
 
-/// The fields that features.cpp reads.
-void add_features(json& fields, const Service& service, bool gives_text = true) {
+/// The fields that capabilities.cpp reads.
+void add_capabilities(Json& fields, const Service& service, bool gives_text = true) {
     std::vector<std::string> names;
     for (const auto& adapter : service.engine.options().adapters) names.push_back(adapter.name);
     if (names.empty()) {
         fields["lora"] = {
             {"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server has no adapters."}};
     } else {
-        const json name{{"type", "string"}, {"enum", names}};
-        const json use = object({{"name", name}, {"scale", number("1 without it.", -1e6, 1e6)}}, {"name"});
-        const json one = any_of({name, use});
+        const Json name{{"type", "string"}, {"enum", names}};
+        const Json use = object({{"name", name}, {"scale", number("1 without it.", -1e6, 1e6)}}, {"name"});
+        const Json one = any_of({name, use});
         fields["lora"] =
             described(any_of({{{"type", "null"}}, name, use, {{"type", "array"}, {"items", one}, {"maxItems", 16}}}),
                       "Adapters of this answer, each at most once.");
@@ -113,27 +114,15 @@ void add_features(json& fields, const Service& service, bool gives_text = true) 
     else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
 }
 
-void add_sampling(json& fields, const Service& service) {
-    const double any = 1e9;
-    fields["temperature"] = number("0: the most probable token, always.", 0, 100);
-    fields["top_p"] = number("", 0, 1);
-    fields["presence_penalty"] = number("", -2, 2);
-    fields["frequency_penalty"] = number("", -2, 2);
-    for (const char* name : {"repeat_penalty", "penalty_repeat"}) fields[name] = number("1: none.", 1e-6, any);
-    fields["penalty_last_n"] = whole("Tokens that penalties look at; -1: all.", -1, 1 << 24);
-    fields["top_k"] = whole("0 or less: all.", -1, kMostInt);
-    for (const char* name : {"min_p", "typical_p", "xtc_probability", "xtc_threshold"}) fields[name] = number("", 0, 1);
-    fields["top_n_sigma"] = number("", -any, any);
-    for (const char* name :
-         {"dry_multiplier", "dry_base", "dynatemp_range", "dynatemp_exponent", "mirostat_tau", "mirostat_eta"})
-        fields[name] = number("", 0, any);
-    fields["dry_allowed_length"] = whole("", 0, kMostInt);
-    fields["dry_penalty_last_n"] = whole("", -1, 1 << 24);
+void add_sampling(Json& fields, const Service& service) {
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            fields[name] = field.is_whole()
+                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
+                               : number(field.help, least, most);
+        }
     fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
-    fields["mirostat"] = whole("Version; 0: off.", 0, 2);
-    fields["adaptive_target"] = number("", -1, 1);
-    fields["adaptive_decay"] = number("", 0, 0.99);
-    fields["min_keep"] = whole("", 0, kMostInt);
     fields["logit_bias"] = {{"type", {"object", "null"}},
                             {"description", "Added to logits, by token id."},
                             {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
@@ -143,32 +132,32 @@ void add_sampling(json& fields, const Service& service) {
                 {{"type", "string"}, {"format", "sampler-chain"}},
                 {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
         "The chain of samplers: names in order.");
-    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMostSeed, kMostSeed);
+    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
     fields["stop"] = texts("Texts that end the answer.", 16, 1);
     fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
     fields["grammar"] = grammar();
-    add_features(fields, service);
+    add_capabilities(fields, service);
 }
 
-void add_model(json& fields, const Service& service) {
+void add_model(Json& fields, const Service& service) {
     fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
 }
 
-void add_room(json& fields) {
+void add_room(Json& fields) {
     fields["truncate"] =
         word("middle: a prompt that does not fit loses its middle, and usage counts what went.", {"middle", "none"});
     fields["clip_max_tokens"] = flag("An answer that does not fit is cut in place of refused.");
 }
 
-void add_stream(json& fields) {
+void add_stream(Json& fields) {
     fields["stream"] = flag("Server-sent events.");
     fields["stream_options"] = or_null(object(
         {{"include_usage", flag("Usage in a last event.")}, {"include_obfuscation", {{"description", "Any."}}}}));
     fields["prompt_progress"] = flag("Events while the prompt is read.");
 }
 
-json response_format() {
-    const json schema =
+Json response_format() {
+    const Json schema =
         object({{"name", {{"description", "Any."}}}, {"schema", json_schema("What the answer is.")}}, {"schema"});
     return described(
         any_of({{{"type", "null"}},
@@ -178,48 +167,48 @@ json response_format() {
         "The form of the answer.");
 }
 
-json strict() { return flag("What of the schema cannot be enforced is refused; without it, a warning."); }
+Json strict() { return flag("What of the schema cannot be enforced is refused; without it, a warning."); }
 
-json named_function(bool is_nested) {
-    const json name{{"type", "string"}, {"minLength", 1}};
-    json fields{{"name", name}, {"description", text("")}, {"parameters", parameters()}, {"strict", strict()}};
+Json named_function(bool is_nested) {
+    const Json name{{"type", "string"}, {"minLength", 1}};
+    Json fields{{"name", name}, {"description", text("")}, {"parameters", parameters()}, {"strict", strict()}};
     if (is_nested)
         return object({{"type", is("function")}, {"function", object(fields, {"name"})}}, {"type", "function"});
     fields["type"] = is("function");
     return object(fields, {"type", "name"});
 }
 
-json part(const std::vector<std::string>& types) {
-    json kinds{{"type", "string"}, {"enum", types}};
+Json part(const std::vector<std::string>& types) {
+    Json kinds{{"type", "string"}, {"enum", types}};
     return object({{"type", kinds}, {"text", {{"type", "string"}}}}, {"type", "text"});
 }
 
-json text_or_parts(const std::vector<std::string>& types) {
+Json text_or_parts(const std::vector<std::string>& types) {
     return any_of({{{"type", "string"}}, list_of(part(types))});
 }
 
-json chat_message() {
-    const json call = object(
+Json chat_message() {
+    const Json call = object(
         {{"id", text("")},
          {"type", word("", {"function"})},
          {"function", object({{"name", {{"type", "string"}}},
                               {"arguments", {{"type", {"string", "object", "null"}}, {"format", "json-arguments"}}}},
                              {"name"})}},
         {"function"});
-    const json calls = or_null(list_of(call));
-    const json content = text_or_parts({"text"});
-    const json others{{"type", "string"}, {"enum", {"system", "developer", "user", "tool"}}};
-    json fields{{"role", others}, {"content", content}, {"tool_calls", calls}};
+    const Json calls = or_null(list_of(call));
+    const Json content = text_or_parts({"text"});
+    const Json others{{"type", "string"}, {"enum", {"system", "developer", "user", "tool"}}};
+    Json fields{{"role", others}, {"content", content}, {"tool_calls", calls}};
     for (const char* name : {"name", "tool_call_id"}) fields[name] = text("");
     for (const char* name : {"reasoning_content", "reasoning", "thinking"})
         fields[name] = text("Thoughts, under the name that the client has for them.");
-    json of_assistant = fields;
+    Json of_assistant = fields;
     of_assistant["role"] = is("assistant");
     of_assistant["content"] = or_null(content);
     return any_of({object(fields, {"role", "content"}), object(of_assistant, {"role"})});
 }
 
-void add_conversation(json& fields) {
+void add_conversation(Json& fields) {
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", reference("ChatMessage")}};
     fields["tools"] = or_null(list_of(named_function(true)));
     fields["tool_choice"] = described(
@@ -239,15 +228,15 @@ void add_conversation(json& fields) {
                         {"propertyNames", {{"not", {{"enum", {"messages", "tools", "bos_token", "eos_token"}}}}}}};
 }
 
-void add_taken(json& fields, const std::vector<std::string>& names) {
+void add_taken(Json& fields, const std::vector<std::string>& names) {
     for (const auto& name : names) fields[name] = {{"description", "Taken, and changes nothing."}};
 }
 
-json chat(const Service& service) {
-    json fields = json::object();
+Json chat(const Service& service) {
+    Json fields = Json::object();
     add_model(fields, service);
     add_conversation(fields);
-    fields["max_tokens"] = fields["max_completion_tokens"] = max_tokens(service);
+    for (const char* name : {"max_completion_tokens", "max_tokens"}) fields[name] = max_tokens(service);
     fields["n"] = whole("Answers.", 1, 8);
     fields["logprobs"] = flag("");
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
@@ -262,9 +251,9 @@ json chat(const Service& service) {
     return object(fields, {"messages"});
 }
 
-json completion(const Service& service) {
-    const json one = any_of({prompt_text(service), token_ids(service)});
-    json fields = json::object();
+Json completion(const Service& service) {
+    const Json one = any_of({prompt_text(service), token_ids(service)});
+    Json fields = Json::object();
     add_model(fields, service);
     fields["prompt"] = any_of({prompt_text(service),
                                token_ids(service),
@@ -289,11 +278,11 @@ json completion(const Service& service) {
     return object(fields, {"prompt"});
 }
 
-json responses(const Service& service) {
-    const json content = text_or_parts({"input_text", "output_text", "text", "reasoning_text"});
-    const json string{{"type", "string"}};
-    const json roles{{"type", "string"}, {"enum", {"system", "developer", "user", "assistant"}}};
-    const json item =
+Json responses(const Service& service) {
+    const Json content = text_or_parts({"input_text", "output_text", "text", "reasoning_text"});
+    const Json string{{"type", "string"}};
+    const Json roles{{"type", "string"}, {"enum", {"system", "developer", "user", "assistant"}}};
+    const Json item =
         any_of({object({{"type", word("", {"message"})}, {"role", roles}, {"content", content}}, {"role", "content"}),
                 object({{"type", is("function_call")},
                         {"call_id", string},
@@ -303,7 +292,7 @@ json responses(const Service& service) {
                 object({{"type", is("function_call_output")}, {"call_id", string}, {"output", content}},
                        {"type", "call_id", "output"}),
                 object({{"type", is("reasoning")}, {"content", or_null(content)}}, {"type"})});
-    json fields = json::object();
+    Json fields = Json::object();
     add_model(fields, service);
     fields["input"] = any_of({string, {{"type", "array"}, {"items", item}, {"minItems", 1}}});
     fields["instructions"] = text("System prompt.");
@@ -327,24 +316,24 @@ json responses(const Service& service) {
     return object(fields, {"input"});
 }
 
-json messages(const Service& service, bool only_count) {
-    const json string{{"type", "string"}};
-    const json words = text_or_parts({"text"});
-    const auto block = [&](std::vector<json> more) {
+Json messages(const Service& service, bool only_count) {
+    const Json string{{"type", "string"}};
+    const Json words = text_or_parts({"text"});
+    const auto block = [&](std::vector<Json> more) {
         more.insert(more.begin(), {part({"text"}), object({{"type", is("redacted_thinking")}}, {"type"})});
         return any_of({string, list_of(any_of(std::move(more)))});
     };
-    const json result =
+    const Json result =
         object({{"type", is("tool_result")}, {"tool_use_id", text("")}, {"content", or_null(words)}}, {"type"});
-    const json use = object(
+    const Json use = object(
         {{"type", is("tool_use")}, {"id", text("")}, {"name", string}, {"input", {{"type", {"object", "null"}}}}},
         {"type", "name"});
-    const json thought = object({{"type", is("thinking")}, {"thinking", text("")}}, {"type"});
-    const json message =
+    const Json thought = object({{"type", is("thinking")}, {"thinking", text("")}}, {"type"});
+    const Json message =
         any_of({object({{"role", is("user")}, {"content", block({result})}}, {"role", "content"}),
                 object({{"role", is("assistant")}, {"content", block({use, thought})}}, {"role", "content"}),
                 object({{"role", is("system")}, {"content", words}}, {"role", "content"})});
-    json fields = json::object();
+    Json fields = Json::object();
     add_model(fields, service);
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", message}};
     fields["system"] = or_null(words);
@@ -377,38 +366,38 @@ json messages(const Service& service, bool only_count) {
     return object(fields, {"messages", "max_tokens"});
 }
 
-json embeddings(const Service& service) {
-    json ids = token_ids(service), string = prompt_text(service);
+Json embeddings(const Service& service) {
+    Json ids = token_ids(service), string = prompt_text(service);
     ids["minItems"] = 1;
     if (service.model.vocab().encode("").empty()) string["minLength"] = 1;
-    json fields = json::object();
+    Json fields = Json::object();
     add_model(fields, service);
     fields["input"] = any_of(
         {string, ids, {{"type", "array"}, {"items", any_of({string, ids})}, {"minItems", 1}, {"maxItems", 2048}}});
     fields["encoding_format"] = word("base64: of little-endian floats.", {"float", "base64"});
     fields["dimensions"] = whole("The first so many, normalized again.", 1, service.model.info().n_embd);
-    add_features(fields, service, false);
+    add_capabilities(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"input"});
 }
 
-json rerank(const Service& service) {
-    const json string{{"type", "string"}};
-    json fields = json::object();
+Json rerank(const Service& service) {
+    const Json string{{"type", "string"}};
+    Json fields = Json::object();
     add_model(fields, service);
     fields["query"] = string;
     fields["documents"] = any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", 2048}}});
-    fields["top_n"] = whole("At most so many results.", 1, kMostTokens);
+    fields["top_n"] = whole("At most so many results.", 1, kMaxTokens);
     fields["return_documents"] = flag("Results with their texts.");
-    add_features(fields, service, false);
+    add_capabilities(fields, service, false);
     add_taken(fields, {"user"});
     return object(fields, {"query", "documents"});
 }
 
 }  // namespace
 
-json requests(const Service& service) {
-    json all = json::object();
+Json requests(const Service& service) {
+    Json all = Json::object();
     if (!service.gives_vectors()) {
         all["ChatRequest"] = chat(service);
         all["CompletionRequest"] = completion(service);
@@ -420,18 +409,18 @@ json requests(const Service& service) {
         all["EmbeddingsRequest"] = embeddings(service);
     }
     all["CountRequest"] = messages(service, true);
-    json tokenize = object({{"text", text("")},
+    Json tokenize = object({{"text", text("")},
                             {"content", text("Another name of text.")},
                             {"add_special", flag("Tokens that begin and end a text.")},
                             {"parse_special", flag("Text that spells control tokens becomes them.")}});
-    const json string{{"type", "string"}};
-    tokenize["anyOf"] = json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
+    const Json string{{"type", "string"}};
+    tokenize["anyOf"] = Json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
     add_taken(tokenize["properties"], {"model"});
     all["TokenizeRequest"] = tokenize;
-    json detokenize{{"tokens", token_ids(service)}};
+    Json detokenize{{"tokens", token_ids(service)}};
     add_taken(detokenize, {"model"});
     all["DetokenizeRequest"] = object(detokenize, {"tokens"});
-    json conversation{{"add_generation_prompt", flag("What begins an answer is put behind the messages.")}};
+    Json conversation{{"add_generation_prompt", flag("What begins an answer is put behind the messages.")}};
     add_conversation(conversation);
     add_taken(conversation, {"model"});
     all["TemplateRequest"] = object(conversation, {"messages"});

@@ -8,11 +8,11 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::int64_t kMostTokens = 1 << 30;
-constexpr int kMostAnswers = 8, kMostTop = 20;
-constexpr std::size_t kMostPrompts = 64;
+constexpr std::int64_t kMaxTokens = 1 << 30;
+constexpr int kMaxAnswers = 8, kMaxTop = 20;
+constexpr std::size_t kMaxPrompts = 64;
 
-Prompt prompt_of(const json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
+Prompt prompt_of(const Json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
     if (item.is_string()) {
@@ -34,7 +34,7 @@ Prompt prompt_of(const json& item, const std::string& path, const Service& servi
 
 }  // namespace
 
-Job read_chat(const json& body, const Service& service) {
+Job read_chat(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
@@ -44,16 +44,16 @@ Job read_chat(const json& body, const Service& service) {
         fields.refuse("web_search_options", "this server searches no web");
     read_sampling(fields, service, job);
     read_stream(fields, job);
-    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
+    job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
     if (fields.boolean("logprobs").value_or(false))
-        job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMostTop).value_or(0));
-    else if (fields.integer("top_logprobs", 0, kMostTop).value_or(0) > 0)
+        job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
+    else if (fields.integer("top_logprobs", 0, kMaxTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
     const bool has_format = read_format(fields, "response_format", service, job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
-    const auto old_name = fields.integer("max_tokens", 1, kMostTokens);
-    const auto new_name = fields.integer("max_completion_tokens", 1, kMostTokens);
+    const auto old_name = fields.integer("max_tokens", 1, kMaxTokens);
+    const auto new_name = fields.integer("max_completion_tokens", 1, kMaxTokens);
     const Conversation talk = read_conversation(fields);
     apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
@@ -61,22 +61,22 @@ Job read_chat(const json& body, const Service& service) {
     return job;
 }
 
-Job read_completion(const json& body, const Service& service) {
+Job read_completion(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
     fields.take({"user"});
     read_sampling(fields, service, job);
     read_stream(fields, job);
-    job.n = static_cast<int>(fields.integer("n", 1, kMostAnswers).value_or(1));
-    if (const auto best = fields.integer("best_of", 1, kMostAnswers); best && *best != job.n)
+    job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
+    if (const auto best = fields.integer("best_of", 1, kMaxAnswers); best && *best != job.n)
         fields.refuse("best_of", "is supported where it equals n");
-    if (const auto top = fields.integer("logprobs", 0, kMostTop)) job.request.n_top = static_cast<int>(*top);
+    if (const auto top = fields.integer("logprobs", 0, kMaxTop)) job.request.n_top = static_cast<int>(*top);
     job.echo = fields.boolean("echo").value_or(false);
-    const auto max_tokens = fields.integer("max_tokens", 0, kMostTokens).value_or(16);
+    const auto max_tokens = fields.integer("max_tokens", 0, kMaxTokens).value_or(16);
     job.is_score = max_tokens == 0;
 
-    const json* prompt = fields.find("prompt");
+    const Json* prompt = fields.find("prompt");
     if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const auto suffix = fields.text("suffix");
     const auto& vocab = service.model.vocab();
@@ -103,8 +103,8 @@ Job read_completion(const json& body, const Service& service) {
         job.suffix = *suffix;
         job.prompts.push_back(std::move(whole));
     } else if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {
-        if (prompt->size() > kMostPrompts)
-            fields.refuse("prompt", "a list of at most " + std::to_string(kMostPrompts) + " prompts is expected, not " +
+        if (prompt->size() > kMaxPrompts)
+            fields.refuse("prompt", "a list of at most " + std::to_string(kMaxPrompts) + " prompts is expected, not " +
                                         std::to_string(prompt->size()));
         for (std::size_t i = 0; i < prompt->size(); ++i)
             job.prompts.push_back(

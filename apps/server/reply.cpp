@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "memory_reserve.hpp"
-
 namespace tinfer::server {
 
 namespace {
@@ -87,7 +85,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
-        exchange_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
+        queue_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After
@@ -102,15 +100,14 @@ void Reply::show_texts() {
     for (const auto& choice : choices_) {
         prompts.push_back(service_.model.vocab().decode(job_.prompts[choice.prompt].tokens));
         kept_ += prompts.back().capacity();
-        exchange_->keep(kept_);
+        queue_->keep(kept_);
     }
-    texts_.add(exchange_->ids(), std::move(prompts));
+    texts_.add(queue_->ids(), std::move(prompts));
 }
 
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     Choice& choice = choices_[index];
     if (event.error) throw translate(*event.error);
-    if (!MemoryReserve::fill()) throw std::bad_alloc();
     if (!event.tokens.empty()) {
         if (token_at_[index] == Clock::time_point{}) {
             if (index == 0) service_.metrics.first_token(seconds_since(start_));
@@ -127,7 +124,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     // Copies in the parser, the answer and the document.
     kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
     if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
-    exchange_->keep(kept_);
+    queue_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
     if (choice.parser) added = read_pieces(*choice.parser, event);
@@ -143,17 +140,17 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
         choice.trace = traces_->close(index);
         if (choice.last.receipt) choice.receipt = receipt_text(*choice.last.receipt, service_, job_);
         if (is_streaming_) out += protocol_->end_choice(index, choice);
-        if (exchange_->done()) service_.metrics.whole(seconds_since(start_));
+        if (queue_->done()) service_.metrics.whole(seconds_since(start_));
     }
     return out;
 }
 
 std::optional<std::string> Reply::whole(const std::function<bool()>& gone) {
-    while (!exchange_->done()) {
-        if (auto event = exchange_->next(kPoll)) (void)take(event->first, std::move(event->second));
-        if (!exchange_->done() && gone()) return std::nullopt;
+    while (!queue_->done()) {
+        if (auto event = queue_->next(kPoll)) (void)take(event->first, std::move(event->second));
+        if (!queue_->done() && gone()) return std::nullopt;
     }
-    exchange_->keep(2 * kept_);  // the document in addition to its parts
+    queue_->keep(2 * kept_);  // the document in addition to its parts
     return protocol_->whole(choices_);
 }
 
@@ -178,16 +175,16 @@ bool Reply::stream_events(const std::function<bool(std::string_view)>& write, co
     const auto send = [&](const std::string& bytes) {
         written_at = Clock::now();
         if (bytes.empty()) return true;
-        exchange_->keep(kept_ + bytes.size());
-        exchange_->waits(true);
+        queue_->keep(kept_ + bytes.size());
+        queue_->waits(true);
         const bool ok = write(bytes);
-        exchange_->waits(false);
+        queue_->waits(false);
         return ok;
     };
     if (!send(protocol_->begin())) return false;
-    while (!exchange_->done()) {
-        auto event = exchange_->next(kPoll);
-        if (!exchange_->done() && gone()) return false;
+    while (!queue_->done()) {
+        auto event = queue_->next(kPoll);
+        if (!queue_->done() && gone()) return false;
         if (!event) {
             if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return false;
             continue;
@@ -246,11 +243,11 @@ Usage usage_of(const Job& job, const std::vector<Choice>& choices) {
     return usage;
 }
 
-json timings_of(const std::vector<Choice>& choices) {
+Json timings_of(const std::vector<Choice>& choices) {
     const auto& event = choices.front().last;
     const auto& times = event.timings;
     const auto rate = [](std::uint64_t n, double seconds) {
-        return n > 0 && seconds > 0 ? json(double(n) / seconds) : json();
+        return n > 0 && seconds > 0 ? Json(double(n) / seconds) : Json();
     };
     // The first token comes from the prompt's last row: the time after it is that of the others.
     const std::uint64_t n_decoded = times.generation_n - (times.generation_n > 0 ? 1 : 0);
@@ -268,7 +265,7 @@ json timings_of(const std::vector<Choice>& choices) {
             {"seed", event.seed}};
 }
 
-void add_evidence(json& document, const Choice& choice) {
+void add_evidence(Json& document, const Choice& choice) {
     if (!choice.trace.is_null()) document["trace"] = choice.trace;
     if (!choice.receipt.is_null()) document["receipt"] = choice.receipt;
 }

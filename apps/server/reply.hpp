@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "exchange.hpp"
-#include "features.hpp"
+#include "capabilities.hpp"
+#include "event_queue.hpp"
 #include "job.hpp"
 
 namespace tinfer::server {
@@ -40,7 +40,7 @@ struct Choice {
     /// "stop", "length", "tool_calls"; empty until the end.
     std::string finish_reason{};
     /// Set at the end if asked for: the result of TraceFolder::File::close(), and a receipt as text.
-    json trace{}, receipt{};
+    Json trace{}, receipt{};
 };
 
 struct Usage {
@@ -74,15 +74,15 @@ public:
 /// For /v1/messages.
 [[nodiscard]] std::unique_ptr<Protocol> anthropic_protocol(const Service& service, const Job& job);
 /// For /v1/responses.
-[[nodiscard]] std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const json& body);
+[[nodiscard]] std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const Json& body);
 
 void add_to(Choice& choice, const Piece& piece);
 /// The pieces of an answer, in order: what all events together have added.
 [[nodiscard]] std::vector<Piece> pieces_of(const Choice& choice);
 [[nodiscard]] Usage usage_of(const Job& job, const std::vector<Choice>& choices);
-[[nodiscard]] json timings_of(const std::vector<Choice>& choices);
+[[nodiscard]] Json timings_of(const std::vector<Choice>& choices);
 /// Adds `trace` and `receipt` of a choice to the document that reports its end.
-void add_evidence(json& document, const Choice& choice);
+void add_evidence(Json& document, const Choice& choice);
 
 /// One job on the engine. Created before the response header is written, so that errors of submit() get a status.
 class Reply {
@@ -115,7 +115,7 @@ private:
     bool has_started_ = false;   ///< an event of the first prompt has come
     std::size_t kept_ = 0;       ///< bytes kept of events
     std::optional<Traces> traces_;
-    std::optional<Exchange> exchange_;
+    std::optional<EventQueue> queue_;
     RunningTexts::Shown texts_;
 };
 

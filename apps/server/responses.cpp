@@ -12,7 +12,7 @@ namespace tinfer::server {
 namespace {
 
 /// The text of a content: a string, or parts with text.
-std::string item_text(Fields& item, const json& content, const std::string& path) {
+std::string item_text(Fields& item, const Json& content, const std::string& path) {
     if (content.is_string()) return content.get<std::string>();
     if (!content.is_array()) throw bad_request(path, "a text or a list of parts is expected");
     std::string text;
@@ -33,7 +33,7 @@ std::string item_text(Fields& item, const json& content, const std::string& path
 /// Makes messages of items. Thoughts belong to the message or the calls behind them.
 class Items {
 public:
-    void add(Fields& outer, const json& item, const std::string& path) {
+    void add(Fields& outer, const Json& item, const std::string& path) {
         Fields fields(outer, item, path);
         fields.take({"id", "status"});
         const std::string type = fields.text("type").value_or("message");
@@ -43,11 +43,11 @@ public:
         else if (type == "reasoning") add_reasoning(fields);
         else fields.refuse("type", "items of the type '" + type.substr(0, 64) + "' are not supported");
     }
-    [[nodiscard]] json take_messages() {
+    [[nodiscard]] Json take_messages() {
         end_thoughts();
         return std::move(messages_);
     }
-    void push(json message) { messages_.push_back(std::move(message)); }
+    void push(Json message) { messages_.push_back(std::move(message)); }
 
 private:
     static std::string need(Fields& fields, const char* name) {
@@ -60,7 +60,7 @@ private:
         fields.take({"phase"});
         const auto role = fields.word("role", {"system", "developer", "user", "assistant"});
         if (!role) fields.refuse("role", "is missing");
-        const json* content = fields.find("content");
+        const Json* content = fields.find("content");
         if (content == nullptr) fields.refuse("content", "is missing");
         const std::string text = item_text(fields, *content, fields.path("content"));
         if (*role == "assistant") return push(answer(text));
@@ -71,13 +71,13 @@ private:
     void add_call(Fields& fields) {
         const std::string id = need(fields, "call_id"), name = need(fields, "name"),
                           arguments = need(fields, "arguments");
-        const json call{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
+        const Json call{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
         if (messages_.empty() || messages_.back()["role"] != "assistant" || !reasoning_.empty()) push(answer(""));
         messages_.back()["tool_calls"].push_back(call);
     }
 
     void add_output(Fields& fields) {
-        const json* output = fields.find("output");
+        const Json* output = fields.find("output");
         if (output == nullptr) fields.refuse("output", "is missing");
         end_thoughts();
         push({{"role", "tool"},
@@ -87,15 +87,15 @@ private:
 
     void add_reasoning(Fields& fields) {
         fields.take({"summary", "encrypted_content"});
-        const json* content = fields.find("content");
+        const Json* content = fields.find("content");
         if (content == nullptr) return;
         const std::string text = item_text(fields, *content, fields.path("content"));
         if (!reasoning_.empty() && !text.empty()) reasoning_ += '\n';
         reasoning_ += text;
     }
 
-    json answer(const std::string& text) {
-        json message{{"role", "assistant"}, {"content", text}};
+    Json answer(const std::string& text) {
+        Json message{{"role", "assistant"}, {"content", text}};
         if (!reasoning_.empty()) message["reasoning_content"] = std::exchange(reasoning_, {});
         return message;
     }
@@ -104,7 +104,7 @@ private:
         if (!reasoning_.empty()) push(answer(""));
     }
 
-    json messages_ = json::array();
+    Json messages_ = Json::array();
     std::string reasoning_;
 };
 
@@ -119,12 +119,12 @@ double short_number(float value) {
 
 class Responses : public Protocol {
 public:
-    Responses(const Service& service, const Job& job, const json& body)
+    Responses(const Service& service, const Job& job, const Json& body)
         : service_(service), job_(job), id_(new_id("resp_")), created_(unix_time()) {
         for (const char* name : {"instructions", "max_output_tokens", "parallel_tool_calls", "text", "tool_choice",
                                  "tools", "metadata", "temperature", "top_p"})  // fields that the response echoes
-            if (const auto found = body.find(name); found != body.end() && !found->is_null())
-                said_again_[name] = to_line(*found);
+            if (const Json* const found = body.find(name); found != nullptr && !found->is_null())
+                repeats_[name] = to_line(*found);
     }
 
     std::string begin() override {
@@ -145,9 +145,9 @@ public:
             }
             const bool is_text = piece.kind == PartKind::content;
             open(out, is_text ? "message" : "reasoning");
-            json delta = where();
+            Json delta = where();
             delta["delta"] = piece.text;
-            if (is_text) delta["logprobs"] = json::array();
+            if (is_text) delta["logprobs"] = Json::array();
             add_event(out, is_text ? "response.output_text.delta" : "response.reasoning_text.delta", delta);
             text_ += piece.text;
         }
@@ -192,8 +192,8 @@ public:
 private:
     // Functions append to `out`: what they write depends on what was written before.
 
-    void add_event(std::string& out, std::string_view type, const json& what) {
-        json whole{{"type", type}, {"sequence_number", n_events_}};
+    void add_event(std::string& out, std::string_view type, const Json& what) {
+        Json whole{{"type", type}, {"sequence_number", n_events_}};
         ++n_events_;
         whole.update(what);
         out.append("event: ").append(type).append("\ndata: ").append(to_line(whole)).append("\n\n");
@@ -206,8 +206,8 @@ private:
         out.append("event: ").append(type).append("\ndata: ").append(whole).append(response).append("}\n\n");
     }
 
-    std::string document(std::string_view status, const json& more = json::object()) const {
-        json response{{"id", id_},
+    std::string document(std::string_view status, const Json& more = Json::object()) const {
+        Json response{{"id", id_},
                       {"object", "response"},
                       {"created_at", created_},
                       {"status", status},
@@ -222,20 +222,20 @@ private:
         if (!job_.warnings.empty()) response["warnings"] = job_.warnings;
         response.update(more);
         const auto& sampler = job_.request.sampler;
-        const json unsaid{{"instructions", nullptr},
-                          {"max_output_tokens", nullptr},
-                          {"parallel_tool_calls", true},
-                          {"text", {{"format", {{"type", "text"}}}}},
-                          {"tool_choice", "auto"},
-                          {"tools", json::array()},
-                          {"metadata", json::object()},
-                          {"temperature", short_number(sampler.temp)},
-                          {"top_p", short_number(sampler.top_p)}};
+        const Json defaults{{"instructions", nullptr},
+                            {"max_output_tokens", nullptr},
+                            {"parallel_tool_calls", true},
+                            {"text", {{"format", {{"type", "text"}}}}},
+                            {"tool_choice", "auto"},
+                            {"tools", Json::array()},
+                            {"metadata", Json::object()},
+                            {"temperature", short_number(sampler.temp)},
+                            {"top_p", short_number(sampler.top_p)}};
         std::string out = to_line(response);
-        for (const auto& [name, value] : unsaid.items()) {
-            const auto said = said_again_.find(name);
+        for (const auto& [name, value] : defaults.items()) {
+            const auto repeated = repeats_.find(name);
             open_member(out, name);
-            out += said == said_again_.end() ? to_line(value) : said->second;
+            out += repeated == repeats_.end() ? to_line(value) : repeated->second;
             out += '}';
         }
         return out;
@@ -246,7 +246,7 @@ private:
     std::string finished(const std::vector<Choice>& choices) const {
         const bool cut = is_cut(choices[0]);
         const Usage sums = usage_of(job_, choices);
-        json more{{"usage",
+        Json more{{"usage",
                    {{"input_tokens", sums.prompt},
                     {"input_tokens_details", {{"cached_tokens", sums.cached}}},
                     {"output_tokens", sums.generated},
@@ -256,21 +256,21 @@ private:
         return document(cut ? "incomplete" : "completed", more);
     }
 
-    static json part_of(std::string_view kind, const std::string& text) {
+    static Json part_of(std::string_view kind, const std::string& text) {
         if (kind == "reasoning") return {{"type", "reasoning_text"}, {"text", text}};
-        return {{"type", "output_text"}, {"text", text}, {"annotations", json::array()}, {"logprobs", json::array()}};
+        return {{"type", "output_text"}, {"text", text}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
     }
 
-    json item(std::string_view status, bool has_part) const {
-        json result{{"id", item_id_}, {"type", open_kind_}, {"status", status}};
-        if (open_kind_ == "reasoning") result["summary"] = json::array();
+    Json item(std::string_view status, bool has_part) const {
+        Json result{{"id", item_id_}, {"type", open_kind_}, {"status", status}};
+        if (open_kind_ == "reasoning") result["summary"] = Json::array();
         else result["role"] = "assistant";
-        result["content"] = has_part ? json::array({part_of(open_kind_, text_)}) : json::array();
+        result["content"] = has_part ? Json::array({part_of(open_kind_, text_)}) : Json::array();
         return result;
     }
 
     /// The place of the open part.
-    json where() const { return {{"item_id", item_id_}, {"output_index", items_.size()}, {"content_index", 0}}; }
+    Json where() const { return {{"item_id", item_id_}, {"output_index", items_.size()}, {"content_index", 0}}; }
 
     void open(std::string& out, std::string_view kind) {
         if (kind == open_kind_) return;
@@ -280,7 +280,7 @@ private:
         text_.clear();
         add_event(out, "response.output_item.added",
                   {{"output_index", items_.size()}, {"item", item("in_progress", false)}});
-        json begun = where();
+        Json begun = where();
         begun["part"] = part_of(kind, "");
         add_event(out, "response.content_part.added", begun);
     }
@@ -288,9 +288,9 @@ private:
     void close(std::string& out, std::string_view status = "completed") {
         if (open_kind_.empty()) return;
         const bool is_text = open_kind_ == "message";
-        json text = where(), part = where();
+        Json text = where(), part = where();
         text["text"] = text_;
-        if (is_text) text["logprobs"] = json::array();
+        if (is_text) text["logprobs"] = Json::array();
         part["part"] = part_of(open_kind_, text_);
         add_event(out, is_text ? "response.output_text.done" : "response.reasoning_text.done", text);
         add_event(out, "response.content_part.done", part);
@@ -298,7 +298,7 @@ private:
         open_kind_.clear();
     }
 
-    void end_item(std::string& out, json done) {
+    void end_item(std::string& out, Json done) {
         add_event(out, "response.output_item.done", {{"output_index", items_.size()}, {"item", done}});
         items_.push_back(std::move(done));
     }
@@ -310,13 +310,13 @@ private:
     }
 
     void add_call(std::string& out, const tinfer::ToolCall& call) {
-        json done{{"id", new_id("fc_")}, {"type", "function_call"}, {"status", "completed"},
+        Json done{{"id", new_id("fc_")}, {"type", "function_call"}, {"status", "completed"},
                   {"call_id", call.id},  {"name", call.name},       {"arguments", call.arguments}};
-        json begun = done;
+        Json begun = done;
         begun["status"] = "in_progress";
         begun["arguments"] = "";
-        const json place{{"item_id", done["id"]}, {"output_index", items_.size()}};
-        json delta = place, end = place;
+        const Json place{{"item_id", done["id"]}, {"output_index", items_.size()}};
+        Json delta = place, end = place;
         delta["delta"] = call.arguments;
         end["arguments"] = call.arguments;
         end["name"] = call.name;
@@ -329,26 +329,26 @@ private:
     const Service& service_;
     const Job& job_;
     /// Request fields that responses echo, as JSON text: documents would take many times the memory.
-    std::map<std::string, std::string, std::less<>> said_again_;
+    std::map<std::string, std::string, std::less<>> repeats_;
     std::string id_, item_id_, open_kind_, text_;
     std::int64_t created_;
-    json items_ = json::array();
+    Json items_ = Json::array();
     std::size_t n_events_ = 0;
 };
 
 /// Nests {"type": "function", "name", …} as chat completions do.
-json nested_tools(Fields& fields) {
-    const json* list = fields.list("tools");
+Json nested_tools(Fields& fields) {
+    const Json* list = fields.list("tools");
     if (list == nullptr || list->empty()) return {};
-    json tools = json::array();
+    Json tools = Json::array();
     for (std::size_t i = 0; i < list->size(); ++i) {
         Fields tool(fields, (*list)[i], "tools[" + std::to_string(i) + "]");
         tool.take({"allowed_callers", "defer_loading", "output_schema"});
         check_tool_type(tool, {"function"});
         const auto name = tool.text("name");
         if (!name || name->empty()) tool.refuse("name", "is missing");
-        json function{{"name", *name}, {"description", tool.text("description").value_or("")}};
-        if (const json* parameters = tool.object("parameters")) function["parameters"] = *parameters;
+        Json function{{"name", *name}, {"description", tool.text("description").value_or("")}};
+        if (const Json* parameters = tool.object("parameters")) function["parameters"] = *parameters;
         if (tool.boolean("strict").value_or(false)) function["strict"] = true;
         tools.push_back({{"type", "function"}, {"function", function}});
     }
@@ -356,7 +356,7 @@ json nested_tools(Fields& fields) {
 }
 
 void read_tool_choice(Fields& fields, Conversation& talk) {
-    const json* choice = fields.find("tool_choice");
+    const Json* choice = fields.find("tool_choice");
     if (choice == nullptr) return;
     if (choice->is_string()) {
         const auto word = *fields.word("tool_choice", {"none", "auto", "required"});
@@ -372,11 +372,11 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
         fields.refuse("tool_choice", "asks for a call, and there are no tools");
 }
 
-json input_messages(Fields& fields) {
+Json input_messages(Fields& fields) {
     Items items;
     if (const auto instructions = fields.text("instructions"))
         items.push({{"role", "system"}, {"content", *instructions}});
-    const json* input = fields.find("input");
+    const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     if (input->is_string()) items.push({{"role", "user"}, {"content", *input}});
     else if (!input->is_array() || input->empty()) fields.refuse("input", "a text or a list of items is expected");
@@ -387,7 +387,7 @@ json input_messages(Fields& fields) {
 }
 
 void read_reasoning(Fields& fields, Conversation& talk) {
-    const json* given = fields.object("reasoning");
+    const Json* given = fields.object("reasoning");
     if (given == nullptr) return;
     Fields reasoning(fields, *given, "reasoning");
     reasoning.take({"summary", "generate_summary"});
@@ -404,13 +404,13 @@ void read_services(Fields& fields, Job& job) {
     for (const char* name : {"previous_response_id", "conversation"})
         if (fields.find(name) != nullptr) fields.refuse(name, "conversations are not stored here; send all items");
     if (fields.boolean("store").value_or(false)) job.warnings.emplace_back("store: nothing is stored");
-    if (const json* given = fields.object("stream_options"))
+    if (const Json* given = fields.object("stream_options"))
         Fields(fields, *given, "stream_options").take({"include_obfuscation", "include_usage"});
 }
 
 }  // namespace
 
-Job read_responses(const json& body, const Service& service) {
+Job read_responses(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
@@ -418,7 +418,7 @@ Job read_responses(const json& body, const Service& service) {
     read_sampling(fields, service, job);
     job.stream = fields.boolean("stream").value_or(false);
     bool has_format = false;
-    if (const json* given = fields.object("text")) {
+    if (const Json* given = fields.object("text")) {
         Fields text(fields, *given, "text");
         has_format = read_format(text, "format", service, job, true);
     }
@@ -437,7 +437,7 @@ Job read_responses(const json& body, const Service& service) {
     return job;
 }
 
-std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const json& body) {
+std::unique_ptr<Protocol> responses_protocol(const Service& service, const Job& job, const Json& body) {
     return std::make_unique<Responses>(service, job, body);
 }
 

@@ -5,7 +5,6 @@
 #include <array>
 
 #include "delivery.hpp"
-#include "memory_reserve.hpp"
 
 namespace tinfer::server {
 
@@ -136,7 +135,7 @@ bool is_loopback_host(std::string_view host) {
            (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
-void set_json(Response& response, const json& document, int status) {
+void set_json(Response& response, const Json& document, int status) {
     response.status = status;
     response.set_content(to_line(document), "application/json");
 }
@@ -148,7 +147,7 @@ void set_answer(Service& service, Response& response, std::string document) {
 
 std::span<const Route> routes() noexcept { return kRoutes; }
 
-Router::Router(Hub& hub) : hub_(hub), is_loopback_(is_loopback_address(hub.options.host)) {
+Router::Router(Broker& broker) : broker_(broker), is_loopback_(is_loopback_address(broker.options.host)) {
     add_state_routes(*this);
     add_generating_routes(*this);
     add_text_routes(*this);
@@ -167,7 +166,7 @@ void Router::post(std::string_view path, PostHandler handler) {
 }
 
 std::optional<ApiError> Router::objection(const Request& request, std::string_view method, Response& response) const {
-    const auto& options = hub_.options;
+    const auto& options = broker_.options;
     // A browser sends Host in 1.1 always; who sends none is none, so that no page is behind the request.
     if (is_loopback_ && (request.is_http_11 || !request.host.empty()) && !is_loopback_host(request.host))
         return ApiError(403, "this host name is not served here", "host_not_allowed");
@@ -189,8 +188,7 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
                             ", " + std::string(method) + " is",
                         "method_not_allowed");
     }
-    if (!MemoryReserve::fill()) return ApiError(503, "out of memory", "out_of_memory");
-    if (hub_.is_draining()) return ApiError(503, "the server is stopping", "stopping");
+    if (broker_.is_draining()) return ApiError(503, "the server is stopping", "stopping");
     if (const auto coding = request.find("Content-Encoding");
         method == "POST" && !coding.empty() && !equal_names(coding, "identity")) {
         response.set_header("Accept-Encoding", "identity");
@@ -198,7 +196,8 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
     }
     if (method == "POST" && equal_names(request.find("Content-Type").substr(0, 10), "multipart/"))
         return ApiError(400, "the body is read as JSON, not in parts", "invalid_json");
-    if (hub_.service() == nullptr && request.path != "/") return ApiError(503, "the model is being loaded", "loading");
+    if (broker_.service() == nullptr && request.path != "/")
+        return ApiError(503, "the model is being loaded", "loading");
     return {};
 }
 
@@ -216,14 +215,14 @@ bool Router::admit(const Request& request, Response& response) {
 
 void Router::answer(const Request& request, Body body, Response& response) {
     const auto report = [&](const ApiError& error) {
-        const Service* service = hub_.service();
+        const Service* service = broker_.service();
         refuse(&request, response, service == nullptr ? error : service->told(error));
     };
     try {
         if (request.path == "/") {  // while the model loads, too: the page itself waits for it
-            set_page(hub_, response);
+            set_page(broker_, response);
         } else {
-            handlers_.at(handler_path(request.path))(*hub_.service(), request, std::move(body), response);
+            handlers_.at(handler_path(request.path))(*broker_.service(), request, std::move(body), response);
         }
     } catch (const ApiError& error) {
         return report(error);
@@ -234,21 +233,21 @@ void Router::answer(const Request& request, Body body, Response& response) {
     } catch (const std::exception& error) {
         return report(ApiError(500, error.what(), "internal"));
     }
-    hub_.metrics.request(metrics_name(&request), response.status);
+    broker_.metrics.request(metrics_name(&request), response.status);
 }
 
 void Router::refuse(const Request* request, Response& response, const ApiError& error) {
     const bool is_messages = request != nullptr && request->path.starts_with("/v1/messages");
-    json document = is_messages ? error.to_messages_json() : error.to_json();
+    Json document = is_messages ? error.to_messages_json() : error.to_json();
     if (error.code == "loading" && request != nullptr && is_health(request->path)) {
-        json status{{"status", "loading"}};
+        Json status{{"status", "loading"}};
         status.update(document);
         document = std::move(status);
     }
     set_json(response, document, error.status);
     if (error.status == 503) response.set_header("Retry-After", "1");
     if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
-    hub_.metrics.request(metrics_name(request), response.status);
+    broker_.metrics.request(metrics_name(request), response.status);
 }
 
 }  // namespace tinfer::server

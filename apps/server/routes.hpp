@@ -27,19 +27,19 @@ struct Route {
 class Reading {
 public:
     Reading(Service& service, Client& client, std::size_t size)
-        : watch_(client), wanted_(service.hub, [this] { return watch_.gone(); }), place_(service.reading, size) {}
+        : watch_(client), wanted_(service.broker, [this] { return watch_.gone(); }), slot_(service.body_slots, size) {}
 
 private:
     ClientWatch watch_;
     WantedRequest wanted_;
-    ReadingRoom::Place place_;
+    BodySlots::Slot slot_;
 };
 
 /// Answers requests by their routes: with 503 while the model loads and during draining.
 class Router final : public Application {
 public:
-    /// Has all routes. `hub` must outlive it.
-    explicit Router(Hub& hub);
+    /// Has all routes. `broker` must outlive it.
+    explicit Router(Broker& broker);
 
     /// Errors that handlers throw become error documents of the route's API. `path` must be static.
     using GetHandler = std::function<void(Service&, const Request&, Response&)>;
@@ -57,7 +57,7 @@ private:
     /// Why a request is not answered; null if it is.
     [[nodiscard]] std::optional<ApiError> objection(const Request& request, std::string_view method,
                                                     Response& response) const;
-    Hub& hub_;
+    Broker& broker_;
     const bool is_loopback_;
     std::map<std::string_view, Handler> handlers_;
 };
@@ -68,9 +68,9 @@ void add_text_routes(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
 /// The page for people. Throws ApiError if the server has none.
-void set_page(Hub& hub, Response& response);
+void set_page(Broker& broker, Response& response);
 
-void set_json(Response& response, const json& document, int status = 200);
+void set_json(Response& response, const Json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.
 void set_answer(Service& service, Response& response, std::string document);
 

@@ -7,8 +7,8 @@ namespace tinfer::server {
 
 namespace {
 
-using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const json&)>;
-using ReadJob = std::function<Job(const json&, const Service&)>;
+using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
+using ReadJob = std::function<Job(const Json&, const Service&)>;
 
 void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
     if (service.gives_vectors())
@@ -17,7 +17,7 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     {
         const Body read_once = std::move(text);
         const Reading reading(service, response.client, read_once.size());
-        const json body = parse_body(read_once.text());
+        const Json body = parse_body(read_once.text());
         reply = std::make_shared<Reply>(service, read(body, service),
                                         [&](const Job& kept) { return protocol(service, kept, body); });
     }
@@ -47,17 +47,17 @@ void add_generating_routes(Router& router) {
             answer(service, std::move(body), response, read, protocol);
         });
     };
-    const MakeProtocol openai = [](const Service& s, const Job& job, const json&) { return openai_protocol(s, job); };
+    const MakeProtocol openai = [](const Service& s, const Job& job, const Json&) { return openai_protocol(s, job); };
     for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
     for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
     add("/v1/responses", read_responses, responses_protocol);
     add(
-        "/v1/messages", [](const json& body, const Service& s) { return read_anthropic(body, s); },
-        [](const Service& s, const Job& job, const json&) { return anthropic_protocol(s, job); });
+        "/v1/messages", [](const Json& body, const Service& s) { return read_anthropic(body, s); },
+        [](const Service& s, const Job& job, const Json&) { return anthropic_protocol(s, job); });
     router.post("/v1/messages/count_tokens", [](Service& service, const Body& body, Response& response) {
         const Reading reading(service, response.client, body.size());
         const Job job = read_anthropic(parse_body(body.text()), service, true);
-        json document{{"input_tokens", job.prompts.front().tokens.size()}};
+        Json document{{"input_tokens", job.prompts.front().tokens.size()}};
         if (!job.warnings.empty()) document["warnings"] = job.warnings;
         set_json(response, document);
     });

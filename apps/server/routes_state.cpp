@@ -9,8 +9,8 @@ namespace tinfer::server {
 
 namespace {
 
-json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
-    json document{{"id", slot.seq ? json(static_cast<std::int32_t>(*slot.seq)) : json()},
+Json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
+    Json document{{"id", slot.seq ? Json(static_cast<std::int32_t>(*slot.seq)) : Json()},
                   {"request", static_cast<std::uint64_t>(slot.request)},
                   {"kind", tinfer::to_string(slot.kind)},
                   {"state", tinfer::to_string(slot.state)},
@@ -34,7 +34,7 @@ void add_state_routes(Router& router) {
         get(path, [](Service&, const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
     for (const char* path : {"/v1/models", "/models"})
         get(path, [](Service& service, const auto&, auto& response) {
-            set_json(response, {{"object", "list"}, {"data", json::array({service.model_card()})}});
+            set_json(response, {{"object", "list"}, {"data", Json::array({service.model_card()})}});
         });
     get("/v1/models/", [](Service& service, const auto& request, auto& response) {
         service.check_model(request.path.substr(std::string_view("/v1/models/").size()));
@@ -63,8 +63,8 @@ void add_state_routes(Router& router) {
     });
 }
 
-void set_page(Hub& hub, Response& response) {
-    if (hub.options.no_page) throw ApiError(404, "there is no page here", "not_found");
+void set_page(Broker& broker, Response& response) {
+    if (broker.options.no_page) throw ApiError(404, "there is no page here", "not_found");
     response.set_header("Content-Security-Policy",
                         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
                         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "

@@ -17,7 +17,7 @@ std::string with_warnings(std::string document, const Fields& fields, const Serv
 
 void tokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
     auto text = fields.text("text");
@@ -38,10 +38,10 @@ void tokenize(Service& service, const Body& body, Response& response) {
 
 void detokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
-    const json* list = fields.list("tokens");
+    const Json* list = fields.list("tokens");
     if (list == nullptr) fields.refuse("tokens", "is missing");
     std::string text = decode_within(read_token_ids(*list, "tokens", service), "tokens", service);
     set_answer(service, response, with_warnings(to_line({{"text", std::move(text)}}), fields, service));
@@ -49,14 +49,16 @@ void detokenize(Service& service, const Body& body, Response& response) {
 
 void apply_template(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
-    const json document = parse_body(body.text());
+    const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
     const bool follows = fields.boolean("add_generation_prompt").value_or(true);
     const Conversation talk = read_conversation(fields);
     try {
-        set_answer(service, response,
-                   with_warnings(to_line({{"prompt", render(service, talk, follows).text}}), fields, service));
+        const bool has_tools = !talk.tools.is_null();
+        const auto rendered = tinfer::render_prompt(service.chat_template(has_tools), service.able(has_tools),
+                                                    service.model.vocab(), talk, follows);
+        set_answer(service, response, with_warnings(to_line({{"prompt", rendered.text}}), fields, service));
     } catch (const tinfer::Error& error) {
         throw translate(error, "messages");
     }

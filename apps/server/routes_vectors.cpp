@@ -4,15 +4,15 @@
 #include <bit>
 #include <cmath>
 
-#include "exchange.hpp"
-#include "features.hpp"
+#include "capabilities.hpp"
+#include "event_queue.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostTexts = 2048;
+constexpr std::size_t kMaxTexts = 2048;
 constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
 constexpr std::chrono::milliseconds kVectorPoll{20};
 
@@ -35,7 +35,7 @@ struct VectorResults {
         std::size_t n_prompt = 0;
     };
     std::vector<One> all;
-    json traces = json::array();  ///< per text, if asked for
+    Json traces = Json::array();  ///< per text, if asked for
 };
 
 /// Runs all requests, a few at a time so that the queue has room for others. nullopt: the client has gone.
@@ -53,9 +53,9 @@ std::optional<VectorResults> run(Service& service, const Job& job, std::vector<t
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
                                                 std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
-        Exchange exchange(service.engine, std::move(some), service.memory);
-        while (!exchange.done()) {
-            auto event = exchange.next(kVectorPoll);
+        EventQueue queue(service.engine, std::move(some), service.memory);
+        while (!queue.done()) {
+            auto event = queue.next(kVectorPoll);
             if (watch.gone()) return std::nullopt;
             held.add(event ? event->second.vector.capacity() * sizeof(float) : 0);
             if (!event) continue;
@@ -96,7 +96,7 @@ std::string base64(const std::vector<float>& values) {
 /// Maximum tokens to encode: more than fit, so that errors can usually tell the count.
 std::size_t most_tokens(const Service& service) { return 2 * service.engine.max_tokens(); }
 
-std::vector<tinfer::Token> input_tokens(const json& item, const std::string& path, const Service& service) {
+std::vector<tinfer::Token> input_tokens(const Json& item, const std::string& path, const Service& service) {
     if (item.is_string())
         return encode_within(most_tokens(service), path, service, [&] {
             return service.model.vocab().encode(item.get<std::string>(), {.max_tokens = most_tokens(service)});
@@ -123,22 +123,22 @@ struct VectorJob {
 
 VectorJob read_embeddings(Service& service, Client& client, std::string_view text) {
     const Reading reading(service, client, text.size());
-    const json body = parse_body(text);
+    const Json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
     fields.take({"user"});
     if (!service.gives_vectors() || service.ranks())
         throw ApiError(501, "this server gives no vectors; an embedding model, or --pooling mean at its start, does",
                        "not_supported");
-    const json* input = fields.find("input");
+    const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
-    read_features(fields, service, job.job, false);
+    read_capabilities(fields, service, job.job, false);
     job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
-    if (is_list && input->size() > kMostTexts)
-        fields.refuse("input", "a list of at most " + std::to_string(kMostTexts) + " is expected");
+    if (is_list && input->size() > kMaxTexts)
+        fields.refuse("input", "a list of at most " + std::to_string(kMaxTexts) + " is expected");
     add_warnings(fields, service, job.job);
     for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
         const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
@@ -174,9 +174,9 @@ void embeddings(Service& service, Body body, Response& response) {
         data += i == 0 ? "[" : ",";
         data += to_line({{"object", "embedding"},
                          {"index", i},
-                         {"embedding", job.as_base64 ? json(base64(vector)) : json(vector)}});
+                         {"embedding", job.as_base64 ? Json(base64(vector)) : Json(vector)}});
     }
-    json document{{"object", "list"},
+    Json document{{"object", "list"},
                   {"model", service.id},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};
     if (job.job.trace) document["traces"] = results->traces;
@@ -212,19 +212,19 @@ void rerank(Service& service, Body text, Response& response) {
     std::size_t most = 0;
     {
         const Reading reading(service, response.client, text.size());
-        const json body = parse_body(text.text());
+        const Json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));
         fields.take({"user"});
         if (!service.ranks()) throw ApiError(501, "this model is no reranker", "not_supported");
         const auto query = fields.text("query");
         if (!query) fields.refuse("query", "is missing");
-        documents = fields.texts("documents", kMostTexts);
+        documents = fields.texts("documents", kMaxTexts);
         if (documents.empty()) fields.refuse("documents", "is missing");
         gives_texts = fields.boolean("return_documents").value_or(false);
         most = static_cast<std::size_t>(
             fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
-        read_features(fields, service, job, false);
+        read_capabilities(fields, service, job, false);
         add_warnings(fields, service, job);
         for (std::size_t i = 0; i < documents.size(); ++i) {
             auto& one = requests.emplace_back(job.request);
@@ -252,14 +252,14 @@ void rerank(Service& service, Body text, Response& response) {
         n_tokens += results->all[i].n_prompt;
     }
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    json list = json::array();
+    Json list = Json::array();
     for (const auto& [score, index] : order) {
         if (list.size() == most) break;
-        json item{{"index", index}, {"relevance_score", score}};
+        Json item{{"index", index}, {"relevance_score", score}};
         if (gives_texts) item["document"] = {{"text", documents[index]}};
         list.push_back(item);
     }
-    json document{{"object", "list"},
+    Json document{{"object", "list"},
                   {"model", service.id},
                   {"results", list},
                   {"usage", {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}}};

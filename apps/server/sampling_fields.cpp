@@ -5,18 +5,17 @@
 #include <cmath>
 #include <limits>
 
-#include "features.hpp"
+#include "capabilities.hpp"
 
 namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostStops = 16;
-constexpr std::size_t kMostPath = 128;  ///< bytes of a field's name in an answer
-constexpr std::int64_t kMostInt = 0x7FFFFFFF, kLongestWindow = 1 << 24;
+constexpr std::size_t kMaxStops = 16;
+constexpr std::size_t kMaxPath = 128;  ///< bytes of a field's name in an answer
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
-    const json* bias = fields.object("logit_bias");
+    const Json* bias = fields.object("logit_bias");
     if (bias == nullptr) return;
     const auto n_vocab = static_cast<std::int64_t>(service.model.vocab().size());
     for (const auto& [name, value] : bias->items()) {
@@ -32,7 +31,7 @@ void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& o
 
 /// "samplers": a chain as text, or a list of names.
 void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
-    const json* chain = fields.find("samplers");
+    const Json* chain = fields.find("samplers");
     if (chain == nullptr) return;
     if (chain->is_string()) {
         try {
@@ -60,48 +59,37 @@ void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
 
 }  // namespace
 
+std::vector<std::string_view> names_in_requests(const tinfer::SamplerField& field) {
+    std::vector<std::string_view> names;
+    for (const auto name : field.request_names)
+        if (!name.empty()) names.push_back(name);
+    if (names.empty()) names.push_back(field.name);
+    return names;
+}
+
+tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field) {
+    const double largest = field.is_whole() ? 0x7FFFFFFF : 1e9;
+    return {std::max(field.asked.least, -largest), std::min(field.asked.most, largest)};
+}
+
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field) {
     tinfer::SamplerOptions options = service.options.sampler;
-    const auto real = [&](const char* name, float& value, double least, double most) {
-        if (const auto given = fields.number(name, least, most)) value = static_cast<float>(*given);
-    };
-    const auto whole = [&](const char* name, int& value, std::int64_t least) {
-        if (const auto given = fields.integer(name, least, kMostInt)) value = static_cast<int>(*given);
-    };
-    const auto window = [&](const char* name, int& value) {
-        if (const auto given = fields.integer(name, -1, kLongestWindow)) value = static_cast<int>(*given);
-    };
-    constexpr double kAny = 1e9;
-    real("temperature", options.temp, 0, 100);
-    real("top_p", options.top_p, 0, 1);
-    real("presence_penalty", options.penalty_present, -2, 2);
-    real("frequency_penalty", options.penalty_freq, -2, 2);
-    real("repeat_penalty", options.penalty_repeat, 1e-6, kAny);
-    real("penalty_repeat", options.penalty_repeat, 1e-6, kAny);
-    window("penalty_last_n", options.penalty_last_n);
-    whole("top_k", options.top_k, -1);
-    real("min_p", options.min_p, 0, 1);
-    real("typical_p", options.typical_p, 0, 1);
-    real("top_n_sigma", options.top_n_sigma, -kAny, kAny);
-    real("xtc_probability", options.xtc_probability, 0, 1);
-    real("xtc_threshold", options.xtc_threshold, 0, 1);
-    real("dry_multiplier", options.dry_multiplier, 0, kAny);
-    real("dry_base", options.dry_base, 0, kAny);
-    whole("dry_allowed_length", options.dry_allowed_length, 0);
-    window("dry_penalty_last_n", options.dry_penalty_last_n);
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            if (const auto* whole = std::get_if<int tinfer::SamplerOptions::*>(&field.member)) {
+                const auto given =
+                    fields.integer(name, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most));
+                if (given) options.*(*whole) = static_cast<int>(*given);
+            } else if (const auto given = fields.number(name, least, most)) {
+                options.*std::get<float tinfer::SamplerOptions::*>(field.member) = static_cast<float>(*given);
+            }
+        }
     if (fields.find("dry_breakers") != nullptr) options.dry_breakers = fields.texts("dry_breakers", 64);
-    real("dynatemp_range", options.dynatemp_range, 0, kAny);
-    real("dynatemp_exponent", options.dynatemp_exponent, 0, kAny);
-    if (const auto mode = fields.integer("mirostat", 0, 2)) options.mirostat = static_cast<int>(*mode);
-    real("mirostat_tau", options.mirostat_tau, 0, kAny);
-    real("mirostat_eta", options.mirostat_eta, 0, kAny);
-    real("adaptive_target", options.adaptive_target, -1, 1);
-    real("adaptive_decay", options.adaptive_decay, 0, 0.99);
-    whole("min_keep", options.min_keep, 0);
     read_bias(fields, service, options);
     read_chain(fields, options);
     // Windows are allocated in full, so they are limited to the longest text, with the same result.
-    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), kLongestWindow));
+    const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), 1 << 24));
     options.penalty_last_n = std::min(options.penalty_last_n, longest);
     options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
     if (const auto seed = fields.integer("seed", -0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF))
@@ -115,7 +103,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     }
     job.request.sampler = std::move(options);
 
-    job.request.generation.stop = fields.texts(stop_field, kMostStops);
+    job.request.generation.stop = fields.texts(stop_field, kMaxStops);
     for (const auto& stop : job.request.generation.stop)
         if (stop.empty()) fields.refuse(stop_field, "a stop string is empty");
     if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
@@ -128,12 +116,12 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
         job.gbnf = *grammar;
     }
     job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
-    read_features(fields, service, job);
+    read_capabilities(fields, service, job);
 }
 
 void read_stream(Fields& fields, Job& job) {
     job.stream = fields.boolean("stream").value_or(false);
-    if (const json* given = fields.object("stream_options")) {
+    if (const Json* given = fields.object("stream_options")) {
         Fields options(fields, *given, "stream_options");
         job.include_usage = options.boolean("include_usage").value_or(false);
         options.take({"include_obfuscation"});
@@ -145,7 +133,7 @@ namespace {
 
 /// The schema in field `name`, as text.
 std::string schema_of(Fields& fields, const char* name) {
-    const json* given = fields.find(name);
+    const Json* given = fields.find(name);
     if (given == nullptr || (!given->is_object() && !given->is_boolean()))
         fields.refuse(name, "a JSON schema is expected");
     return given->dump();
@@ -154,7 +142,7 @@ std::string schema_of(Fields& fields, const char* name) {
 }  // namespace
 
 bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
-    const json* given = outer.object(name);
+    const Json* given = outer.object(name);
     if (given == nullptr) return false;
     const std::string path = outer.path(name);
     Fields fields(outer, *given, path);
@@ -169,7 +157,7 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
             param = fields.path("schema");
         }
     } else {
-        const json* inside = fields.object("json_schema");
+        const Json* inside = fields.object("json_schema");
         if (inside == nullptr) fields.refuse("json_schema", "is missing");
         Fields inner(fields, *inside, fields.path("json_schema"));
         inner.take({"name", "strict", "description"});
@@ -196,6 +184,13 @@ std::size_t most_prompt_tokens(Fields& fields, const Service& service) {
     return cuts_middle(fields) ? std::numeric_limits<std::size_t>::max() : 2 * service.engine.max_tokens();
 }
 
+ApiError too_many_tokens(std::size_t most, const std::string& param, const Service& service) {
+    return {400,
+            param + ": more than " + std::to_string(most) + " tokens; the limit is " +
+                std::to_string(service.engine.max_tokens()) + ", with the answer",
+            "context_length_exceeded", param};
+}
+
 std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& param, const Service& service,
                                          const std::function<std::vector<tinfer::Token>()>& encode) {
     try {
@@ -203,10 +198,7 @@ std::vector<tinfer::Token> encode_within(std::size_t most, const std::string& pa
     } catch (const tinfer::Error& error) {
         const bool is_bounded = most != std::numeric_limits<std::size_t>::max();
         if (error.code() != tinfer::ErrorCode::limit_exceeded || !is_bounded) throw;
-        throw ApiError(400,
-                       param + ": more than " + std::to_string(most) + " tokens; the limit is " +
-                           std::to_string(service.engine.max_tokens()) + ", with the answer",
-                       "context_length_exceeded", param);
+        throw too_many_tokens(most, param, service);
     }
 }
 
@@ -251,15 +243,14 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
     job.request.generation.n_predict = max_tokens.value_or(-1);
 }
 
-std::vector<tinfer::Token> read_token_ids(const json& list, const std::string& path, const Service& service) {
+std::vector<tinfer::Token> read_token_ids(const Json& list, const std::string& path, const Service& service) {
     const auto n_vocab = static_cast<double>(service.model.vocab().size());
     std::vector<tinfer::Token> tokens;
     tokens.reserve(list.size());
-    for (const json& item : list) {
+    for (const Json& item : list) {
         const double id = item.is_number() ? item.get<double>() : -1;
         if (!(id >= 0 && id < n_vocab) || id != std::floor(id))
-            throw bad_request(path, item.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 32) +
-                                        " is no token of a vocabulary of " +
+            throw bad_request(path, item.dump().substr(0, 32) + " is no token of a vocabulary of " +
                                         std::to_string(service.model.vocab().size()));
         tokens.push_back(tinfer::Token{static_cast<std::int32_t>(id)});
     }
@@ -271,8 +262,8 @@ std::vector<std::string> check_unknown(const Fields& fields, const Service& serv
     std::vector<std::string> warnings;
     for (const auto& [path, is_given_on] : unread.first) {
         if (service.options.strict)
-            throw bad_request(path.substr(0, kMostPath), "this field is not known", "unknown_parameter");
-        warnings.push_back("the field '" + path.substr(0, kMostPath) + "' is not known" +
+            throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
+        warnings.push_back("the field '" + path.substr(0, kMaxPath) + "' is not known" +
                            (is_given_on ? " here; the template got it as it is" : " and was ignored"));
     }
     if (unread.n > unread.first.size())
@@ -289,7 +280,7 @@ void add_warnings(const Fields& fields, const Service& service, Job& job) {
 
 void warn(const Service& service, Job& job, const std::string& text) {
     service.log.add(text);
-    if (job.warnings.size() < UnreadFields::kMostNames) job.warnings.push_back(text);
+    if (job.warnings.size() < UnreadFields::kMaxNames) job.warnings.push_back(text);
 }
 
 }  // namespace tinfer::server

@@ -12,7 +12,6 @@
 #endif
 
 #include "listener.hpp"
-#include "memory_reserve.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
@@ -55,8 +54,7 @@ std::uint64_t grammar_bytes(int n_parallel) noexcept {
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
-    // A document of brackets only takes 24 times the size of its text.
-    return max_bodies(options) + 24 * ReadingRoom::bytes_at_once(static_cast<std::size_t>(options.max_body));
+    return max_bodies(options) + kParseCost * BodySlots::bytes_at_once(static_cast<std::size_t>(options.max_body));
 }
 
 std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queue) noexcept {
@@ -70,11 +68,10 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
            const ServeEvents& events) {
     return_memory();
     (void)std::signal(SIGPIPE, SIG_IGN);  // TLS writes without MSG_NOSIGNAL
-    const MemoryReserve reserve;
-    Hub hub(options);
+    Broker broker(options);
     std::unique_ptr<tinfer::Engine> engine;
     std::optional<Service> service;  // both must outlive the listener
-    Router router(hub);
+    Router router(broker);
     Listener listener(router, limits_of(options), options.max_connections, max_bodies(options),
                       options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
     const int port = listener.listen(options.host, options.port);
@@ -82,20 +79,20 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
     if (events.listening) events.listening(address);
     engine = load();
-    service.emplace(*engine, hub);
-    hub.open(*service);
+    service.emplace(*engine, broker);
+    broker.open(*service);
     const auto cancel_all = [&] {
         for (const auto& slot : engine->slots()) engine->cancel(slot.request);
     };
     try {
         if (events.ready) events.ready(address);
     } catch (...) {  // do not wait for requests that came meanwhile
-        hub.drain();
+        broker.drain();
         cancel_all();
         throw;
     }
     while (!events.stops() && listener.failure() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    hub.drain();
+    broker.drain();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
     (void)engine->drain(std::chrono::seconds(options.drain_s));
     cancel_all();

@@ -58,66 +58,67 @@ std::optional<std::pair<std::string, std::string>> RunningTexts::find(tinfer::Re
     return found == texts_.end() ? std::nullopt : std::optional(found->second);
 }
 
-ReadingRoom::ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept
+BodySlots::BodySlots(std::size_t room, std::chrono::seconds patience) noexcept
     : small_{small_room(room)}, large_{room}, patience_(patience) {}
 
 namespace {
 constexpr std::chrono::milliseconds kLook{100};  // how often those that wait are asked whether they still want to
 }
 
-ReadingRoom::Place::Place(ReadingRoom& room, std::size_t size) : room_(room), size_(size) {
-    Part& part = room_.part_of(size_);
-    std::unique_lock lock(room_.mutex_);
+BodySlots::Slot::Slot(BodySlots& slots, std::size_t size) : slots_(slots), size_(size) {
+    Part& part = slots_.part_of(size_);
+    std::unique_lock lock(slots_.mutex_);
     const auto ticket = part.n_tickets++;
     part.waiting.insert(ticket);
     const auto is_there = [&] {
         return *part.waiting.begin() == ticket && (part.taken == 0 || part.taken + size_ <= part.room);
     };
-    const auto until = std::chrono::steady_clock::now() + room_.patience_;
+    const auto until = std::chrono::steady_clock::now() + slots_.patience_;
     bool is_wanted = true;
     while (is_wanted && !is_there() && std::chrono::steady_clock::now() < until) {
         // Looked at without the lock: whether a client is there is asked of its connection.
-        if (room_.left_.wait_for(lock, kLook, is_there)) break;
+        if (slots_.left_.wait_for(lock, kLook, is_there)) break;
         lock.unlock();
         is_wanted = !WantedRequest::is_given_up();
         lock.lock();
     }
     const bool has_room = is_wanted && is_there();
     part.waiting.erase(ticket);
-    room_.left_.notify_all();
+    slots_.left_.notify_all();
     if (!is_wanted) throw ApiError(503, "the client has gone, or the server ends", "overloaded");
     if (!has_room)
         throw ApiError(503,
                        "too many requests are being read; this one has waited for " +
-                           std::to_string(room_.patience_.count()) + " s",
+                           std::to_string(slots_.patience_.count()) + " s",
                        "overloaded");
     part.taken += size_;
 }
 
-ReadingRoom::Place::~Place() {
-    const std::lock_guard lock(room_.mutex_);
-    room_.part_of(size_).taken -= size_;
-    room_.left_.notify_all();
+BodySlots::Slot::~Slot() {
+    const std::lock_guard lock(slots_.mutex_);
+    slots_.part_of(size_).taken -= size_;
+    slots_.left_.notify_all();
 }
 
 namespace {
 thread_local WantedRequest* t_wanted = nullptr;  // the request that this thread reads
 }
 
-WantedRequest::WantedRequest(const Hub& hub, std::function<bool()> gone) : hub_(hub), gone_(std::move(gone)) {
+WantedRequest::WantedRequest(const Broker& broker, std::function<bool()> gone)
+    : broker_(broker), gone_(std::move(gone)) {
     t_wanted = this;
 }
 
 WantedRequest::~WantedRequest() { t_wanted = nullptr; }
 
 bool WantedRequest::is_given_up() {
-    return t_wanted != nullptr && (t_wanted->hub_.is_draining() || (t_wanted->gone_ && t_wanted->gone_()));
+    return t_wanted != nullptr && (t_wanted->broker_.is_draining() || (t_wanted->gone_ && t_wanted->gone_()));
 }
 
-Service::Service(tinfer::Engine& given, Hub& given_hub)
-    : engine(given), model(given.model()), options(given_hub.options), hub(given_hub), metrics(given_hub.metrics),
-      memory(given_hub.memory), id(id_of(model, options)), created(unix_time()),
-      reading(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
+Service::Service(tinfer::Engine& given, Broker& given_broker)
+    : engine(given), model(given.model()), options(given_broker.options), broker(given_broker),
+      metrics(given_broker.metrics), memory(given_broker.memory), id(id_of(model, options)), created(unix_time()),
+      body_slots(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
       log(options.log),
       grammars(kGrammarBytes,
                tinfer::SchemaOptions{.grammar = tinfer::GrammarOptions{.max_cache_bytes = kMatchingBytes}}),
@@ -143,9 +144,9 @@ bool Service::ranks() const noexcept {
            (pooling == tinfer::Pooling::from_model && model.info().pooling == tinfer::Pooling::rank);
 }
 
-json Service::model_card() const {
+Json Service::model_card() const {
     const auto& info = model.info();
-    json adapters = json::array();
+    Json adapters = Json::array();
     for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
     return {{"id", id},
             {"object", "model"},

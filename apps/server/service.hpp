@@ -68,9 +68,9 @@ struct ServeOptions {
 class Service;
 
 /// State that exists from the start: limits, metrics, and the service once its model is loaded. Thread-safe.
-class Hub {
+class Broker {
 public:
-    explicit Hub(ServeOptions given)
+    explicit Broker(ServeOptions given)
         : options(std::move(given)), memory(static_cast<std::uint64_t>(options.answer_memory)) {}
 
     const ServeOptions options;
@@ -124,24 +124,24 @@ private:
 /// Limits how many bytes of bodies are parsed and tokenized at once, because documents take many times the memory of
 /// their text. Bodies are read in the order in which they came; small ones have a part of their own, so that they do
 /// not wait for large ones.
-class ReadingRoom {
+class BodySlots {
 public:
     static constexpr std::size_t kSmall = 64 << 10;  ///< maximum size of a small body
     /// `room`: bytes of bodies that are not small. Nobody waits longer than `patience`.
-    ReadingRoom(std::size_t room, std::chrono::seconds patience) noexcept;
+    BodySlots(std::size_t room, std::chrono::seconds patience) noexcept;
     /// Maximum bytes of bodies that are read at once.
     [[nodiscard]] static std::size_t bytes_at_once(std::size_t room) noexcept { return room + small_room(room); }
 
-    class Place {
+    class Slot {
     public:
         /// Waits for room. Throws ApiError 503, at once where the request is given up (WantedRequest).
-        Place(ReadingRoom& room, std::size_t size);
-        Place(const Place&) = delete;
-        Place& operator=(const Place&) = delete;
-        ~Place();
+        Slot(BodySlots& slots, std::size_t size);
+        Slot(const Slot&) = delete;
+        Slot& operator=(const Slot&) = delete;
+        ~Slot();
 
     private:
-        ReadingRoom& room_;
+        BodySlots& slots_;
         std::size_t size_;
     };
 
@@ -165,7 +165,7 @@ private:
 class WantedRequest {
 public:
     /// `gone`: whether the client has left.
-    WantedRequest(const Hub& hub, std::function<bool()> gone);
+    WantedRequest(const Broker& broker, std::function<bool()> gone);
     WantedRequest(const WantedRequest&) = delete;
     WantedRequest& operator=(const WantedRequest&) = delete;
     ~WantedRequest();
@@ -173,7 +173,7 @@ public:
     [[nodiscard]] static bool is_given_up();
 
 private:
-    const Hub& hub_;
+    const Broker& broker_;
     std::function<bool()> gone_;
 };
 
@@ -186,20 +186,20 @@ public:
     /// Maximum memory of what matching one grammar remembers.
     static constexpr std::size_t kMatchingBytes = std::size_t{16} << 20;
 
-    /// `hub` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.
-    Service(tinfer::Engine& engine, Hub& hub);
+    /// `broker` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.
+    Service(tinfer::Engine& engine, Broker& broker);
     ~Service();
 
     tinfer::Engine& engine;
     const tinfer::Model& model;
     const ServeOptions& options;
-    const Hub& hub;
+    const Broker& broker;
     Metrics& metrics;
     AnswerMemory& memory;
     const std::string id;  ///< of the model
     const std::int64_t created;
     RunningTexts texts;
-    ReadingRoom reading;
+    BodySlots body_slots;
     const WarningLog log;
     /// Compiled grammars, under a budget of kGrammarBytes.
     mutable tinfer::GrammarCache grammars;
@@ -209,7 +209,7 @@ public:
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
     [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< vectors or scores instead of text
     [[nodiscard]] bool ranks() const noexcept;                                    ///< gives scores of documents
-    [[nodiscard]] json model_card() const;
+    [[nodiscard]] Json model_card() const;
     [[nodiscard]] std::string fingerprint() const;  ///< system_fingerprint() as of now; any thread
     /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);

@@ -91,8 +91,8 @@ TraceFolder::File TraceFolder::open() {
     return {folder_ / name, std::shared_ptr<tinfer::TraceFile>(file.release(), end), is_told};
 }
 
-json TraceFolder::File::close() {
-    json result{{"file", path_.filename().string()}};
+Json TraceFolder::File::close() {
+    Json result{{"file", path_.filename().string()}};
     *is_told_ = true;
     try {
         file_->close();

@@ -34,7 +34,7 @@ public:
         [[nodiscard]] const std::shared_ptr<tinfer::TraceFile>& observer() const noexcept { return file_; }
         /// Returns its name, its size, and the numbers of recorded and lost events. Call it once, after the last event
         /// of the request. Failures to write are reported in `error`.
-        [[nodiscard]] json close();
+        [[nodiscard]] Json close();
 
     private:
         std::filesystem::path path_;

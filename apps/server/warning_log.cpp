@@ -7,10 +7,10 @@ namespace tinfer::server {
 
 void WarningLog::add(std::string_view text) const {
     if (!sink_) return;
-    std::string line = json(text.substr(0, kMostBytes)).dump(-1, ' ', true, json::error_handler_t::replace);
+    std::string line = Json(text.substr(0, kMaxBytes)).dump({.ascii = true});
     const std::lock_guard lock(mutex_);
-    if (said_.size() > kMost || !said_.insert(line).second) return;
-    sink_(said_.size() > kMost ? "further warnings are not shown" : line);
+    if (said_.size() > kMax || !said_.insert(line).second) return;
+    sink_(said_.size() > kMax ? "further warnings are not shown" : line);
 }
 
 }  // namespace tinfer::server

@@ -14,8 +14,8 @@ namespace tinfer::server {
 class WarningLog {
 public:
     using Sink = std::function<void(std::string_view)>;
-    static constexpr std::size_t kMost = 200;           ///< warnings; then one that says so
-    static constexpr std::size_t kMostBytes = 1 << 10;  ///< of one; the rest is cut off
+    static constexpr std::size_t kMax = 200;           ///< warnings; then one that says so
+    static constexpr std::size_t kMaxBytes = 1 << 10;  ///< of one; the rest is cut off
 
     explicit WarningLog(Sink sink) : sink_(std::move(sink)) {}
     /// The text may be of clients: it is written in one line, as JSON text without control characters.

@@ -84,10 +84,10 @@ void AdapterArgs::attach_to(tinfer::Context& context, const ModelArgs& model_arg
     if (!vectors.empty()) tinfer::set_control_vectors(context, vectors, controls.range());
 }
 
-json describe_adapter(const tinfer::ModelFile& file) {
+Json describe_adapter(const tinfer::ModelFile& file) {
     constexpr std::string_view kSuffix = ".lora_b", kDirection = "direction.";
     if (file.metadata_value("general.type") == "adapter") {
-        json pairs = json::array();
+        Json pairs = Json::array();
         for (const auto& tensor : file.tensors())
             if (tensor.name.ends_with(kSuffix))
                 pairs.push_back(
@@ -97,7 +97,7 @@ json describe_adapter(const tinfer::ModelFile& file) {
                 {"alpha", file.metadata_value("adapter.lora.alpha").value_or("none")},
                 {"pairs", pairs}};
     }
-    json layers = json::array();
+    Json layers = Json::array();
     for (const auto& tensor : file.tensors())
         if (tensor.name.starts_with(kDirection)) layers.push_back(tensor.name.substr(kDirection.size()));
     if (layers.empty()) return nullptr;

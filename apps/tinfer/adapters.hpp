@@ -40,6 +40,6 @@ struct AdapterArgs {
 };
 
 /// Describes the file of an adapter or a control vector; null for any other file.
-[[nodiscard]] json describe_adapter(const tinfer::ModelFile& file);
+[[nodiscard]] Json describe_adapter(const tinfer::ModelFile& file);
 
 }  // namespace tinfer::app

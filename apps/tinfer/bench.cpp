@@ -133,7 +133,7 @@ struct Work {
     }
 };
 
-json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) {
+Json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) {
     constexpr const char* kBounds[] = {"unknown", "memory", "compute"};
     return {{"role", row.role},
             {"op", tinfer::to_string(row.op)},
@@ -150,7 +150,7 @@ json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) 
 }
 
 struct Result {
-    json line;
+    Json line;
     std::shared_ptr<tinfer::Roofline> roofline;  ///< of a run between the measured ones, with warm caches
 };
 
@@ -198,7 +198,7 @@ std::string padded(std::string text, std::size_t width) {
     return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
-void print_row(const json& line) {
+void print_row(const Json& line) {
     std::string row = line.at("test").get<std::string>();
     row += std::string(row.size() < 14 ? 14 - row.size() : 1, ' ') +
            padded(std::to_string(line.at("threads").get<int>()), 3);
@@ -210,10 +210,10 @@ void print_row(const json& line) {
     print(row + "\n");
 }
 
-void print_roofline(const json& test, const tinfer::Roofline& roofline, bool as_json) {
+void print_roofline(const Json& test, const tinfer::Roofline& roofline, bool as_json) {
     if (!as_json) return print(roofline.report() + "\n");
     for (const auto& row : roofline.rows()) {
-        json line{{"test", test.at("test")}, {"threads", test.at("threads")}};
+        Json line{{"test", test.at("test")}, {"threads", test.at("threads")}};
         line.update(row_line(row, roofline));
         print_line(line);
     }

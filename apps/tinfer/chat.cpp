@@ -9,6 +9,7 @@
 
 #include "chat_inputs.hpp"
 #include "grammar_args.hpp"
+#include "json_input.hpp"
 #include "line_editor.hpp"
 #include "long_run.hpp"
 #include "model_list.hpp"
@@ -135,7 +136,7 @@ private:
         }
         if (!args_.prefix.empty() || !args_.suffix.empty()) {
             options.chat_template = tinfer::ChatTemplate(kRawTurns);
-            options.variables = json{{"input_prefix", unescape(args_.prefix, "--input-prefix")},
+            options.variables = Json{{"input_prefix", unescape(args_.prefix, "--input-prefix")},
                                      {"input_suffix", unescape(args_.suffix, "--input-suffix")}}
                                     .dump();
         }
@@ -198,22 +199,11 @@ private:
         return true;
     }
 
-    /// What the template appends to prompt for an answer.
-    std::string generation_prompt() const {
-        const std::string prompt = chat_.render(true).text;
-        try {
-            const std::string before = chat_.render(false).text;
-            return {std::mismatch(before.begin(), before.end(), prompt.begin(), prompt.end()).second, prompt.end()};
-        } catch (const tinfer::Error&) {  // some templates refuse a conversation without an answer
-            return {};
-        }
-    }
-
     /// Sets the grammar that is given, or that of calls, for the next answer; after tool results it may always be text.
     void constrain_calls(bool is_question) {
         if (args_.grammar.given())
             return sampler_.constrain(
-                args_.grammar.framed(*format_, model_.vocab(), {!args_.no_thinking, generation_prompt()})
+                args_.grammar.framed(*format_, model_.vocab(), {!args_.no_thinking, chat_.prompt().generation_prompt})
                     .constraint(model_.vocab()));
         if (!constrains_calls_) {
             if (sampler_.constraint() != nullptr) sampler_.constraint()->reset();
@@ -226,7 +216,7 @@ private:
             if (choice != "required") options.function = choice;
         }
         try {
-            options.generation_prompt = generation_prompt();
+            options.generation_prompt = chat_.prompt().generation_prompt;
             const auto grammar = tinfer::tool_grammar(*format_, tools_, options);
             sampler_.constrain(grammar.constraint(model_.vocab()));
         } catch (const tinfer::Error& error) {
@@ -286,7 +276,8 @@ private:
     void save(const std::string& path) {
         if (path.empty()) return note("/save needs the name of a file", Look::warning);
         const std::string messages = chat_.messages();
-        write_file(path, path.ends_with(".json") ? messages + "\n" : markdown_of(json::parse(messages)));
+        write_file(path,
+                   path.ends_with(".json") ? messages + "\n" : markdown_of(parse_json(messages, "the conversation")));
         note("saved " + counted(chat_.n_messages(), "message") + " to " + path, Look::dim);
     }
 
@@ -360,12 +351,12 @@ private:
         }
     }
 
-    json document() const {
+    Json document() const {
         const auto t = chat_.timings();
-        json out{{"text", chat_.answer().content}, {"tokens", ids_of(chat_.answer_tokens())}};
+        Json out{{"text", chat_.answer().content}, {"tokens", ids_of(chat_.answer_tokens())}};
         if (!chat_.answer().reasoning.empty()) out["reasoning"] = chat_.answer().reasoning;
         if (!chat_.answer().tool_calls.empty()) {
-            out["tool_calls"] = json::array();
+            out["tool_calls"] = Json::array();
             for (const auto& call : chat_.answer().tool_calls)
                 out["tool_calls"].push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
         }

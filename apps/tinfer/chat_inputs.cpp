@@ -15,15 +15,15 @@ namespace {
                         (option.empty() ? "" : std::string(option) + " ") + path + ": " + what);
 }
 
-json read_array(const std::string& path, std::string_view option, const std::string& text) {
-    json document = parse_json(text, (option.empty() ? "" : std::string(option) + " ") + path);
+Json read_array(const std::string& path, std::string_view option, const std::string& text) {
+    Json document = parse_json(text, (option.empty() ? "" : std::string(option) + " ") + path);
     if (!document.is_array()) refuse_input(option, path, "a JSON array is expected");
     return document;
 }
 
 /// {"type": "function", "function": {"name": …}} or {"name": …}.
-std::string name_of(const json& tool) {
-    const json& place = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
+std::string name_of(const Json& tool) {
+    const Json& place = tool.is_object() && tool.contains("function") ? tool["function"] : tool;
     return place.is_object() && place.contains("name") && place["name"].is_string() ? place["name"].get<std::string>()
                                                                                     : std::string();
 }
@@ -33,7 +33,7 @@ std::string name_of(const json& tool) {
 std::string read_messages(const std::string& path, std::string_view option) {
     std::string text = read_document(path, option);
     std::size_t number = 0;
-    for (const json& message : read_array(path, option, text)) {
+    for (const Json& message : read_array(path, option, text)) {
         if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
             refuse_input(option, path, "message " + std::to_string(number) + ": an object with a role is expected");
         ++number;
@@ -47,7 +47,7 @@ std::string read_tools(const std::string& path, const std::string& choice) {
     if (path.empty()) return {};
     std::string text = read_document(path, "--tools");
     std::vector<std::string> names;
-    for (const json& tool : read_array(path, "--tools", text)) names.push_back(name_of(tool));
+    for (const Json& tool : read_array(path, "--tools", text)) names.push_back(name_of(tool));
     if (choice.empty() || choice == "auto" || choice == "required") return text;
     if (choice == "none") return {};
     if (std::find(names.begin(), names.end(), choice) != names.end()) return text;

@@ -170,7 +170,7 @@ int embed(const EmbedArgs& args) {
             if (args.out.empty())
                 print_line({{"index", line.number},
                             {"tokens", line.tokens.size()},
-                            {"embedding", row.empty() ? json(nullptr) : json(row)}});
+                            {"embedding", row.empty() ? Json(nullptr) : Json(row)}});
             values.insert(values.end(), row.begin(), row.end());
             values.resize(args.out.empty() ? 0 : at * embedder.width());
         }

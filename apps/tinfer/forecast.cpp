@@ -131,7 +131,7 @@ void add_roofs(Machine& machine, const ForecastArgs& args, const Demand& demand)
 struct KernelTimes {
     double token_s = 0, prompt_s = 0;
     std::string bound = "kernels";
-    json samples;                    ///< null if computed from roofs
+    Json samples;                    ///< null if computed from roofs
     std::int64_t sample_layers = 0;  ///< layers of the token samples
 };
 
@@ -162,7 +162,7 @@ struct SampleTime {
     double work = 0;
     std::vector<double> runs{};
     [[nodiscard]] double seconds() const { return median(runs); }
-    [[nodiscard]] json document() const { return {{"layers", n_layer}, {"work", work}, {"seconds", seconds()}}; }
+    [[nodiscard]] Json document() const { return {{"layers", n_layer}, {"work", work}, {"seconds", seconds()}}; }
 };
 
 /// Extrapolates to the whole model from samples with one and with several layers; the difference is the cost of layers,
@@ -285,7 +285,7 @@ int forecast(const ForecastArgs& args) {
         disk_rate = (args.disk.empty() ? measure_storage(paths.front(), 2.0).curve : read_storage_curve(args.disk))
                         .saturated_rate(kPagingRequest);
     const Forecast out = forecast_of(demand, kernels, available, disk_rate, args.prompt);
-    const json document = {{"prompt_tps", 1 / out.prompt_s},
+    const Json document = {{"prompt_tps", 1 / out.prompt_s},
                            {"generation_tps", 1 / out.token_s},
                            {"generation_best_tps", 1 / out.token_best_s},
                            {"bound", out.bound},

@@ -49,11 +49,11 @@ void match_lines(const tinfer::Grammar& grammar, const std::string& path) {
         at = end + 1;
         ++number;
         if (line.find_first_not_of(" \t\r") == line.npos) continue;
-        const json text = parse_json(line, path + ": line " + std::to_string(number));
+        const Json text = parse_json(line, path + ": line " + std::to_string(number));
         if (!text.is_string())
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
                                 path + ": line " + std::to_string(number) + ": a JSON string is expected");
-        print_line({{"accepted", grammar.matches(text.get_ref<const std::string&>())}});
+        print_line({{"accepted", grammar.matches(text.string())}});
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "adapters.hpp"
 #include "common.hpp"
+#include "json_input.hpp"
 
 #include <algorithm>
 
@@ -18,7 +19,7 @@ struct InspectArgs {
     bool as_json = false, as_csv = false, data_check = false, architectures = false, placement = false;
 };
 
-json to_json(const tinfer::ModelInfo& info) {
+Json to_json(const tinfer::ModelInfo& info) {
     return {{"architecture", info.architecture},
             {"name", info.name},
             {"n_layer", info.n_layer},
@@ -40,7 +41,7 @@ json to_json(const tinfer::ModelInfo& info) {
             {"weight_bytes", info.weight_bytes}};
 }
 
-json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
+Json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
     return {{"n_ctx", n_ctx},
             {"weights_mapped", plan.weights_mapped},
             {"weights_copied", plan.weights_copied},
@@ -55,10 +56,10 @@ json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
 }
 
 /// Hyper-parameters and memory plan; for files that are not a supported model, the reason.
-json describe_model(const InspectArgs& args, const tinfer::ModelFile& file) {
-    if (json adapter = describe_adapter(file); !adapter.is_null()) return {{"adapter", std::move(adapter)}};
+Json describe_model(const InspectArgs& args, const tinfer::ModelFile& file) {
+    if (Json adapter = describe_adapter(file); !adapter.is_null()) return {{"adapter", std::move(adapter)}};
     try {
-        json unused = json::array();  // the loader's messages about unused tensors
+        Json unused = Json::array();  // the loader's messages about unused tensors
         auto model_options = args.model.options();
         model_options.log = [&, log = model_options.log](tinfer::LogLevel level, std::string_view text) {
             constexpr std::string_view kBegin = "tensor '", kMiddle = "' is unused: ";
@@ -104,7 +105,7 @@ std::string harmless(std::string_view text, std::size_t limit) {
     return result;
 }
 
-void print_fields(std::string_view title, const json& fields, bool sizes) {
+void print_fields(std::string_view title, const Json& fields, bool sizes) {
     std::string text = std::string(title) + "\n";
     for (const auto& [name, value] : fields.items()) {
         const bool is_size = sizes && name != "n_ctx";
@@ -116,7 +117,7 @@ void print_fields(std::string_view title, const json& fields, bool sizes) {
     print(text + "\n");
 }
 
-void print_summary(const tinfer::ModelFile& file, const json& model) {
+void print_summary(const tinfer::ModelFile& file, const Json& model) {
     std::string text = "GGUF version " + std::to_string(file.version()) + ", alignment " +
                        std::to_string(file.alignment()) + "\n\nmetadata\n";
     for (const auto& entry : file.metadata())
@@ -132,7 +133,7 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
         print_fields("hyper-parameters", model["hyperparameters"], false);
         print_fields("memory", model["memory"], true);
         text = model["unused"].empty() ? "" : "unused\n";
-        for (const json& tensor : model["unused"])
+        for (const Json& tensor : model["unused"])
             text += "  " + column(harmless(tensor["name"].get<std::string>(), 64), 44) +
                     tensor["why"].get<std::string>() + "\n";
         if (!text.empty()) print(text + "\n");
@@ -153,7 +154,7 @@ void print_summary(const tinfer::ModelFile& file, const json& model) {
 int print_placement(const InspectArgs& args) {
     const auto weights = tinfer::weight_placement(args.model.paths(), args.model.options());
     const auto name = [](tinfer::WeightPlace place) { return std::string(tinfer::to_string(place)); };
-    json rows = json::array();
+    Json rows = Json::array();
     std::string text = column("place", 8) + column("file", 6) + column("offset", 14) + column("bytes", 12) +
                        column("type", 9) + "tensor\n";
     for (const auto& weight : weights) {
@@ -178,7 +179,7 @@ int inspect(const InspectArgs& args) {
     if (args.placement) return print_placement(args);
     if (args.as_json && args.as_csv) throw UsageError("--json or --csv, not both");
     if (args.architectures) {
-        json rows = json::array();
+        Json rows = Json::array();
         for (const auto& [name, memory, rope, tested_by] : tinfer::architectures())
             rows.push_back({{"name", name}, {"memory", memory}, {"rope", rope}, {"tested_by", tested_by}});
         if (args.as_json) print_line(rows);
@@ -197,7 +198,7 @@ int inspect(const InspectArgs& args) {
     if (args.as_csv) {
         print(file.csv());
     } else if (args.as_json) {
-        json document = json::parse(file.json());
+        Json document = parse_json(file.json(), "metadata");
         document.update(describe_model(args, file));
         print_line(document);
     } else {

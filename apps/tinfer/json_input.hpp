@@ -9,8 +9,8 @@
 
 namespace tinfer::app {
 
-/// Throws bad_parameter, with `where` as prefix, for invalid JSON and for nesting deeper than 64, because copying and
-/// printing values is recursive.
-[[nodiscard]] json parse_json(std::string_view text, const std::string& where);
+/// Throws bad_parameter, with `where` as prefix, for invalid JSON and for nesting deeper than 64, which is deep
+/// enough for people.
+[[nodiscard]] Json parse_json(std::string_view text, const std::string& where);
 
 }  // namespace tinfer::app

@@ -90,7 +90,7 @@ KlReport::Summary KlReport::summarize() const {
     return s;
 }
 
-json KlReport::to_json() const {
+Json KlReport::to_json() const {
     const Summary s = summarize();
     const auto kl = [&](double p) { return quantile(s.kl_sorted, p); };
     const auto delta = [&](double p) { return quantile(s.delta_sorted, p); };

@@ -21,7 +21,7 @@ public:
     /// Adds a scored position: the base's row p, our logits, and the next token of the text.
     void add(const BaseRow& base, std::span<const float> logits, tinfer::Token next);
 
-    [[nodiscard]] json to_json() const;
+    [[nodiscard]] Json to_json() const;
     /// A readable summary.
     [[nodiscard]] std::string text() const;
 

@@ -383,81 +383,36 @@ void SamplerArgs::add_to(CLI::App& command) {
         ->check(whole(-1, 0xFFFFFFFF))
         ->type_name("N")
         ->group(group);
-    command.add_option("--temp", options.temp, "temperature; 0 = always the most probable token")
-        ->check(number())
-        ->type_name("X")
-        ->group(group);
-    command.add_option("--top-k", options.top_k, "keep the k best; 0 = all")
-        ->check(whole(-1))
-        ->type_name("N")
-        ->group(group);
-    command.add_option("--top-p", options.top_p, "keep the best that sum to p; 1 = all")
-        ->check(number(0, 1))
-        ->type_name("X")
-        ->group(group);
-    command.add_option("--min-p", options.min_p, "keep those with at least this share of the best; 0 = all")
-        ->check(number(0, 1))
-        ->type_name("X")
-        ->group(group);
-    command
-        .add_option("--penalty-repeat", options.penalty_repeat, "above 1: what was said becomes less likely; 1 = off")
-        ->check(above_0())
-        ->type_name("X")
-        ->group(group);
-    command.add_option("--min-keep", options.min_keep, "never keep fewer")->check(whole())->type_name("N")->group(more);
-    command.add_option("--penalty-last-n", options.penalty_last_n, "tokens that penalties look at; 0 = off")
-        ->check(whole(-1))
-        ->type_name("N")
-        ->group(more);
-    command.add_option("--penalty-freq", options.penalty_freq, "by how often a token came; 0 = off")
-        ->check(number())
-        ->type_name("X")
-        ->group(more);
-    command.add_option("--penalty-present", options.penalty_present, "if a token came at all; 0 = off")
-        ->check(number())
-        ->type_name("X")
-        ->group(more);
+    for (const auto& field : tinfer::sampler_fields()) {
+        std::string name = "--" + std::string(field.name);
+        std::ranges::replace(name, '_', '-');
+        const auto [least, most] = field.bounds;
+        const std::string help(field.help);
+        const std::string& where = field.is_common ? group : more;
+        if (const auto* member = std::get_if<int tinfer::SamplerOptions::*>(&field.member))
+            command.add_option(name, options.*(*member), help)
+                ->check(std::isinf(most) ? whole(std::int64_t(least)) : whole(std::int64_t(least), std::int64_t(most)))
+                ->type_name("N")
+                ->group(where);
+        else
+            command.add_option(name, options.*std::get<float tinfer::SamplerOptions::*>(field.member), help)
+                ->check(field.excludes_least ? above_0() : number(least, most))
+                ->type_name("X")
+                ->group(where);
+    }
     command.add_option("--logit-bias", logit_bias, "added to the logit of a token; repeatable")
         ->allow_extra_args(false)
         ->type_name("ID=BIAS")
         ->group(more);
-    const auto real = [&](const char* name, float& value, const char* help, double least = -HUGE_VAL,
-                          double most = HUGE_VAL) {
-        command.add_option(name, value, help)->check(number(least, most))->type_name("X")->group(more);
-    };
-    const auto integer = [&](const char* name, int& value, const char* help, std::int64_t least) {
-        command.add_option(name, value, help)->check(whole(least))->type_name("N")->group(more);
-    };
-    real("--top-n-sigma", options.top_n_sigma, "keep what is within n standard deviations of the best; 0 = all");
-    real("--typical-p", options.typical_p, "keep the most typical that sum to p; 1 = all", 0, 1);
-    real("--xtc-probability", options.xtc_probability, "how often the best are left out; 0 = never", 0, 1);
-    real("--xtc-threshold", options.xtc_threshold, "share from which on a token is one of the best", 0);
-    real("--dry-multiplier", options.dry_multiplier, "what going on with a repetition costs; 0 = off", 0);
-    real("--dry-base", options.dry_base, "grows the cost with each repeated token", 0);
-    integer("--dry-allowed-length", options.dry_allowed_length, "tokens that may be repeated for nothing", 0);
-    integer("--dry-penalty-last-n", options.dry_penalty_last_n, "tokens in which repetitions are looked for; -1 = all",
-            -1);
     command
         .add_option("--dry-breaker", dry_breakers, "text that ends a repetition; repeatable, replaces the usual ones")
         ->allow_extra_args(false)
         ->type_name("TEXT")
         ->group(more);
-    real("--dynatemp-range", options.dynatemp_range, "the temperature follows the entropy, so far up and down; 0 = off",
-         0);
-    real("--dynatemp-exponent", options.dynatemp_exponent, "how", 0);
-    command.add_option("--mirostat", options.mirostat, "1, 2: that version of Mirostat in place of the chain")
-        ->check(whole(0, 2))
-        ->type_name("N")
-        ->group(more);
-    real("--mirostat-tau", options.mirostat_tau, "mean surprise that is aimed at, in bits", 0);
-    real("--mirostat-eta", options.mirostat_eta, "how fast", 0);
-    real("--adaptive-target", options.adaptive_target, "mean probability of chosen tokens that is aimed at; -1 = off",
-         -1, 1);
-    real("--adaptive-decay", options.adaptive_decay, "of older tokens in that mean", 0, 0.99);
     command
         .add_option("--order", options.order,
-                    "letters of the chain: e penalties, d dry, s top_n_sigma, k top_k, y typical_p, p top_p, m min_p, "
-                    "x xtc, t temperature, i infill, a adaptive_p (always last); or names with ';' between them")
+                    "letters of the chain: " + tinfer::sampler_letters() +
+                        " (always last); or names with ';' between them")
         ->type_name("LETTERS")
         ->group(more);
     command

@@ -74,13 +74,13 @@ void print(std::string_view bytes) {
         throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout cannot be written");
 }
 
-json ids_of(std::span<const tinfer::Token> tokens) {
-    json ids = json::array();
+Json ids_of(std::span<const tinfer::Token> tokens) {
+    Json ids = Json::array();
     for (const auto token : tokens) ids.push_back(static_cast<std::int32_t>(token));
     return ids;
 }
-json number_or_null(std::optional<double> value) { return value ? json(*value) : json(nullptr); }
-void print_line(const json& document) { print(document.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
+Json number_or_null(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+void print_line(const Json& document) { print(document.dump() + "\n"); }
 
 void note(std::string_view line, Look look) {
     if (!g_style.quiet) to_stderr(colored(line, look) + "\n");

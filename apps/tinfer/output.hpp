@@ -11,12 +11,9 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
 #include <tinfer/tinfer.hpp>
 
 namespace tinfer::app {
-
-using json = nlohmann::ordered_json;
 
 /// Style of stderr; set once, before a sub-command runs.
 struct OutputStyle {
@@ -28,9 +25,9 @@ void set_output_style(const OutputStyle& style);
 /// Writes to stdout and flushes.
 void print(std::string_view bytes);
 /// Prints a JSON document on one line; invalid UTF-8 becomes U+FFFD.
-void print_line(const json& document);
-[[nodiscard]] json ids_of(std::span<const tinfer::Token> tokens);
-[[nodiscard]] json number_or_null(std::optional<double> value);
+void print_line(const Json& document);
+[[nodiscard]] Json ids_of(std::span<const tinfer::Token> tokens);
+[[nodiscard]] Json number_or_null(std::optional<double> value);
 
 enum class Look { plain, dim, warning, error };
 /// Prints a line to stderr, unless --quiet; errors always.

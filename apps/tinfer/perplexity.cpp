@@ -168,7 +168,7 @@ int perplexity(const PerplexityArgs& args) {
 
     if (users.writer) users.writer->finish();
     if (args.as_json) {
-        json document{{"ppl", score.ppl()},
+        Json document{{"ppl", score.ppl()},
                       {"error", score.error()},
                       {"tokens", score.count},
                       {"window", window},

@@ -16,18 +16,18 @@ namespace {
     throw tinfer::Error(tinfer::ErrorCode::bad_parameter, message);
 }
 
-json to_json(const tinfer::ReplayReport& report) {
-    const auto or_null = [](std::optional<std::size_t> value) { return value ? json(*value) : json(nullptr); };
+Json to_json(const tinfer::ReplayReport& report) {
+    const auto or_null = [](std::optional<std::size_t> value) { return value ? Json(*value) : Json(nullptr); };
     return {{"equal", report.equal()},
             {"rows", report.n_rows},
             {"first_row", or_null(report.first_row)},
             {"first_draw", or_null(report.first_draw)},
-            {"drawn", report.first_draw ? json(static_cast<std::int32_t>(report.drawn)) : json(nullptr)},
+            {"drawn", report.first_draw ? Json(static_cast<std::int32_t>(report.drawn)) : Json(nullptr)},
             {"drew", report.drew},
             {"same_file", report.same_file},
             {"checked_weights", report.checked_weights},
             {"weights", report.weights},
-            {"node", report.node.empty() ? json(nullptr) : json(report.node)},
+            {"node", report.node.empty() ? Json(nullptr) : Json(report.node)},
             {"node_weights", report.node_weights}};
 }
 
@@ -143,7 +143,7 @@ private:
                         {"tokens", ids_of(tokens)},
                         {"stop", to_string(stop)},
                         {"seed", sampler_.seed()},
-                        {"first_parted", parted ? json(at_ + same) : json(nullptr)}});
+                        {"first_parted", parted ? Json(at_ + same) : Json(nullptr)}});
             return;
         }
         end_text(text, !is_quiet());

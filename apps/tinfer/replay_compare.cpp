@@ -13,7 +13,7 @@ namespace {
 /// Text of a token for a table, with JSON escapes for invisible characters.
 std::string shown_token(const tinfer::Vocab& vocab, tinfer::Token token) {
     if (static_cast<std::size_t>(token) >= vocab.size()) return "#" + std::to_string(static_cast<int>(token));
-    return json(std::string(vocab.piece(token, true))).dump(-1, ' ', false, json::error_handler_t::replace);
+    return Json(std::string(vocab.piece(token, true))).dump();
 }
 
 std::string piece_of(const tinfer::Vocab& vocab, tinfer::Token token) {
@@ -37,7 +37,7 @@ std::string padded_left(const std::string& text, std::size_t width) {
     return used >= width ? text : std::string(width - used, ' ') + text;
 }
 
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 /// Headings of the table and the page.
 struct Sides {
@@ -53,8 +53,8 @@ std::string describe_side(const tinfer::Model& model, const tinfer::Context& con
     return text;
 }
 
-json side_json(const tinfer::Vocab& vocab, const tinfer::ComparedToken::Side& side) {
-    json top = json::array();
+Json side_json(const tinfer::Vocab& vocab, const tinfer::ComparedToken::Side& side) {
+    Json top = Json::array();
     for (const auto& other : side.top)
         top.push_back({{"token", static_cast<std::int32_t>(other.token)},
                        {"text", piece_of(vocab, other.token)},
@@ -67,9 +67,9 @@ json side_json(const tinfer::Vocab& vocab, const tinfer::ComparedToken::Side& si
             {"top", std::move(top)}};
 }
 
-json comparison_json(const tinfer::Comparison& comparison, const tinfer::Vocab& vocab, const Sides& sides) {
-    const auto or_null = [](std::optional<std::size_t> value) { return value ? json(*value) : json(nullptr); };
-    json tokens = json::array();
+Json comparison_json(const tinfer::Comparison& comparison, const tinfer::Vocab& vocab, const Sides& sides) {
+    const auto or_null = [](std::optional<std::size_t> value) { return value ? Json(*value) : Json(nullptr); };
+    Json tokens = Json::array();
     for (const auto& token : comparison.tokens)
         tokens.push_back({{"token", static_cast<std::int32_t>(token.token)},
                           {"text", piece_of(vocab, token.token)},
@@ -122,16 +122,16 @@ void print_table(const tinfer::Comparison& comparison, const tinfer::Vocab& voca
 }
 
 /// JSON for a script element: without `<`, so it contains no closing tag or comment.
-std::string script_json(const json& document) {
+std::string script_json(const Json& document) {
     std::string out;
-    for (const char c : document.dump(-1, ' ', true, json::error_handler_t::replace)) {
+    for (const char c : document.dump({.ascii = true})) {
         if (c == '<') out += "\\u003c";
         else out += c;
     }
     return out;
 }
 
-void write_page(const std::string& path, const json& document) {
+void write_page(const std::string& path, const Json& document) {
     std::string text;
     const ComparePage page = compare_page();
     for (const auto part : page.before) text += part;
@@ -167,7 +167,7 @@ int compare_receipt(const ReplayArgs& args, const tinfer::Receipt& receipt) {
     const Sides sides{describe_side(model_a, a), describe_side(model_b, b)};
     const auto& vocab = model_a.vocab();
     if (!args.html.empty()) {
-        json document = comparison_json(comparison, vocab, sides);
+        Json document = comparison_json(comparison, vocab, sides);
         document["sampler"] = receipt.sampler;
         document["prompt"] = vocab.decode(receipt.prompt, {.render_special = true});
         write_page(args.html, document);

@@ -254,11 +254,11 @@ LargePages::LargePages(std::size_t bytes) : size_(bytes) {
 LargePages::~LargePages() { ::operator delete (data_, std::align_val_t{std::size_t{2} << 20}); }
 
 double file_read_rate(Team& team, const tinfer::ModelFile& file) {
-    constexpr std::size_t kMost = std::size_t{1} << 30;
+    constexpr std::size_t kMax = std::size_t{1} << 30;
     const tinfer::ReadGuard guard(file);
     const auto bytes = guard.bytes();
     if (bytes.empty()) return 0;
-    const double rate = read_rate(team, bytes.first(std::min(bytes.size(), kMost)), 0.6, &file);
+    const double rate = read_rate(team, bytes.first(std::min(bytes.size(), kMax)), 0.6, &file);
     guard.check();
     return rate;
 }

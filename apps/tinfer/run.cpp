@@ -81,9 +81,9 @@ void print_statistics(const Report& report) {
     note("stop        " + stop, Look::dim);
 }
 
-json to_json(const Report& report) {
+Json to_json(const Report& report) {
     const auto& t = report.timings;
-    json out = {
+    Json out = {
         {"text", report.text},
         {"tokens", ids_of(report.tokens)},
         {"stop", report.stop},
@@ -277,8 +277,8 @@ private:
         const auto token = [&](const tinfer::Candidate& c) {
             std::array<char, 16> share{};
             std::snprintf(share.data(), share.size(), " %.1f %%", 100.0 * static_cast<double>(c.p));
-            const json text = std::string(model_.vocab().piece(tinfer::Token{c.id}, true));
-            return text.dump(-1, ' ', false, json::error_handler_t::replace) + share.data();
+            const Json text = std::string(model_.vocab().piece(tinfer::Token{c.id}, true));
+            return text.dump() + share.data();
         };
         std::string line = token(report.chosen) + "  of";
         for (const auto& link : report.links)
@@ -355,13 +355,13 @@ private:
     }
 
     /// After an error: outputs what was generated before.
-    void give_up(const json& error) {
+    void give_up(const Json& error) {
         show(generation_.end());
         collect();
         if (!args_.as_json) return end_text(report_.text, true);
         if (report_.tokens.empty()) return;
         report_.stop = "error";
-        json document = to_json(report_);
+        Json document = to_json(report_);
         document["error"] = error;
         print_line(document);
     }

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kTokens = 64;              // number of different tokens decoded
-constexpr std::uint64_t kMostLayer = 512u << 20;  // maximum bytes of a layer; larger ones get fewer experts
+constexpr std::int64_t kTokens = 64;             // number of different tokens decoded
+constexpr std::uint64_t kMaxLayer = 512u << 20;  // maximum bytes of a layer; larger ones get fewer experts
 
 [[noreturn]] void refuse(const fs::path& path) {
     throw tinfer::Error(tinfer::ErrorCode::io_error,
@@ -247,7 +247,7 @@ std::uint64_t total(const std::vector<SampleMatrix>& matrices) {
 std::int64_t experts_of(const Directory& directory) {
     const Sizes& sizes = directory.sizes();
     std::int64_t n_expert = sizes.n_expert;
-    while (n_expert > sizes.n_used && total(directory.layer(0, 0, n_expert)) > kMostLayer) --n_expert;
+    while (n_expert > sizes.n_used && total(directory.layer(0, 0, n_expert)) > kMaxLayer) --n_expert;
     return n_expert;
 }
 

@@ -36,18 +36,17 @@ struct Part {
     std::vector<tinfer::Token> ids;
 };
 
-Part read_part(const json& line, const char* key, const std::string& where, std::size_t number, std::size_t n_vocab) {
+Part read_part(const Json& line, const char* key, const std::string& where, std::size_t number, std::size_t n_vocab) {
     if (!line.contains(key)) return {};
-    const json& value = line[key];
+    const Json& value = line[key];
     Part part;
     if (value.is_string()) {
         part.text = value.get<std::string>();
         return part;
     }
     if (!value.is_array()) refuse_line(where, number, "\"" + std::string(key) + "\" is neither a text nor token ids");
-    for (const json& id : value) {
-        if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-            id.get<std::int64_t>() >= static_cast<std::int64_t>(n_vocab))
+    for (const Json& id : value) {
+        if (!id.is_natural() || id.get<std::uint64_t>() >= n_vocab)
             refuse_line(where, number,
                         "\"" + std::string(key) + "\": " + id.dump() + " is no token: the vocabulary has " +
                             std::to_string(n_vocab));
@@ -88,7 +87,7 @@ std::vector<ScoreLine> read_lines(const ScoreArgs& args, const tinfer::Vocab& vo
         at = end + 1;
         ++number;
         if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-        const json parsed = parse_json(line, args.file + ": line " + std::to_string(number));
+        const Json parsed = parse_json(line, args.file + ": line " + std::to_string(number));
         if (!parsed.is_object() || !parsed.contains("text"))
             refuse_line(args.file, number, "an object with \"text\", and \"prompt\" if there is one, is needed");
         const Part prompt = read_part(parsed, "prompt", args.file, number, vocab.size());
@@ -98,17 +97,17 @@ std::vector<ScoreLine> read_lines(const ScoreArgs& args, const tinfer::Vocab& vo
     return lines;
 }
 
-json line_json(const ScoreLine& line, const tinfer::Score& score, int n_top) {
-    json logprobs = json::array(), ids = json::array(), top = json::array();
+Json line_json(const ScoreLine& line, const tinfer::Score& score, int n_top) {
+    Json logprobs = Json::array(), ids = Json::array(), top = Json::array();
     for (std::size_t i = 0; i < line.text.size(); ++i) {
         const auto& token = score.tokens[i];
         ids.push_back(static_cast<std::int32_t>(line.text[i]));
-        logprobs.push_back(std::isnan(token.logprob) ? json(nullptr) : json(token.logprob));
-        json others = json::array();
+        logprobs.push_back(std::isnan(token.logprob) ? Json(nullptr) : Json(token.logprob));
+        Json others = Json::array();
         for (const auto& other : token.top) others.push_back({static_cast<std::int32_t>(other.token), other.logprob});
         top.push_back(std::move(others));
     }
-    json document{{"logprobs", std::move(logprobs)}, {"sum", score.sum}, {"tokens", std::move(ids)}};
+    Json document{{"logprobs", std::move(logprobs)}, {"sum", score.sum}, {"tokens", std::move(ids)}};
     if (n_top > 0) document["top"] = std::move(top);
     return document;
 }

@@ -113,8 +113,8 @@ void read_keys(ServeArgs& args) {
                          ": others can reach this address; --api-key KEY asks them for a key, --no-auth lets all in");
 }
 
-json names_of(const tinfer::Engine& engine) {
-    json names = json::array();
+Json names_of(const tinfer::Engine& engine) {
+    Json names = Json::array();
     for (const auto& adapter : engine.options().adapters) names.push_back(adapter.name);
     return names;
 }
@@ -168,7 +168,7 @@ int run_serve(ServeArgs& args) {
     const auto load = [&] {
         auto engine = args.make_engine();
         fingerprinting.emplace(engine->model().file(), args.model.fingerprint_folder());
-        const json numbers = memory_of(*engine, args);
+        const Json numbers = memory_of(*engine, args);
         const auto size = [&](const char* name) { return size_text(numbers[name].get<std::uint64_t>()); };
         std::string others;
         for (const char* name : {"adapters", "draft", "prompt_store"})

@@ -38,6 +38,6 @@ struct ServeArgs {
 };
 
 /// Bytes by purpose, and their sum as `total`.
-[[nodiscard]] json memory_of(const tinfer::Engine& engine, const ServeArgs& args);
+[[nodiscard]] Json memory_of(const tinfer::Engine& engine, const ServeArgs& args);
 
 }  // namespace tinfer::app

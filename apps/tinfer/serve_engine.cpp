@@ -159,7 +159,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     }
 }
 
-json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
+Json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
     auto memory = engine.memory();
     std::uint64_t draft = 0;
     if (const auto& made = engine.options().draft) {
@@ -171,7 +171,7 @@ json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
         draft = plan.context_total() * static_cast<std::uint64_t>(made->n_at_once);
     }
     const std::uint64_t store = engine.options().store ? engine.options().store->memory_limit : 0;
-    json parts{{"program", args.program_bytes},
+    Json parts{{"program", args.program_bytes},
                {"weights_mapped", memory.weights_mapped},
                {"weights_copied", memory.weights_copied},
                {"cache", memory.cache + memory.recurrent},

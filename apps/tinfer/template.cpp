@@ -43,9 +43,9 @@ tinfer::ChatTemplate find_template(const TemplateArgs& args) {
 
 /// Reads the inputs; a plain list of messages becomes an object with `messages`. If there is a model, bos_token and
 /// eos_token default to its tokens.
-json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
-    json inputs = parse_json(read_document(args.messages, "--messages"), "--messages " + args.messages);
-    if (inputs.is_array()) inputs = json{{"messages", std::move(inputs)}};
+Json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
+    Json inputs = parse_json(read_document(args.messages, "--messages"), "--messages " + args.messages);
+    if (inputs.is_array()) inputs = Json{{"messages", std::move(inputs)}};
     if (!inputs.is_object() || !inputs.contains("messages"))
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, args.messages + " is no JSON object with messages");
     if (vocab == nullptr) return inputs;
@@ -57,8 +57,8 @@ json read_inputs(const TemplateArgs& args, const tinfer::Vocab* vocab) {
     return inputs;
 }
 
-json to_json(const std::vector<tinfer::AuditFinding>& findings) {
-    json out = json::array();
+Json to_json(const std::vector<tinfer::AuditFinding>& findings) {
+    Json out = Json::array();
     for (const auto& finding : findings)
         out.push_back({{"kind", tinfer::to_string(finding.kind)}, {"line", finding.line}, {"text", finding.text}});
     return out;
@@ -75,7 +75,7 @@ int audit(const TemplateArgs& args) {
     const auto result = tinfer::audit(chat_template, expected ? &*expected : nullptr);
     const int code = result.unexpected.empty() ? 0 : 1;
     if (args.as_json) {
-        json out{{"sha256", result.sha256}, {"findings", to_json(result.findings)}};
+        Json out{{"sha256", result.sha256}, {"findings", to_json(result.findings)}};
         if (expected) out["unexpected"] = to_json(result.unexpected);
         print_line(out);
         return code;
@@ -83,7 +83,7 @@ int audit(const TemplateArgs& args) {
     print("sha256 " + result.sha256 + "\n");
     for (const auto& finding : expected ? result.unexpected : result.findings)
         print("line " + std::to_string(finding.line) + "  " + std::string(tinfer::to_string(finding.kind)) + "  " +
-              json(finding.text).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+              Json(finding.text).dump() + "\n");
     if (expected && result.unexpected.empty()) print("nothing that the expected template does not have\n");
     return code;
 }
@@ -97,13 +97,13 @@ int render(const TemplateArgs& args) {
     const auto chat_template = find_template(args);
     tinfer::RenderOptions options;
     if (!args.now.empty()) options.now = parse_time(args.now);
-    const auto prompt = chat_template.render(read_inputs(args, vocab ? &*vocab : nullptr).dump(), options);
+    const auto prompt = chat_template.render_inputs(read_inputs(args, vocab ? &*vocab : nullptr), options);
     if (!args.ids) {
         print(prompt.text);
         return 0;
     }
     const auto encoded = tinfer::encode(*vocab, prompt, !args.unprotected);
-    json result = json::array();
+    Json result = Json::array();
     for (std::size_t i = 0; i < encoded.tokens.size(); ++i)
         result.push_back({{"id", static_cast<std::int32_t>(encoded.tokens[i])},
                           {"text", vocab->piece(encoded.tokens[i], true)},

@@ -28,15 +28,15 @@ bool is_utf8(std::string_view text) {
     return stream.push(text) + stream.flush() == text;
 }
 
-json encode(const tinfer::Vocab& vocab, std::string_view text, const TokenizeArgs& args) {
-    json result = json::array();
+Json encode(const tinfer::Vocab& vocab, std::string_view text, const TokenizeArgs& args) {
+    Json result = Json::array();
     for (const auto token : vocab.encode(text, args.encode.get())) {
         if (!args.pieces) {
             result.push_back(static_cast<std::int32_t>(token));
             continue;
         }
         const auto piece = vocab.piece(token, true);
-        json entry{{"id", static_cast<std::int32_t>(token)}, {"piece", piece}};
+        Json entry{{"id", static_cast<std::int32_t>(token)}, {"piece", piece}};
         if (!is_utf8(piece))
             entry["bytes"] = tinfer::to_hex({reinterpret_cast<const std::uint8_t*>(piece.data()), piece.size()});
         result.push_back(std::move(entry));
@@ -61,7 +61,7 @@ int tokenize(const TokenizeArgs& args) {
         if (!value.is_string())
             throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
                                 "line " + std::to_string(number) + " is no JSON string");
-        print_line(encode(vocab, value.get_ref<const std::string&>(), args));
+        print_line(encode(vocab, value.string(), args));
     }
     return 0;
 }

@@ -2,11 +2,11 @@
 // A conversation as readable Markdown.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
+#include <tinfer/json.hpp>
 
 namespace tinfer::app {
 
-[[nodiscard]] std::string markdown_of(const nlohmann::json& messages);
+[[nodiscard]] std::string markdown_of(const Json& messages);
 
 }  // namespace tinfer::app

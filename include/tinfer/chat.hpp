@@ -22,6 +22,7 @@
 
 #include "tinfer/error.hpp"
 #include "tinfer/export.hpp"
+#include "tinfer/json.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/text.hpp"
 
@@ -99,6 +100,8 @@ public:
     /// else the template reads. Nothing is added or changed. Throws template_error with the message of raise_exception,
     /// template_runtime with line and column (also for damaged JSON), limit_exceeded.
     [[nodiscard]] RenderedPrompt render(std::string_view inputs_json, const RenderOptions& options = {}) const;
+    /// The same for inputs that are a value already.
+    [[nodiscard]] RenderedPrompt render_inputs(const Json& inputs, const RenderOptions& options = {}) const;
     /// The same for plain messages: `bos_token` and `eos_token` are the vocabulary's, and the prompt ends where the
     /// answer of the model begins.
     [[nodiscard]] RenderedPrompt render(const Vocab& vocab, std::span<const ChatMessage> messages,

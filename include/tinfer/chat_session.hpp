@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,7 @@
 #include "tinfer/context.hpp"
 #include "tinfer/export.hpp"
 #include "tinfer/generation.hpp"
+#include "tinfer/json.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/types.hpp"
@@ -125,6 +127,39 @@ struct TemplateCapabilities {
 /// arguments parsed or written as text, tools described in words, results of tools given as messages of the user. What
 /// the template takes as it is stays as it is. Throws bad_parameter for what is no object with a list of messages.
 [[nodiscard]] TINFER_API std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json);
+/// The same for a value, in place.
+TINFER_API void adapt_inputs(const TemplateCapabilities& able, Json& inputs);
+
+/// What a prompt is made of.
+struct PromptInputs {
+    Json messages = Json::array();    ///< objects with a role
+    Json tools{};                     ///< an array; null: none
+    Json variables = Json::object();  ///< what else the template reads ("reasoning_effort"); they win over the others
+    bool thinking = true;             ///< enable_thinking of the template
+};
+struct PromptOptions {
+    bool protect_input = true;  ///< text of the inputs forms no control tokens
+    std::size_t max_tokens = std::numeric_limits<std::size_t>::max();
+    RenderOptions rendering{};
+};
+/// A prompt that ends where the answer of the model begins.
+struct ChatPrompt {
+    RenderedPrompt rendered;         ///< the text, with the origin of each stretch
+    PromptTokens tokens;             ///< its ids, with the origin of each
+    bool is_too_long = false;        ///< for PromptOptions::max_tokens: there is no more than `rendered` then
+    std::string generation_prompt;   ///< what the template wrote behind the last message, as AnswerOptions wants it
+    std::size_t n_calls_before = 0;  ///< calls in the messages, as AnswerOptions wants it
+};
+/// Makes the prompt of a conversation as the template can take it (adapt_inputs), with the vocabulary's `bos_token` and
+/// `eos_token`. Throws what ChatTemplate::render and adapt_inputs throw.
+[[nodiscard]] TINFER_API ChatPrompt make_prompt(const ChatTemplate& chat_template, const TemplateCapabilities& able,
+                                                const Vocab& vocab, const PromptInputs& inputs,
+                                                const PromptOptions& options = {});
+/// Its text alone, also without what prompts for an answer.
+[[nodiscard]] TINFER_API RenderedPrompt render_prompt(const ChatTemplate& chat_template,
+                                                      const TemplateCapabilities& able, const Vocab& vocab,
+                                                      const PromptInputs& inputs, bool answer_follows = true,
+                                                      const RenderOptions& options = {});
 
 struct ChatOptions {
     std::string system{};                         ///< first message; empty: none
@@ -188,6 +223,8 @@ public:
     [[nodiscard]] std::size_t n_messages() const noexcept;
     /// The prompt of the next answer, or without `answer_follows` of the messages alone.
     [[nodiscard]] RenderedPrompt render(bool answer_follows = true) const;
+    /// What next() would answer.
+    [[nodiscard]] ChatPrompt prompt() const;
     /// Tokens of the last prompt, and how many of them the cache already had.
     [[nodiscard]] std::size_t prompt_n() const noexcept;
     [[nodiscard]] std::size_t reused_n() const noexcept;

@@ -43,6 +43,7 @@
 #include "tinfer/grammar.hpp"
 #include "tinfer/grammar_cache.hpp"
 #include "tinfer/sampling.hpp"
+#include "tinfer/sampler_fields.hpp"
 #include "tinfer/draft_head.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/long_text.hpp"

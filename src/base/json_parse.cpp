@@ -350,6 +350,7 @@ JsonDocument::~JsonDocument() = default;
 JsonDocument JsonDocument::parse(std::string_view text, std::string_view name, const JsonOptions& options) {
     auto tape = std::make_unique<JsonTape>();
     JsonParser(text, name, options, *tape).parse();
+    tape->nodes.shrink_to_fit();  // what is made of them takes memory beside them
     return JsonDocument(std::move(tape));
 }
 

@@ -321,6 +321,13 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
 std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inputs_json) {
     return reporting_memory(kAdapting, [&] {
         Json inputs = Json::parse(inputs_json, "template inputs", {.max_depth = 200});
+        adapt_inputs(able, inputs);
+        return inputs.dump();
+    });
+}
+
+void adapt_inputs(const TemplateCapabilities& able, Json& inputs) {
+    reporting_memory(kAdapting, [&] {
         if (!std::as_const(inputs)["messages"].is_array())
             fail(ErrorCode::bad_parameter, "template inputs: an object with a list of messages is expected");
         Json& messages = inputs["messages"];
@@ -343,7 +350,6 @@ std::string adapt_inputs(const TemplateCapabilities& able, std::string_view inpu
         const Json& tools = std::as_const(inputs)["tools"];
         if (tools.is_array() && !tools.empty() && !able.tools) tools_as_text(able, messages, tools);
         if (!able.system_role) system_as_text(able, messages);
-        return inputs.dump();
     });
 }
 

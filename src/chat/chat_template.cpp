@@ -61,6 +61,8 @@ std::tm utc_now() {
 
 struct ChatTemplate::Impl {
     Impl(std::string_view text, chat::Body parsed) : source(text), body(std::move(parsed)) {}
+    /// Of inputs that are JSON, as text or as a value.
+    RenderedPrompt render(const auto& given, const RenderOptions& options) const;
 
     std::string source;
     chat::Body body;
@@ -105,14 +107,14 @@ std::vector<std::string_view> ChatTemplate::built_in_names() {
 std::string_view ChatTemplate::detect(std::string_view source) noexcept { return chat::detect_built_in(source); }
 std::string_view ChatTemplate::source() const& noexcept { return impl_->source; }
 
-RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOptions& options) const {
+RenderedPrompt ChatTemplate::Impl::render(const auto& given, const RenderOptions& options) const {
     return reporting_memory(kRendering, [&] {
         const FpEnvironment guard;  // arithmetic of templates gives the same text under every rounding mode
         chat::Heap heap(options.max_steps, options.max_bytes);
         chat::InputNames names(heap);
         chat::Value inputs;
         try {
-            inputs = chat::read_json(heap, inputs_json, chat::OriginOfPath::by_name(names));
+            inputs = chat::read_json(heap, given, chat::OriginOfPath::by_name(names));
         } catch (const chat::RuntimeError& error) {
             fail(ErrorCode::template_runtime, cat("template inputs: ", error.message));
         }
@@ -120,7 +122,7 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
             fail(ErrorCode::template_runtime,
                  cat("template inputs: an object is expected, not a ", chat::type_name(inputs)));
         chat::Interpreter interpreter(heap, options.now ? calendar(*options.now) : utc_now());
-        const chat::OriginText text = interpreter.render(impl_->body, inputs.map());
+        const chat::OriginText text = interpreter.render(body, inputs.map());
 
         RenderedPrompt out{std::string(text.bytes()), {}, names.names()};
         std::size_t begin = 0;
@@ -130,6 +132,14 @@ RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOp
         }
         return out;
     });
+}
+
+RenderedPrompt ChatTemplate::render(std::string_view inputs_json, const RenderOptions& options) const {
+    return impl_->render(inputs_json, options);
+}
+
+RenderedPrompt ChatTemplate::render_inputs(const Json& inputs, const RenderOptions& options) const {
+    return impl_->render(inputs, options);
 }
 
 RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMessage> messages,
@@ -144,7 +154,7 @@ RenderedPrompt ChatTemplate::render(const Vocab& vocab, std::span<const ChatMess
                     {"eos_token", text_of(vocab.eos())}};
         for (const ChatMessage& message : messages)
             inputs["messages"].push_back(Json{{"role", message.role}, {"content", message.content}});
-        return render(inputs.dump(), options);
+        return render_inputs(inputs, options);
     });
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/utf8.hpp"
 #include "chat/inputs.hpp"
 #include "chat/runtime_error.hpp"
 #include "chat/value.hpp"
@@ -147,6 +148,18 @@ private:
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
+bool is_utf8(std::string_view text) noexcept {
+    while (!text.empty()) {
+        const Utf8Front front = utf8_front(text);
+        if (front.kind != Utf8Front::Kind::character) return false;
+        text.remove_prefix(front.length);
+    }
+    return true;
+}
+
+/// A program's own value may hold what no text of JSON does: it is read as its text would be.
+std::string repaired(const std::string& text) { return Json::parse(Json(text).dump()).get<std::string>(); }
+
 /// A string's path decides its origin.
 class JsonReader {
 public:
@@ -159,8 +172,13 @@ public:
             case JsonKind::number:
                 if (json.is_integer() && (!json.is_natural() || json.get<std::uint64_t>() <= INT64_MAX))
                     return json.get<std::int64_t>();
+                if (!std::isfinite(json.get<double>())) return None{};
                 return json.get<double>();
-            case JsonKind::string: return make_string(heap_, json.string(), origin_(path_, json.string()));
+            case JsonKind::string: {
+                const std::string& text = json.string();
+                if (!is_utf8(text)) return make_string(heap_, repaired(text), origin_(path_, repaired(text)));
+                return make_string(heap_, text, origin_(path_, text));
+            }
             default: break;
         }
         if (path_.size() >= kMaxDepth) runtime_error("JSON is nested too deep");
@@ -171,8 +189,8 @@ public:
             ++path_.back().index;
         }
         for (const auto& [key, value] : json.items()) {
-            path_.back().name = key;
-            OriginText name(heap_, key, origin_.of_key(path_));
+            path_.back().name = is_utf8(key) ? key : repaired(key);
+            OriginText name(heap_, path_.back().name, origin_.of_key(path_));
             out.map().set(make_string(heap_, std::move(name)), read(value));
         }
         path_.pop_back();

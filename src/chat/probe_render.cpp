@@ -17,7 +17,7 @@ std::optional<std::string> probe_render(const ChatTemplate& chat_template, Json 
                 {"enable_thinking", true}};
     if (!tools.is_null()) inputs["tools"] = std::move(tools);
     try {
-        return chat_template.render(inputs.dump(), {.now = LocalTime{2026, 1, 1}, .max_steps = kMaxSteps}).text;
+        return chat_template.render_inputs(inputs, {.now = LocalTime{2026, 1, 1}, .max_steps = kMaxSteps}).text;
     } catch (const Error& error) {
         if (error.code() == ErrorCode::out_of_memory) throw;
         return std::nullopt;

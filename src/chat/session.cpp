@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "chat/make_prompt.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/json.hpp"
 
@@ -71,43 +72,18 @@ struct Chat::Impl {
         return shown;
     }
 
-    RenderedPrompt render(bool answer_follows) const { return render_messages(shown_messages(), answer_follows); }
-
-    RenderedPrompt render_messages(const Json& shown, bool answer_follows) const {
-        const auto text_of = [&](std::optional<Token> token) {
-            return token ? std::string(model.vocab().piece(*token, true)) : std::string();
-        };
-        Json inputs{{"messages", shown},
-                    {"add_generation_prompt", answer_follows},
-                    {"bos_token", text_of(model.vocab().bos())},
-                    {"eos_token", text_of(model.vocab().eos())},
-                    {"enable_thinking", options.thinking}};
-        if (!tools.is_null()) inputs["tools"] = tools;
-        for (const auto& [name, value] : variables.items()) inputs[name] = value;
-        RenderOptions render_options;
-        render_options.now = options.now;
-        return chat_template.render(adapt_inputs(able, inputs.dump()), render_options);
+    PromptInputs inputs_of(Json shown) const {
+        return {.messages = std::move(shown), .tools = tools, .variables = variables, .thinking = options.thinking};
     }
 
-    /// What the template appends to the messages to prompt for an answer.
-    std::string generation_prompt(const std::string& rendered) const {
-        try {
-            const std::string before = render(false).text;
-            const auto n = std::min(before.size(), rendered.size());
-            const auto same =
-                std::mismatch(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rendered.begin());
-            return std::string(same.second, rendered.end());
-        } catch (const Error& error) {
-            if (error.code() == ErrorCode::out_of_memory) throw;
-            return {};
-        }
+    RenderedPrompt render(Json shown, bool answer_follows) const {
+        return render_prompt(chat_template, able, model.vocab(), inputs_of(std::move(shown)), answer_follows,
+                             {.now = options.now});
     }
 
-    std::size_t calls_so_far() const {
-        std::size_t n = 0;
-        for (const Json& message : messages)
-            if (message["tool_calls"].is_array()) n += message["tool_calls"].size();
-        return n;
+    ChatPrompt prompt_of_messages() const {
+        return tinfer::make_prompt(chat_template, able, model.vocab(), inputs_of(shown_messages()),
+                                   {.protect_input = options.protect_input, .rendering = {.now = options.now}});
     }
 
     /// Drops the oldest remaining turn, up to the next user message; false if there is no later one.
@@ -125,7 +101,7 @@ struct Chat::Impl {
         if (!has_system()) return 0;
         try {
             const auto alone =
-                encode(model.vocab(), render_messages(Json::array({messages[0]}), false), options.protect_input).tokens;
+                encode(model.vocab(), render(Json::array({messages[0]}), false), options.protect_input).tokens;
             return static_cast<std::size_t>(
                 std::mismatch(alone.begin(), alone.end(), tokens.begin(), tokens.end()).first - alone.begin());
         } catch (const Error& error) {
@@ -136,26 +112,22 @@ struct Chat::Impl {
 
     /// The prompt of the next answer. If it leaves no room for one, the oldest turns are dropped until it fits half of
     /// the context, so that the next turns have room as well.
-    std::pair<RenderedPrompt, std::vector<Token>> make_prompt(const Context& context) {
-        const auto make = [&] {
-            auto rendered = render(true);
-            auto tokens = encode(model.vocab(), rendered, options.protect_input).tokens;
-            return std::pair(std::move(rendered), std::move(tokens));
-        };
-        auto prompt_now = make();
+    ChatPrompt make_prompt(const Context& context) {
+        auto prompt_now = prompt_of_messages();
         const auto n_ctx = static_cast<std::size_t>(context.options().n_ctx);
-        if (options.shift && prompt_now.second.size() + kLeastAnswer > n_ctx)
-            while (prompt_now.second.size() > n_ctx / 2 && leave_out_turn()) prompt_now = make();
+        if (options.shift && prompt_now.tokens.tokens.size() + kLeastAnswer > n_ctx)
+            while (prompt_now.tokens.tokens.size() > n_ctx / 2 && leave_out_turn()) prompt_now = prompt_of_messages();
         return prompt_now;
     }
 
     void begin(Context& context, Sampler& sampler) {
         if (messages.empty()) fail(ErrorCode::bad_parameter, "chat: there is no message to answer");
-        auto [rendered, tokens] = make_prompt(context);
+        ChatPrompt made = make_prompt(context);
+        std::vector<Token> tokens = std::move(made.tokens.tokens);
         AnswerParser new_parser(chat_template, {.tools = options.tools,
                                                 .reasoning = options.parse_reasoning,
-                                                .generation_prompt = generation_prompt(rendered.text),
-                                                .n_calls_before = calls_so_far(),
+                                                .generation_prompt = std::move(made.generation_prompt),
+                                                .n_calls_before = chat::count_calls(messages),
                                                 .inline_reasoning = options.inline_reasoning});
         if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
 
@@ -422,7 +394,10 @@ void Chat::set_messages(std::string_view json_array) {
 
 std::size_t Chat::n_messages() const noexcept { return impl_->messages.size(); }
 RenderedPrompt Chat::render(bool answer_follows) const {
-    return reporting_memory(kTalking, [&] { return impl_->render(answer_follows); });
+    return reporting_memory(kTalking, [&] { return impl_->render(impl_->shown_messages(), answer_follows); });
+}
+ChatPrompt Chat::prompt() const {
+    return reporting_memory(kTalking, [&] { return impl_->prompt_of_messages(); });
 }
 std::size_t Chat::prompt_n() const noexcept { return impl_->prompt.size(); }
 std::size_t Chat::reused_n() const noexcept { return impl_->n_reused; }

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/number_text.hpp"
+#include "tinfer/sampler_fields.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer {
@@ -271,11 +272,8 @@ std::string letters_of(std::string_view order) {
     const bool is_letters = order.find(';') == std::string_view::npos && find_row(order) == nullptr;
     std::string letters;
     const auto refuse = [&](std::string_view name) {
-        std::string known;
-        for (const LinkRow& row : kRows)
-            if (row.letter != 0) known += cat(known.empty() ? "" : ", ", row.letter, ' ', row.name);
-        fail(ErrorCode::bad_parameter,
-             cat("order: no sampler has the ", is_letters ? "letter" : "name", " '", escaped(name), "' (", known, ")"));
+        fail(ErrorCode::bad_parameter, cat("order: no sampler has the ", is_letters ? "letter" : "name", " '",
+                                           escaped(name), "' (", sampler_letters(), ")"));
     };
     if (is_letters) {
         for (const char& letter : order) {
@@ -295,6 +293,13 @@ std::string letters_of(std::string_view order) {
 }
 
 }  // namespace sampling
+
+std::string sampler_letters() {
+    std::string out;
+    for (const sampling::LinkRow& row : sampling::kRows)
+        if (row.letter != 0) out += cat(out.empty() ? "" : ", ", row.letter, ' ', row.name);
+    return out;
+}
 
 SamplerOptions parse_samplers(std::string_view text, const SamplerOptions& base) {
     return sampling::ChainReader(text, base).read();

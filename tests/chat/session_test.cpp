@@ -177,6 +177,40 @@ TEST_CASE("[N8] chat: what a user writes forms no control token in any turn") {
     CHECK(std::count(prompt.begin(), prompt.end(), Token{kTurnEnd}) == 1);
 }
 
+TEST_CASE("[N8] chat: make_prompt gives ids and their origins, and what the next parser has to know") {
+    ChatFixture f;
+    const ChatTemplate chat_template(kTemplate);
+    const auto able = capabilities(chat_template);
+    const Vocab& vocab = f.model.vocab();
+    PromptInputs inputs;
+    inputs.messages = {
+        {{"role", "user"}, {"content", "<|end|>\xFF"}},
+        {{"role", "assistant"},
+         {"content", "x"},
+         {"tool_calls", Json::array({{{"type", "function"}, {"function", {{"name", "now"}, {"arguments", "{}"}}}}})}},
+        {{"role", "tool"}, {"name", "now"}, {"content", "noon"}}};
+    inputs.tools = Json::array({{{"type", "function"}, {"function", {{"name", "now"}}}}});
+    const ChatPrompt prompt = make_prompt(chat_template, able, vocab, inputs);
+    CHECK(prompt.rendered.text == "<s>now;<|u|><|end|>\xEF\xBF\xBD<|end|><|a|>x<tool_call>{\"name\": \"now\", "
+                                  "\"arguments\": {}}</tool_call><|end|><|u|>noon<|end|><|a|>");
+    CHECK(prompt.generation_prompt == "<|a|>");
+    CHECK(prompt.n_calls_before == 1);
+    CHECK(prompt.tokens.tokens == encode(vocab, prompt.rendered).tokens);
+    CHECK(std::count(prompt.tokens.tokens.begin(), prompt.tokens.tokens.end(), Token{kTurnEnd}) == 3);
+    for (std::size_t i = 0; i < prompt.tokens.tokens.size(); ++i)
+        if (prompt.tokens.tokens[i] == Token{kTurnEnd}) CHECK(prompt.tokens.origins[i] == 0);
+    // The same as through texts of JSON.
+    Json texts{{"messages", inputs.messages}, {"add_generation_prompt", true}, {"bos_token", "<s>"},
+               {"eos_token", "</s>"},         {"enable_thinking", true},       {"tools", inputs.tools}};
+    const RenderedPrompt other = chat_template.render(adapt_inputs(able, texts.dump()));
+    CHECK(other.text == prompt.rendered.text);
+    CHECK(other.origins == prompt.rendered.origins);
+    CHECK(render_prompt(chat_template, able, vocab, inputs, false).text + "<|a|>" == prompt.rendered.text);
+    CHECK(make_prompt(chat_template, able, vocab, inputs, {.max_tokens = 3}).is_too_long);
+    inputs.messages = "no list";
+    CHECK_THROWS_AS((void)make_prompt(chat_template, able, vocab, inputs), Error);
+}
+
 TEST_CASE("chat: calls come out of control tokens, and their results go in") {
     ChatFixture f;
     Chat chat(f.model, {.tools = R"([{"type":"function","function":{"name":"now"}}])"});

@@ -12,7 +12,7 @@
 
 namespace {
 
-using tinfer::server::json;
+using tinfer::Json;
 
 /// A model of two layers whose vocabulary is the bytes, marks of turns and of filling in, and an adapter, red.gguf.
 std::filesystem::path save_model(const std::filesystem::path& folder) {
@@ -52,11 +52,11 @@ struct Served {
         tinfer::EngineOptions made{.context = {.n_ctx = 512, .n_seq_max = 2}};
         made.adapters = {{"red", tinfer::Adapter::load(model, folder / "red.gguf")}};
         engine = std::make_unique<tinfer::Engine>(model, std::move(made));
-        service = std::make_unique<tinfer::server::Service>(*engine, hub);
+        service = std::make_unique<tinfer::server::Service>(*engine, broker);
         std::filesystem::remove_all(folder);
     }
     std::filesystem::path folder;
-    tinfer::server::Hub hub{with_receipts()};
+    tinfer::server::Broker broker{with_receipts()};
     std::unique_ptr<tinfer::Engine> engine;
     std::unique_ptr<tinfer::server::Service> service;
 };
@@ -65,7 +65,7 @@ void require(bool holds) {
     if (!holds) std::abort();
 }
 
-void read(int route, const json& body, const tinfer::server::Service& service) {
+void read(int route, const Json& body, const tinfer::server::Service& service) {
     tinfer::server::Job job;
     switch (route) {
         case 0: job = tinfer::server::read_chat(body, service); break;

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const tinfer::app::ViewOptions options{.file_name = "input",
                                            .max_events = size % 4 == 0 ? std::uint64_t{5} : 1'000'000};
     try {
-        const tinfer::app::PackedTrace packed = tinfer::app::pack_trace(bytes, options);
+        const auto trace = tinfer::TraceReader::from_bytes({bytes.begin(), bytes.end()}, "input");
+        const tinfer::app::PackedTrace packed = tinfer::app::pack_trace(trace, options);
         const std::size_t in_words = (size + 7) / 8 * 8;  // blocks end at multiples of 8, the last one may be cut
         expect_view(packed.skeleton.size() <= in_words && packed.n_events <= size);
     } catch (const tinfer::Error& error) {

@@ -3,11 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "sampling/chain.hpp"
 #include "support/code_of.hpp"
+#include "tinfer/sampler_fields.hpp"
 
 using namespace tinfer;
 using namespace tinfer::sampling;
@@ -111,4 +113,41 @@ TEST_CASE("[S15] chain text: an order in names is one in letters; unknown names 
     SamplerOptions bad;
     bad.order = "top_k;nothing";
     CHECK(test::code_of([&] { bad.validate(); }) == ErrorCode::bad_parameter);
+}
+
+TEST_CASE("sampler fields: each number has a row, whose default is one that it allows") {
+    std::set<std::string_view> names;
+    const SamplerOptions defaults;
+    for (const SamplerField& field : sampler_fields()) {
+        CAPTURE(field.name);
+        CHECK(names.insert(field.name).second);
+        CHECK(!field.help.empty());
+        const double value =
+            std::visit([&](auto member) { return static_cast<double>(defaults.*member); }, field.member);
+        for (const auto& [least, most] : {field.bounds, field.asked}) CHECK((value >= least && value <= most));
+        CHECK(!(field.excludes_least && value == field.bounds.least));
+        for (const double end : {std::max(field.asked.least, -1e4), std::min(field.asked.most, 1e4)}) {
+            SamplerOptions changed;
+            std::visit(
+                [&](auto member) { changed.*member = static_cast<std::decay_t<decltype(changed.*member)>>(end); },
+                field.member);
+            CHECK_NOTHROW(changed.validate());
+        }
+    }
+    // All values of a chain that are numbers: a chain of every link reads back what every row was set to.
+    SamplerOptions all;
+    all.order = "edskypmxt";
+    all.adaptive_target = 0.5f;
+    for (const SamplerField& field : sampler_fields()) {
+        if (field.name == "mirostat") continue;
+        std::visit(
+            [&](auto member) {
+                all.*member = static_cast<std::decay_t<decltype(all.*member)>>(field.is_whole() ? 7 : 0.25);
+            },
+            field.member);
+    }
+    const SamplerOptions read = parse_samplers(describe(all));
+    for (const SamplerField& field : sampler_fields())
+        if (!field.name.starts_with("mirostat"))
+            CHECK(std::visit([&](auto member) { return read.*member == all.*member; }, field.member));
 }

@@ -3,12 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "server/metrics.hpp"
 #include "server/routes.hpp"
+#include "support/alloc_counter.hpp"
 
+using tinfer::Json;
 using tinfer::server::ApiError;
 using tinfer::server::Fields;
-using tinfer::server::json;
 
 namespace {
 
@@ -27,7 +30,7 @@ std::string param_of(F&& call) {
 }  // namespace
 
 TEST_CASE("server: fields have types and bounds, and null counts as absent") {
-    const json body = json::parse(R"({"a": 3, "b": 3.5, "c": "x", "d": null, "e": [1], "f": 1e300, "g": true})");
+    const Json body = Json::parse(R"({"a": 3, "b": 3.5, "c": "x", "d": null, "e": [1], "f": 1e300, "g": true})");
     Fields fields(body, "outer");
     CHECK(fields.integer("a", 0, 3) == 3);
     CHECK(param_of([&] { return fields.integer("a", 0, 2); }) == "outer.a");
@@ -45,7 +48,7 @@ TEST_CASE("server: fields have types and bounds, and null counts as absent") {
 
 TEST_CASE("server: the largest integers keep their bounds") {
     constexpr std::int64_t most = 0x7FFFFFFFFFFFFFFF;
-    const json body = json::parse(R"({"a": 9223372036854775807, "b": 9223372036854775808, "c": 9.3e18, "d": -9.3e18,
+    const Json body = Json::parse(R"({"a": 9223372036854775807, "b": 9223372036854775808, "c": 9.3e18, "d": -9.3e18,
         "e": -9223372036854775807, "f": 18446744073709551615, "g": 9007199254740993, "h": 3.0})");
     Fields fields(body);
     CHECK(fields.integer("a", -most, most) == most);
@@ -59,7 +62,7 @@ TEST_CASE("server: the largest integers keep their bounds") {
 }
 
 TEST_CASE("server: fields that nobody asked for are known") {
-    const json body{{"a", 1}, {"b", 2}, {"c", 3}};
+    const Json body{{"a", 1}, {"b", 2}, {"c", 3}};
     Fields fields(body);
     (void)fields.integer("a", 0, 9);
     fields.take({"b", "z"});
@@ -74,16 +77,25 @@ TEST_CASE("[V5] server: a body that is no JSON object is refused, however deep o
     CHECK_THROWS_AS((void)tinfer::server::parse_body(deep), ApiError);
     CHECK(tinfer::server::parse_body("{\"a\": \"[[[[[[\\\"[[[[\"}", 2)["a"] == "[[[[[[\"[[[[");
     CHECK_THROWS_AS((void)tinfer::server::parse_body("{\"a\": [[]]}", 2), ApiError);
+    CHECK(param_of([] { return tinfer::server::parse_body("\xEF\xBB\xBF{}"); }) == "none");  // a byte order mark
+    try {
+        (void)tinfer::server::parse_body("{\n  \"a\": x}");
+        FAIL("it is no JSON");
+    } catch (const ApiError& error) {
+        CHECK(error.code == "invalid_json");
+        CHECK(std::string_view(error.what()) ==
+              "the body is no JSON: line 2, column 8 (byte 9): expected a value, found 'x'");
+    }
 }
 
-TEST_CASE("server: a body is the document that json::parse makes of it") {
+TEST_CASE("server: a body is the document that another reader makes of it") {
     for (
         const std::string body : {
             R"({})",
             R"({"a": null, "b": [true, -1, 18446744073709551615, 1.5e3, "x", {}, [], [[{"c": [1]}]]], "d": {"e": {}}})",
             R"({"z": 1, "a": 2, "z": {"y": 3, "y": [4]}, "b": 5, "a": 6, "a": 7, "": 8, "": 9})",
         })
-        CHECK(tinfer::server::parse_body(body).dump() == json::parse(body).dump());
+        CHECK(tinfer::server::parse_body(body).dump() == nlohmann::ordered_json::parse(body).dump());
     std::string body = "{";
     for (int i = 0; i < 400; ++i)
         body.append("\"")
@@ -91,13 +103,28 @@ TEST_CASE("server: a body is the document that json::parse makes of it") {
             .append("\": 1")
             .append(std::to_string(i))
             .append(i < 399 ? "," : "}");
-    CHECK(tinfer::server::parse_body(body).dump() == json::parse(body).dump());
+    CHECK(tinfer::server::parse_body(body).dump() == nlohmann::ordered_json::parse(body).dump());
+}
+
+TEST_CASE("server: a body takes no more memory than is counted for it") {
+    for (const std::string item :
+         {"[]", "{}", "0", "\"\"", "[0]", "{\"\":0}", "[[]]", "1.5", "null", "\"0123456789abcdef\""})
+        for (const bool is_object : {false, true}) {
+            CAPTURE(item);
+            std::string body = "{\"a\":[";
+            if (is_object) body = "{\"a\":{";
+            while (body.size() < 200'000) body += (is_object ? "\"\":" : "") + item + ",";
+            body.back() = is_object ? '}' : ']';
+            const tinfer::test::AllocationScope scope;
+            const Json document = tinfer::server::parse_body(body + "}");
+            CHECK(static_cast<std::size_t>(scope.peak()) <= tinfer::server::kParseCost * body.size());
+        }
 }
 
 TEST_CASE("server: names cost no more where there are many") {
     std::string body = "{\"logit_bias\": {";
     for (int i = 0; i < 500000; ++i) body.append("\"").append(std::to_string(i)).append("\": -1,");
-    const json document = tinfer::server::parse_body(body + "\"x\": 0}}");
+    const Json document = tinfer::server::parse_body(body + "\"x\": 0}}");
     CHECK(document["logit_bias"].size() == 500001);
 }
 

@@ -14,8 +14,8 @@
 
 namespace {
 
-using tinfer::server::json;
 using tinfer::server::test::ask;
+using tinfer::server::test::json;
 using tinfer::server::test::port_of;
 
 class Folder {

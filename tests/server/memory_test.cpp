@@ -107,16 +107,16 @@ TEST_CASE("wire: a client that takes a little now and then has no longer than un
     for (const int end : ends) ::close(end);
 }
 
-TEST_CASE("reading room: whose client has left waits no longer, nor does anybody when the server ends") {
-    using tinfer::server::ReadingRoom;
-    constexpr std::size_t kLarge = ReadingRoom::kSmall + 1;
-    tinfer::server::Hub hub{tinfer::server::ServeOptions{}};
-    ReadingRoom room(kLarge, 600s);
-    std::optional<ReadingRoom::Place> reads(std::in_place, room, kLarge);
+TEST_CASE("body slots: whose client has left waits no longer, nor does anybody when the server ends") {
+    using tinfer::server::BodySlots;
+    constexpr std::size_t kLarge = BodySlots::kSmall + 1;
+    tinfer::server::Broker broker{tinfer::server::ServeOptions{}};
+    BodySlots room(kLarge, 600s);
+    std::optional<BodySlots::Slot> reads(std::in_place, room, kLarge);
     const auto wait = [&](std::atomic<int>& status, const std::atomic<bool>& gone) {
-        const tinfer::server::WantedRequest wanted(hub, [&] { return gone.load(); });
+        const tinfer::server::WantedRequest wanted(broker, [&] { return gone.load(); });
         try {
-            const ReadingRoom::Place place(room, kLarge);
+            const BodySlots::Slot place(room, kLarge);
             status = 200;
         } catch (const tinfer::server::ApiError& error) {
             status = error.status;
@@ -143,7 +143,7 @@ TEST_CASE("reading room: whose client has left waits no longer, nor does anybody
     reads.emplace(room, kLarge);
     for (std::size_t i = 2; i < 4; ++i) waiting.emplace_back([&, i] { wait(status[i], gone[i]); });
     std::this_thread::sleep_for(50ms);
-    hub.drain();
+    broker.drain();
     CHECK(comes(status[2], 503));
     CHECK(comes(status[3], 503));
     for (auto& thread : waiting) thread.join();

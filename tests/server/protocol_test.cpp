@@ -8,20 +8,23 @@
 #include <functional>
 #include <map>
 
+#include <nlohmann/json.hpp>
+
 #include "server/reply.hpp"
 #include "support/tiny_model.hpp"
 
 namespace {
 
+using json = nlohmann::ordered_json;  // reads what the server writes
+using tinfer::Json;
 using tinfer::server::Choice;
-using tinfer::server::json;
 using tinfer::server::PartKind;
 using tinfer::server::Piece;
 
 /// A service with a model, of which only names are asked here.
 struct Served {
-    Served() : model(tinfer::Model::load(file())), engine(model, {.context = {.n_ctx = 256}}), hub({}) {
-        service.emplace(engine, hub);
+    Served() : model(tinfer::Model::load(file())), engine(model, {.context = {.n_ctx = 256}}), broker({}) {
+        service.emplace(engine, broker);
     }
     static std::filesystem::path file() {
         const auto folder = std::filesystem::temp_directory_path() / ("tinfer-protocol-" + std::to_string(::getpid()));
@@ -31,7 +34,7 @@ struct Served {
     ~Served() { std::filesystem::remove_all(model.file().paths().front().parent_path()); }
     tinfer::Model model;
     tinfer::Engine engine;
-    tinfer::server::Hub hub;
+    tinfer::server::Broker broker;
     std::optional<tinfer::server::Service> service;
 };
 
@@ -254,7 +257,7 @@ TEST_CASE("[V13] server: streams of /v1/messages add up to the whole message, in
 TEST_CASE("[V13] server: streams of /v1/responses are numbered in order and add up to the whole response") {
     Served served;
     const tinfer::server::Job job = job_of_chat();
-    const json body{{"top_p", 0.95}, {"temperature", 1}};
+    const Json body{{"top_p", 0.95}, {"temperature", 1}};
     const auto make = [&] { return tinfer::server::responses_protocol(*served.service, job, body); };
     for_each_answer(make, [&](const Told& told, tinfer::StopReason) {
         const json output = response_of(told.events);
@@ -307,10 +310,10 @@ TEST_CASE("server: a response says numbers as they came, and its own as people w
     std::vector<Choice> choices(1);
     choices[0].last = event_of(tinfer::StopReason::eog, true);
     choices[0].finish_reason = "stop";
-    const auto text = [&](const json& body) {
+    const auto text = [&](const Json& body) {
         return tinfer::server::responses_protocol(*served.service, job, body)->whole(choices);
     };
-    CHECK(text(json::object()).find("\"temperature\":0.7,") != std::string::npos);
-    CHECK(text(json::object()).find("\"top_p\":0.95") != std::string::npos);
+    CHECK(text(Json::object()).find("\"temperature\":0.7,") != std::string::npos);
+    CHECK(text(Json::object()).find("\"top_p\":0.95") != std::string::npos);
     CHECK(text({{"top_p", 0.123456789012}}).find("\"top_p\":0.123456789012") != std::string::npos);
 }

@@ -6,9 +6,12 @@
 #include <string>
 #include <string_view>
 
-#include "server/api_error.hpp"
+#include <nlohmann/json.hpp>
 
 namespace tinfer::server::test {
+
+/// What answers are read with: another reader than the server's own.
+using json = nlohmann::ordered_json;
 
 /// A connection to 127.0.0.1. Everything waits 20 s at most.
 class RawClient {

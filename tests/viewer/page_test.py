@@ -190,20 +190,21 @@ class Page(unittest.TestCase):
             sizes.append((kind, at))
             at += 56 + (size + 7) // 8 * 8
         second = [at for kind, at in sizes if kind == EVENTS][1]
+        end = next(at for _, at in sizes if at > second)
         data[second + 56 + 100] ^= 1
         info, inside = embedded(view(bytes(data), code=3)[0])
-        self.assertEqual(info["problems"], [f"skipped a block with a wrong checksum at {second}"])
+        self.assertEqual(info["problems"], [f"skipped bytes {second} to {end}: a events block whose checksum is wrong"])
         self.assertEqual([run for run, _ in packed_events(inside[info["skeleton"]:])], [0, 2, 3])
         data[second] ^= 1
         info, _ = embedded(view(bytes(data), code=3)[0])
         self.assertEqual(info["problems"],
-                         [f"skipped damaged bytes {second} to {next(at for _, at in sizes if at > second)}"])
+                         [f"skipped bytes {second} to {end}: no block header"])
         info, _ = embedded(view(bytes(data[:second + 200]), code=3)[0])
         self.assertEqual(len(info["problems"]), 1)
 
     def test_refused(self):
-        for data, message in ((b"GGUF" + bytes(300), "not a trace"),
-                              (b"TNFTRACE\2\0\0\0" + bytes(300), "version 2.0 not supported"),
+        for data, message in ((b"GGUF" + bytes(300), "no trace"),
+                              (b"TNFTRACE\2\0\0\0" + synthetic.worked_example()[12:], "version 2.0 not supported"),
                               (synthetic.worked_example()[:40] + b"x" + synthetic.worked_example()[41:],
                                "header is damaged")):
             code = subprocess.run([TINFER, "trace", "view", self.put(data), "-o", FOLDER / "no.html"],

@@ -322,9 +322,9 @@ bool is_inside(std::uint64_t offset, std::uint64_t length, std::uint64_t stride,
 }
 
 void check_touches(std::uint64_t n) {
-    constexpr std::uint64_t kMost = 1u << 28;
-    if (n > kMost)
-        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, "the trace touches more than " + std::to_string(kMost) +
+    constexpr std::uint64_t kMax = 1u << 28;
+    if (n > kMax)
+        throw tinfer::Error(tinfer::ErrorCode::limit_exceeded, "the trace touches more than " + std::to_string(kMax) +
                                                                    " pieces: choose fewer runs or larger pages");
 }
 
@@ -347,9 +347,9 @@ std::uint64_t streamed_bytes(const tinfer::Access& access) {
 
 std::string layer_text(int layer) { return layer == tinfer::kNoLayer ? "-" : std::to_string(layer); }
 
-void print_result(const TableStyle& style, const json& summary, const std::string& key, const Table& table) {
+void print_result(const TableStyle& style, const Json& summary, const std::string& key, const Table& table) {
     if (style.as_json) {
-        json document = summary;
+        Json document = summary;
         document[key] = table.to_json();
         return print_line(document);
     }

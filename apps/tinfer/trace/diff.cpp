@@ -24,9 +24,9 @@ std::string step_text(const tinfer::TraceReader& trace, const tinfer::RecordedPl
 }
 
 struct Found {
-    json list = json::array();
+    Json list = Json::array();
     std::uint64_t n = 0;
-    void add(const std::string& kind, const std::string& text, json more = json::object()) {
+    void add(const std::string& kind, const std::string& text, Json more = Json::object()) {
         if (++n > 100) return;
         more["kind"] = kind;
         more["text"] = text;

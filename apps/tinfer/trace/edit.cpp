@@ -135,7 +135,7 @@ int hash_trace(const EditArgs& args) {
     for (std::size_t i = 0; i < hash.runs.size(); ++i)
         table.add({trace.runs()[i].record.run, tinfer::to_hex(hash.runs[i])});
     if (args.style.as_json) {
-        json document = {{"hash", tinfer::to_hex(hash.all)}, {"file", args.file}};
+        Json document = {{"hash", tinfer::to_hex(hash.all)}, {"file", args.file}};
         if (args.per_run) document["runs"] = table.to_json();
         print_line(document);
     } else if (args.style.as_csv) {

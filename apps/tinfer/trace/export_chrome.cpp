@@ -96,9 +96,7 @@ std::uint32_t n_tracks(const tinfer::TraceReader& trace) {
 
 std::string track_name(std::uint32_t track) { return track == 0 ? "steps" : "thread " + std::to_string(track - 1); }
 
-std::string json_text(std::string_view text) {
-    return json(std::string(text)).dump(-1, ' ', true, json::error_handler_t::replace);
-}
+std::string json_text(std::string_view text) { return Json(std::string(text)).dump({.ascii = true}); }
 
 class Chrome : public Slices {
 public:

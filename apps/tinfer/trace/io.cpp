@@ -51,7 +51,7 @@ std::vector<FileRead> in_trace_order(const tinfer::TraceReader& trace, std::vect
 
 /// The storage's time for the requests: one by one, as by page faults, and all queued, as by read-ahead, with adjacent
 /// ones merged.
-json storage_times(const std::vector<FileRead>& requests, const StorageCurve& curve) {
+Json storage_times(const std::vector<FileRead>& requests, const StorageCurve& curve) {
     double one_by_one = 0, at_once = 0;
     for (std::size_t i = 0; i < requests.size();) {
         std::uint64_t length = 0;
@@ -78,7 +78,7 @@ int show_io(const IoArgs& args) {
     for (const auto& request : requests) bytes += request.length;
     const std::uint64_t begin = reads.empty() ? 0 : reads[0].time;
     const bool wants_order = args.order == "trace" || !args.cost.empty();
-    json summary = {{"requests", requests.size()},
+    Json summary = {{"requests", requests.size()},
                     {"bytes", bytes},
                     {"page", page},
                     {"cache", capacity},
@@ -121,10 +121,11 @@ int show_io(const IoArgs& args) {
     if (!args.style.as_json && !args.style.as_csv) {
         print(std::to_string(requests.size()) + " requests of " + bytes_text(bytes, args.style.exact) + ", " +
               summary["not_adjacent"].dump() + " not behind the one before; read ahead at " +
-              fixed(summary["needed_gbps"], 2) + " GB/s none would wait\n");
+              fixed(summary["needed_gbps"].get<double>(), 2) + " GB/s none would wait\n");
         if (!args.disk.empty())
-            print("this storage takes " + fixed(summary["storage"]["one_by_one_s"], 3) + " s for them one by one, " +
-                  fixed(summary["storage"]["at_once_joined_s"], 3) + " s read ahead, neighbours joined\n");
+            print("this storage takes " + fixed(summary["storage"]["one_by_one_s"].get<double>(), 3) +
+                  " s for them one by one, " + fixed(summary["storage"]["at_once_joined_s"].get<double>(), 3) +
+                  " s read ahead, neighbours joined\n");
         if (wants_order)
             print("with tensors in the order of their use " + summary["not_adjacent_in_trace_order"].dump() +
                   " would not be\n");

@@ -167,7 +167,7 @@ int show_layers(const LayersArgs& args) {
                   missing});
     }
     if (args.style.as_json || args.style.as_csv) {
-        json types = json::array();
+        Json types = Json::array();
         for (const auto& [type, n] : matrix.types)
             types.push_back({{"type", type}, {"tensors", n.first}, {"seen", n.second}});
         print_result(args.style, {{"runs", matrix.n_runs}, {"missing", n_missing}, {"types", types}}, "cells", rows);

@@ -101,7 +101,7 @@ int show_reuse(const ReuseArgs& args) {
         histogram.add({from, from == 0 ? std::uint64_t{1} : 2 * from, sums.first, sums.second});
     std::erase(distances, kCold);
     std::ranges::sort(distances);
-    const auto quantile = [&](double q) -> json {
+    const auto quantile = [&](double q) -> Json {
         if (distances.empty()) return nullptr;
         return distances[std::min(distances.size() - 1, std::size_t(q * double(distances.size())))];
     };
@@ -117,7 +117,7 @@ int show_reuse(const ReuseArgs& args) {
             misses.add({capacity, policy, result.misses, result.bytes_missed,
                         result.bytes > 0 ? double(result.bytes_missed) / double(result.bytes) : 0});
         }
-    const json summary = {
+    const Json summary = {
         {"unit", args.unit},
         {"touches", stream.touches.size()},
         {"bytes", bytes},

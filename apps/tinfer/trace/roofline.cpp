@@ -60,13 +60,15 @@ std::pair<double, double> peaks_of(const tinfer::TraceReader& trace, const Roofl
         return text.empty() ? 0.0 : std::strtod(text.c_str(), nullptr) * 1e9;
     };
     if (args.peaks_file.empty()) return {number("read_gbps"), number("gmacs")};
-    try {
-        const json peaks = parse_json(read_file(args.peaks_file), args.peaks_file);
-        return {peaks.value("gbps", 0.0) * 1e9, peaks.value("gmacs", 0.0) * 1e9};
-    } catch (const json::exception&) {
-        throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
-                            args.peaks_file + ": no JSON object with numbers gbps and gmacs");
-    }
+    const Json peaks = parse_json(read_file(args.peaks_file), args.peaks_file);
+    const auto rate = [&](std::string_view key) {
+        const Json* const given = peaks.find(key);
+        if (!peaks.is_object() || (given != nullptr && !given->is_number()))
+            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
+                                args.peaks_file + ": no JSON object with numbers gbps and gmacs");
+        return given != nullptr ? given->get<double>() * 1e9 : 0.0;
+    };
+    return {rate("gbps"), rate("gmacs")};
 }
 
 int show_roofline(const RooflineArgs& args) {

@@ -98,7 +98,7 @@ Verb add_show(CLI::App& trace) {
         const auto reader = args->open();
         Show show(reader, *args, *events);
         show.visit();
-        print_result(args->style, json::object(), *events ? "events" : "accesses", show.table);
+        print_result(args->style, Json::object(), *events ? "events" : "accesses", show.table);
         if (show.has_more() && !args->style.as_json && !args->style.as_csv)
             note("more follow (see --limit)", Look::dim);
         return 0;

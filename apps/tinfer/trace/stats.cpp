@@ -220,7 +220,7 @@ private:
     std::uint64_t begin_ = 0, run_events_ns_ = 0, run_bytes_ = 0;
 };
 
-json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsArgs& args) {
+Json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsArgs& args) {
     std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> types;
     std::uint64_t n_weights = 0;
     std::set<int> layers;
@@ -230,10 +230,10 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
         ++n, bytes += tensor.bytes, ++n_weights;
         if (tensor.layer != tinfer::trace_format::kNoLayer16) layers.insert(tensor.layer);
     }
-    json by_type = json::array();
+    Json by_type = Json::array();
     for (const auto& [type, sums] : types)
         by_type.push_back({{"type", type}, {"tensors", sums.first}, {"bytes", sums.second}});
-    json files = json::array();
+    Json files = Json::array();
     for (const auto& file : trace.files()) files.push_back({{"name", trace.text(file.name)}, {"bytes", file.bytes}});
     std::uint64_t n_events = 0;
     for (const auto& run : trace.runs())
@@ -247,7 +247,7 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
     return {{"model", trace.session_value("model")},
             {"architecture", trace.session_value("architecture")},
             {"n_layer", layers.size()},
-            {"file_matches", args.model.empty() ? json(nullptr) : json(true)},
+            {"file_matches", args.model.empty() ? Json(nullptr) : Json(true)},
             {"files", files},
             {"isa", trace.session_value("isa")},
             {"threads", trace.session_value("threads")},
@@ -278,9 +278,9 @@ json summary_of(const tinfer::TraceReader& trace, const Summary& s, const StatsA
             {"by_type", by_type}};
 }
 
-void print_summary(const json& s, bool exact) {
-    const auto size = [&](const json& bytes) { return bytes_text(bytes.get<std::uint64_t>(), exact); };
-    const auto text = [](const json& value) { return harmless_text(value.get<std::string>()); };
+void print_summary(const Json& s, bool exact) {
+    const auto size = [&](const Json& bytes) { return bytes_text(bytes.get<std::uint64_t>(), exact); };
+    const auto text = [](const Json& value) { return harmless_text(value.get<std::string>()); };
     const std::string name =
         text(s["model"]).empty() ? (s["files"].empty() ? "?" : text(s["files"][0]["name"])) : text(s["model"]);
     std::string out = "model      " + name + " (" + text(s["architecture"]) + ", " + s["n_layer"].dump() + " layers)";
@@ -297,9 +297,9 @@ void print_summary(const json& s, bool exact) {
            " weights, " + size(c["decode_weight_bytes"]) + " per decode token, difference " +
            c["difference_bytes"].dump() + " bytes\n";
     const auto& t = s["per_token"];
-    out += "per token  decode " + fixed(t["decode_ms"], 2) + " ms   kernels " +
+    out += "per token  decode " + fixed(t["decode_ms"].get<double>(), 2) + " ms   kernels " +
            fixed(100 * t["kernels"].get<double>(), 1) + " %   gaps " + fixed(100 * t["gaps"].get<double>(), 1) +
-           " %   " + fixed(t["gbps"], 1) + " GB/s\nby type    ";
+           " %   " + fixed(t["gbps"].get<double>(), 1) + " GB/s\nby type    ";
     separator.clear();
     for (const auto& type : s["by_type"]) {
         std::string upper = text(type["type"]);
@@ -340,7 +340,7 @@ std::uint64_t size_of_union(RunSets::Intervals all) {
     return bytes;
 }
 
-json window_of(const tinfer::TraceReader& trace, const StatsArgs& args) {
+Json window_of(const tinfer::TraceReader& trace, const StatsArgs& args) {
     RunSets sets(trace, args.selection());
     sets.visit();
     std::vector<std::uint64_t> sizes;
@@ -366,18 +366,18 @@ int show_stats(const StatsArgs& args) {
     const auto trace = args.open();
     args.check_model(trace);
     if (args.window > 0) {
-        const json window = window_of(trace, args);
+        const Json window = window_of(trace, args);
         if (args.style.as_json) print_line(window);
         else
             print("working set of " + counted(args.window, "run") + ": min " +
-                  bytes_text(window["min_bytes"], args.style.exact) + ", mean " +
+                  bytes_text(window["min_bytes"].get<std::uint64_t>(), args.style.exact) + ", mean " +
                   size_text(std::uint64_t(window["mean_bytes"].get<double>())) + ", max " +
-                  bytes_text(window["max_bytes"], args.style.exact) + "\n");
+                  bytes_text(window["max_bytes"].get<std::uint64_t>(), args.style.exact) + "\n");
         return 0;
     }
     Summary summary(trace, args.selection());
     summary.visit();
-    json document = summary_of(trace, summary, args);
+    Json document = summary_of(trace, summary, args);
     const auto class_words = parse_words(args.classes);
     Grouping grouping(trace, args.selection(), args.by.empty() ? "op" : args.by,
                       {class_words.begin(), class_words.end()});

@@ -85,13 +85,13 @@ std::string Table::csv() const {
     return out;
 }
 
-json Table::to_json() const {
-    json list = json::array();
+Json Table::to_json() const {
+    Json list = Json::array();
     for (const auto& row : rows_) {
-        json object = json::object();
+        Json object = Json::object();
         for (std::size_t c = 0; c < row.size(); ++c)
             object[columns_[c].name] = std::visit(
-                [](const auto& value) -> json {
+                [](const auto& value) -> Json {
                     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) return nullptr;
                     else return value;
                 },

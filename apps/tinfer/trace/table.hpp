@@ -33,7 +33,7 @@ public:
     [[nodiscard]] bool empty() const { return rows_.empty(); }
     [[nodiscard]] std::string text(bool exact) const;  ///< with a header line and aligned columns
     [[nodiscard]] std::string csv() const;             ///< RFC 4180, lines end with \n
-    [[nodiscard]] json to_json() const;                ///< an array of objects
+    [[nodiscard]] Json to_json() const;                ///< an array of objects
 
 private:
     std::vector<Column> columns_;

@@ -61,7 +61,7 @@ int show_tensors(const TraceArgs& args, bool unused) {
                    tensor.role == 0 ? std::string() : session("role." + std::to_string(tensor.role)), tensor.bytes,
                    t.n_accesses, t.bytes, t.n_runs, is_used ? Cell(t.first) : Cell(), is_used ? Cell(t.last) : Cell()});
     }
-    print_result(args.style, json::object(), "tensors", table);
+    print_result(args.style, Json::object(), "tensors", table);
     return 0;
 }
 

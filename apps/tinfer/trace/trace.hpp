@@ -112,7 +112,7 @@ private:
 }
 
 /// Prints a table, with the summary as `fields` of the JSON document or lines above.
-void print_result(const TableStyle& style, const json& summary, const std::string& key, const Table& table);
+void print_result(const TableStyle& style, const Json& summary, const std::string& key, const Table& table);
 
 using Verb = std::function<int()>;
 Verb add_record(CLI::App& trace);

@@ -78,7 +78,7 @@ int validate(const TraceArgs& args) {
     }
     const Examined examined(trace);
     Table table({{"rule"}, {"state"}, {"title"}, {"cases", Unit::count}, {"reason"}});
-    json rules = json::array();
+    Json rules = Json::array();
     std::string text;
     std::uint64_t n_failed = 0, n_warned = 0;
     for (const Rule& rule : kRules) {

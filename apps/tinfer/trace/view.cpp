@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "view.hpp"
 
-#include <nlohmann/json.hpp>
+#include <tinfer/json.hpp>
 
 #include "view_page.hpp"
 
@@ -50,9 +50,9 @@ private:
 };
 
 /// JSON that may stand inside a script element: no `<`, so neither a closing tag nor a comment.
-std::string json_for_script(const nlohmann::json& json) {
+std::string json_for_script(const Json& document) {
     std::string out;
-    for (const char c : json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)) {
+    for (const char c : document.dump({.ascii = true})) {
         if (c == '<') out += "\\u003c";
         else out += c;
     }
@@ -66,14 +66,11 @@ void write_view(const PackedTrace* trace, std::string_view file_name,
     const ViewPage page = view_page();
     for (const auto part : page.before) write(part);
     if (trace != nullptr) {
-        nlohmann::json info{{"view", 2},
-                            {"file", std::string(file_name)},
-                            {"events", trace->n_events},
-                            {"ranges", trace->n_ranges},
-                            {"spans", trace->n_spans},
-                            {"skeleton", trace->skeleton.size()},
-                            {"problems", trace->problems}};
+        Json info{{"events", trace->n_events},          {"file", file_name},
+                  {"problems", trace->problems},        {"ranges", trace->n_ranges},
+                  {"skeleton", trace->skeleton.size()}, {"spans", trace->n_spans}};
         if (!trace->thinned.empty()) info["thinned"] = trace->thinned;
+        info["view"] = 2;
         write(json_for_script(info));
     }
     for (const auto part : page.between) write(part);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
-// A self-contained page that shows a trace: the viewer's HTML (folder viewer/) with the trace embedded. Works on the
-// raw bytes of a .tntrace file, so that damaged or unfinished ones can be viewed, too: blocks with wrong checksums are
-// left out, and the page says so.
+// A self-contained page that shows a trace: the viewer's HTML (folder viewer/) with the trace embedded. Damaged or
+// unfinished traces can be viewed, too: what could not be read is left out, and the page says so.
 #pragma once
 
-#include <cstddef>
+#include <tinfer/trace_file.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -47,8 +46,7 @@ struct PackedTrace {
 /// expected: what this step had before, and for events with ranges as much more as the last one with the same first
 /// range grew by. Then an event's spans: 4 · (begin less the begin in the event before, zigzag) + 2 · other cpu + 1 ·
 /// other work; duration less begin less busy; work items less those before; cpu, flags.
-/// Throws tinfer::Error for bytes that are no trace of version 1.
-[[nodiscard]] PackedTrace pack_trace(std::span<const std::byte> trace, const ViewOptions& options);
+[[nodiscard]] PackedTrace pack_trace(const tinfer::TraceReader& trace, const ViewOptions& options);
 
 /// Writes the page in pieces. Without a trace it is the empty page, onto which files can be dropped.
 void write_view(const PackedTrace* trace, std::string_view file_name,

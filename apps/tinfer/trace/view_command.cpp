@@ -38,21 +38,17 @@ int view(const ViewArgs& args) {
     options.max_events = args.max_events;
     if (!args.detail.empty()) options.detail = parse_runs(args.detail);
     check_output(args.out, "--output", std::span(&args.in, 1));
-    const std::string bytes = empty ? std::string() : read_file(args.in);
+    std::optional<tinfer::TraceReader> trace;
     PackedTrace packed;
     try {
-        if (!empty) packed = pack_trace(std::as_bytes(std::span(bytes)), options);
+        if (!empty) packed = pack_trace(trace.emplace(tinfer::TraceReader::open(args.in)), options);
     } catch (const tinfer::Error& error) {
         throw ExitError(2, error.what());
     }
     OutputFile file(args.out);
     write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
     file.finish();
-    if (!empty) {
-        auto damage = packed.problems;
-        if (damage.empty()) damage = damage_of(tinfer::TraceReader::open(args.in));
-        report_damage(args.in, damage, args.allow_damage);
-    }
+    if (trace) report_damage(args.in, damage_of(*trace), args.allow_damage);
     return 0;
 }
 

@@ -11,7 +11,7 @@
 namespace tinfer::server {
 
 /// Reads the fields lora and trace, and for generated text speculate and receipt.
-void read_features(Fields& fields, const Service& service, Job& job, bool gives_text = true);
+void read_capabilities(Fields& fields, const Service& service, Job& job, bool gives_text = true);
 
 /// The traces of a job's requests, in order of submission; empty if none was asked for.
 class Traces {
@@ -20,7 +20,7 @@ public:
     /// throws.
     Traces(Service& service, const Job& job, std::vector<tinfer::EngineRequest>& requests);
     /// What was written for request i; call it after the last event. null without traces.
-    [[nodiscard]] json close(std::size_t i);
+    [[nodiscard]] Json close(std::size_t i);
 
 private:
     std::vector<TraceFolder::File> files_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "features.hpp"
+#include "capabilities.hpp"
 
 #include <algorithm>
 
@@ -7,10 +7,10 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMostLoras = 16, kMostTraces = 16;
-constexpr double kMostScale = 1e6;
+constexpr std::size_t kMaxLoras = 16, kMaxTraces = 16;
+constexpr double kMaxScale = 1e6;
 
-tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string& path, const Service& service) {
+tinfer::AdapterUse adapter_of(Fields& outer, const Json& item, const std::string& path, const Service& service) {
     tinfer::AdapterUse use;
     if (item.is_string()) {
         use.name = item.get<std::string>();
@@ -20,7 +20,7 @@ tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string
         const auto name = fields.text("name");
         if (!name) fields.refuse("name", "is missing");
         use.name = *name;
-        use.scale = static_cast<float>(fields.number("scale", -kMostScale, kMostScale).value_or(1));
+        use.scale = static_cast<float>(fields.number("scale", -kMaxScale, kMaxScale).value_or(1));
     }
     const auto& known = service.engine.options().adapters;
     if (std::ranges::find(known, use.name, &tinfer::EngineAdapter::name) == known.end())
@@ -30,15 +30,15 @@ tinfer::AdapterUse adapter_of(Fields& outer, const json& item, const std::string
 }
 
 void read_lora(Fields& fields, const Service& service, Job& job) {
-    const json* given = fields.find("lora");
+    const Json* given = fields.find("lora");
     if (given == nullptr) return;
     auto& uses = job.request.adapters;
     if (!given->is_array()) {
         uses.push_back(adapter_of(fields, *given, "lora", service));
         return;
     }
-    if (given->size() > kMostLoras)
-        fields.refuse("lora", "a list of at most " + std::to_string(kMostLoras) + " is expected");
+    if (given->size() > kMaxLoras)
+        fields.refuse("lora", "a list of at most " + std::to_string(kMaxLoras) + " is expected");
     for (std::size_t i = 0; i < given->size(); ++i) {
         const std::string path = "lora[" + std::to_string(i) + "]";
         auto use = adapter_of(fields, (*given)[i], path, service);
@@ -50,7 +50,7 @@ void read_lora(Fields& fields, const Service& service, Job& job) {
 
 }  // namespace
 
-void read_features(Fields& fields, const Service& service, Job& job, bool gives_text) {
+void read_capabilities(Fields& fields, const Service& service, Job& job, bool gives_text) {
     read_lora(fields, service, job);
     job.trace = fields.boolean("trace").value_or(false);
     if (job.trace && service.traces == nullptr)
@@ -75,16 +75,16 @@ void read_features(Fields& fields, const Service& service, Job& job, bool gives_
 
 Traces::Traces(Service& service, const Job& job, std::vector<tinfer::EngineRequest>& requests) {
     if (!job.trace) return;
-    if (requests.size() > kMostTraces)
+    if (requests.size() > kMaxTraces)
         throw bad_request("trace", std::to_string(requests.size()) + " answers at once; the limit with a trace is " +
-                                       std::to_string(kMostTraces));
+                                       std::to_string(kMaxTraces));
     for (auto& request : requests) {
         files_.push_back(service.traces->open());
         request.observers.push_back(files_.back().observer());
     }
 }
 
-json Traces::close(std::size_t i) { return files_.empty() ? json() : files_[i].close(); }
+Json Traces::close(std::size_t i) { return files_.empty() ? Json() : files_[i].close(); }
 
 std::string receipt_text(const tinfer::Receipt& receipt, const Service& service, const Job& job) {
     tinfer::Receipt whole = receipt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "exchange.hpp"
+#include "event_queue.hpp"
 
 #include <condition_variable>
 #include <deque>
@@ -27,8 +27,8 @@ std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept {
     return sum;
 }
 
-struct Exchange::Mailbox {
-    struct Letter {
+struct EventQueue::Mailbox {
+    struct Message {
         std::size_t index;
         tinfer::EngineEvent event;
         std::int64_t bytes;
@@ -37,17 +37,17 @@ struct Exchange::Mailbox {
     /// Thrown at the engine, which then cancels the request.
     struct Unwanted {};
 
-    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { give_way(); }) {}
+    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { yield(); }) {}
 
     /// Called on the engine's thread. What it throws ends the request; without memory its reader hears of it.
     void put(std::size_t index, const tinfer::EngineEvent& event) {
         try {
-            Letter letter{index, event, 0};
-            letter.bytes = static_cast<std::int64_t>(sizeof letter + bytes_of(letter.event));
-            if (!share.add(letter.bytes)) throw Unwanted();
+            Message message{index, event, 0};
+            message.bytes = static_cast<std::int64_t>(sizeof message + bytes_of(message.event));
+            if (!share.add(message.bytes)) throw Unwanted();
             const std::lock_guard lock(mutex);
             if (has_given_way) throw Unwanted();
-            events.push_back(std::move(letter));
+            events.push_back(std::move(message));
         } catch (const Unwanted&) {
             throw;
         } catch (...) {
@@ -59,7 +59,7 @@ struct Exchange::Mailbox {
         arrived.notify_one();
     }
     /// Called on any thread, which may hold other locks.
-    void give_way() noexcept {
+    void yield() noexcept {
         const std::lock_guard lock(mutex);
         has_given_way = true;
         events.clear();
@@ -75,15 +75,15 @@ struct Exchange::Mailbox {
     tinfer::Engine& engine;
     std::mutex mutex;
     std::condition_variable arrived;
-    std::deque<Letter> events;
+    std::deque<Message> events;
     std::vector<tinfer::RequestId> ids;
     bool has_given_way = false;
     bool has_lost = false;  ///< an event could not be kept
     AnswerMemory::Share share;
 };
 
-Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
-                   std::size_t kept)
+EventQueue::EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
+                       std::size_t kept)
     : engine_(engine), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
     keep(kept);
     mailbox_->ids.reserve(requests.size());
@@ -101,18 +101,18 @@ Exchange::Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> re
     }
 }
 
-Exchange::~Exchange() {
+EventQueue::~EventQueue() {
     if (!done()) cancel();
 }
 
-void Exchange::cancel() noexcept { mailbox_->give_way(); }
+void EventQueue::cancel() noexcept { mailbox_->yield(); }
 
-std::vector<tinfer::RequestId> Exchange::ids() const {
+std::vector<tinfer::RequestId> EventQueue::ids() const {
     const std::lock_guard lock(mailbox_->mutex);
     return mailbox_->ids;
 }
 
-std::optional<std::pair<std::size_t, tinfer::EngineEvent>> Exchange::next(std::chrono::milliseconds timeout) {
+std::optional<std::pair<std::size_t, tinfer::EngineEvent>> EventQueue::next(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mailbox_->mutex);
     const bool is_there = mailbox_->arrived.wait_for(
         lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way || mailbox_->has_lost; });
@@ -122,20 +122,20 @@ std::optional<std::pair<std::size_t, tinfer::EngineEvent>> Exchange::next(std::c
         throw mailbox_->share.reason();
     }
     if (!is_there) return std::nullopt;
-    auto letter = std::move(mailbox_->events.front());
+    auto message = std::move(mailbox_->events.front());
     mailbox_->events.pop_front();
     lock.unlock();
-    if (!mailbox_->share.add(-letter.bytes)) throw mailbox_->share.reason();
-    if (letter.event.ended()) ++n_ended_;
-    return std::pair(letter.index, std::move(letter.event));
+    if (!mailbox_->share.add(-message.bytes)) throw mailbox_->share.reason();
+    if (message.event.ended()) ++n_ended_;
+    return std::pair(message.index, std::move(message.event));
 }
 
-void Exchange::keep(std::size_t bytes) {
+void EventQueue::keep(std::size_t bytes) {
     const auto more = static_cast<std::int64_t>(bytes) - kept_;
     kept_ += more;
     if (!mailbox_->share.add(more)) throw mailbox_->share.reason();
 }
 
-void Exchange::waits(bool is_waiting) { mailbox_->share.waits(is_waiting); }
+void EventQueue::waits(bool is_waiting) { mailbox_->share.waits(is_waiting); }
 
 }  // namespace tinfer::server

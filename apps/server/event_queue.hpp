@@ -14,16 +14,16 @@
 
 namespace tinfer::server {
 
-class Exchange {
+class EventQueue {
 public:
     /// Submits all requests, or none. Unread events count in `memory`, which must outlive the engine; `kept` is what
     /// keep() counts from the begin. Throws what submit() throws, and what keep() throws.
-    Exchange(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
-             std::size_t kept = 0);
-    Exchange(const Exchange&) = delete;
-    Exchange& operator=(const Exchange&) = delete;
+    EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
+               std::size_t kept = 0);
+    EventQueue(const EventQueue&) = delete;
+    EventQueue& operator=(const EventQueue&) = delete;
     /// Cancels requests that still run.
-    ~Exchange();
+    ~EventQueue();
 
     /// The next event with the index of its request; nullopt after `timeout`. Throws ApiError if the answers were cut
     /// for lack of memory, or an event was lost for lack of it.
