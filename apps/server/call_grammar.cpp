@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The grammar of answers that may call tools. A schema is a hint unless its tool says `strict`: what of it cannot be
 // enforced is told, and takes nothing from the other tools.
+#include <algorithm>
+#include <iterator>
+
 #include "job.hpp"
 
 namespace tinfer::server {
@@ -23,7 +26,8 @@ public:
             if (!is_of_schema(error)) throw;
         }
         Json tools = talk_.tools;
-        for (std::size_t i = 0; i < tools.size(); ++i) relax(tools[i], field_of(i));
+        for (std::size_t i = 0; i < tools.size(); ++i)
+            if (is_allowed(tools[i])) relax(tools[i], field_of(i));
         try {
             return of(tools, talk_.function, true);
         } catch (const tinfer::Error& error) {
@@ -47,7 +51,15 @@ private:
         options.reasoning = job_.reasoning;
         options.generation_prompt = job_.generation_prompt;
         options.schema.lenient = is_lenient;
-        return service_.grammars.calls(template_, to_line(tools), options, WantedRequest::is_given_up);
+        Json callable = Json::array();
+        for (const Json& tool : tools)
+            if (is_allowed(tool)) callable.push_back(tool);
+        return service_.grammars.calls(template_, to_line(callable), options, WantedRequest::is_given_up);
+    }
+
+    [[nodiscard]] bool is_allowed(const Json& tool) const {
+        const std::string& name = tool["function"]["name"].string();
+        return talk_.allowed.empty() || std::ranges::find(talk_.allowed, name) != talk_.allowed.end();
     }
 
     static void set_any_object(Json& tool) { tool["function"]["parameters"] = {{"type", "object"}}; }

@@ -117,6 +117,25 @@ void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words
                             all + ", which the client runs");
 }
 
+void read_allowed_tools(Fields& choice, Conversation& talk) {
+    const auto mode = choice.word("mode", {"auto", "required"});
+    if (!mode) choice.refuse("mode", "is missing");
+    if (*mode == "required") talk.tool_use = tinfer::ToolUse::required;
+    const Json* list = choice.list("tools");
+    if (list == nullptr || list->empty()) choice.refuse("tools", "names no tool");
+    for (std::size_t i = 0; i < list->size(); ++i) {
+        Fields tool(choice, (*list)[i], choice.path("tools") + "[" + std::to_string(i) + "]");
+        check_tool_type(tool, {"function"});
+        const Json* function = tool.object("function");  // /v1/responses has the name beside the type
+        const auto name =
+            function == nullptr ? tool.text("name") : Fields(tool, *function, tool.path("function")).text("name");
+        if (!name) tool.refuse("name", "is missing");
+        if (std::ranges::none_of(talk.tools, [&](const Json& one) { return one["function"]["name"] == *name; }))
+            tool.refuse("name", "'" + name->substr(0, 64) + "' is none of the tools");
+        talk.allowed.push_back(*name);
+    }
+}
+
 Conversation read_conversation(Fields& fields) {
     Conversation talk;
     talk.messages = read_messages(fields);
@@ -130,14 +149,19 @@ Conversation read_conversation(Fields& fields) {
                                              : tinfer::ToolUse::required;
         } else {
             Fields named(fields, *choice, "tool_choice");
-            if (!named.word("type", {"function"})) named.refuse("type", "is missing");
-            const Json* function = named.object("function");
-            if (function == nullptr) named.refuse("function", "is missing");
-            Fields inner(named, *function, "tool_choice.function");
-            const auto name = inner.text("name");
-            if (!name) inner.refuse("name", "is missing");
-            talk.tool_use = tinfer::ToolUse::required;
-            talk.function = *name;
+            const auto type = named.word("type", {"function", "allowed_tools"});
+            if (!type) named.refuse("type", "is missing");
+            const Json* object = named.object(*type);
+            if (object == nullptr) named.refuse(*type, "is missing");
+            Fields inner(named, *object, named.path(*type));
+            if (*type == "allowed_tools") {
+                read_allowed_tools(inner, talk);
+            } else {
+                const auto name = inner.text("name");
+                if (!name) inner.refuse("name", "is missing");
+                talk.tool_use = tinfer::ToolUse::required;
+                talk.function = *name;
+            }
         }
         if (talk.tool_use == tinfer::ToolUse::required && talk.tools.is_null())
             fields.refuse("tool_choice", "asks for a call, and there are no tools");

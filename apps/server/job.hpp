@@ -81,7 +81,8 @@ void warn(const Service& service, Job& job, const std::string& text);
 struct Conversation : tinfer::PromptInputs {
     std::string field = "messages";  ///< where the messages come from
     tinfer::ToolUse tool_use = tinfer::ToolUse::automatic;
-    std::string function;  ///< the only function that may be called
+    std::string function;              ///< the only function that may be called
+    std::vector<std::string> allowed;  ///< the functions that may be called; empty: all
     bool parallel = true;
     std::string schema_field = ".function.parameters";  ///< of a tool in the request, for errors
 };
@@ -95,6 +96,8 @@ void constrain_calls(const Service& service, const Conversation& talk, Job& job)
 [[nodiscard]] Conversation read_conversation(Fields& fields);
 /// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
+/// A choice of allowed tools: the model is told of all, and may call these.
+void read_allowed_tools(Fields& choice, Conversation& talk);
 
 [[nodiscard]] Job read_chat(const Json& body, const Service& service);
 [[nodiscard]] Job read_completion(const Json& body, const Service& service);

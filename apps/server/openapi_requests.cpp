@@ -208,15 +208,32 @@ Json chat_message() {
     return any_of({object(fields, {"role", "content"}), object(of_assistant, {"role"})});
 }
 
+/// A choice of some of the tools; in chats their names are one level deeper.
+Json allowed_tools(bool is_nested) {
+    const Json name = {{"name", {{"type", "string"}}}};
+    Json tool = {{"type", is("function")}};
+    if (is_nested) tool["function"] = object(name, {"name"});
+    else tool.update(name);
+    Json fields = {
+        {"mode", {{"enum", {"auto", "required"}}}},
+        {"tools",
+         {{"type", "array"}, {"minItems", 1}, {"items", object(tool, {"type", is_nested ? "function" : "name"})}}}};
+    if (!is_nested) fields["type"] = is("allowed_tools");
+    return fields;
+}
+
 void add_conversation(Json& fields) {
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", reference("ChatMessage")}};
     fields["tools"] = or_null(list_of(named_function(true)));
     fields["tool_choice"] = described(
-        any_of({{{"type", "null"}},
-                {{"enum", {"none", "auto", "required"}}},
-                object({{"type", is("function")}, {"function", object({{"name", {{"type", "string"}}}}, {"name"})}},
-                       {"type", "function"})}),
-        "required, or the name of a function: needs tools that have it.");
+        any_of(
+            {{{"type", "null"}},
+             {{"enum", {"none", "auto", "required"}}},
+             object({{"type", is("function")}, {"function", object({{"name", {{"type", "string"}}}}, {"name"})}},
+                    {"type", "function"}),
+             object({{"type", is("allowed_tools")}, {"allowed_tools", object(allowed_tools(true), {"mode", "tools"})}},
+                    {"type", "allowed_tools"})}),
+        "required, or the names of functions: needs tools that have them.");
     fields["parallel_tool_calls"] = flag("Several calls in one answer.");
     fields["reasoning_effort"] =
         word("Where the template knows it.", {"none", "minimal", "low", "medium", "high", "xhigh"});
@@ -299,7 +316,8 @@ Json responses(const Service& service) {
     fields["tools"] = or_null(list_of(named_function(false)));
     fields["tool_choice"] = any_of({{{"type", "null"}},
                                     {{"enum", {"none", "auto", "required"}}},
-                                    object({{"type", is("function")}, {"name", text("")}}, {"type"})});
+                                    object({{"type", is("function")}, {"name", text("")}}, {"type"}),
+                                    object(allowed_tools(false), {"type", "mode", "tools"})});
     fields["parallel_tool_calls"] = flag("Several calls in one answer.");
     fields["text"] = or_null(object({{"format", flat_format()}}));
     fields["reasoning"] = or_null(object({{"effort", text("Where the template knows it.")}}));

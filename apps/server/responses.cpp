@@ -364,9 +364,14 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
         if (word == "required") talk.tool_use = tinfer::ToolUse::required;
     } else {
         Fields named(fields, *choice, "tool_choice");
-        if (!named.word("type", {"function"})) named.refuse("type", "is missing");
-        talk.tool_use = tinfer::ToolUse::required;
-        talk.function = named.text("name").value_or("");
+        const auto type = named.word("type", {"function", "allowed_tools"});
+        if (!type) named.refuse("type", "is missing");
+        if (*type == "allowed_tools") {
+            read_allowed_tools(named, talk);
+        } else {
+            talk.tool_use = tinfer::ToolUse::required;
+            talk.function = named.text("name").value_or("");
+        }
     }
     if (talk.tool_use == tinfer::ToolUse::required && talk.tools.is_null())
         fields.refuse("tool_choice", "asks for a call, and there are no tools");

@@ -118,6 +118,47 @@ class Grammars(unittest.TestCase):
             self.assertIn("is defined again", *text["warnings"])
 
 
+class AllowedTools(unittest.TestCase):  # [V13]
+    SHORT = {"type": "object", "properties": {"c": {"enum": ["x", "y"]}}, "required": ["c"],
+             "additionalProperties": False}
+    CALLS = ("{% for t in tools or [] %}({{ t.function.name }}){% endfor %}{% for m in messages %}<|{{ m.role }}|>"
+             "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{\"name\": \"{{ c.function.name }}\", "
+             "\"arguments\": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endfor %}")
+
+    def test_only_these_are_called(self):
+        """the model is told of all tools, and calls none but those that are allowed"""
+        functions = [{"name": name, "parameters": self.SHORT} for name in ["first", "second", "third"]]
+        chat = {"messages": [{"role": "user", "content": "go"}], "max_tokens": 300, "parallel_tool_calls": False,
+                "tools": [{"type": "function", "function": function} for function in functions]}
+        response = {"input": "go", "max_output_tokens": 300, "parallel_tool_calls": False,
+                    "tools": [{"type": "function", **function} for function in functions]}
+
+        def of_chat(mode, *names):
+            tools = [{"type": "function", "function": {"name": name}} for name in names]
+            return {**chat, "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}}
+
+        def of_response(mode, *names):
+            tools = [{"type": "function", "name": name} for name in names]
+            return {**response, "tool_choice": {"type": "allowed_tools", "mode": mode, "tools": tools}}
+        with Server(*template("calls", self.CALLS)) as server:
+            n_prompt = server.post("/v1/chat/completions", {**chat, "max_tokens": 1})["usage"]["prompt_tokens"]
+            for names in (["second"], ["third"], ["third", "first"]):
+                called = set()
+                for seed in range(3):
+                    answer = server.post("/v1/chat/completions", {**of_chat("required", *names), "seed": seed})
+                    called |= {c["function"]["name"] for c in answer["choices"][0]["message"]["tool_calls"]}
+                    self.assertEqual(answer["usage"]["prompt_tokens"], n_prompt)
+                    answer = server.post("/v1/responses", {**of_response("required", *names), "seed": seed})
+                    called |= {item["name"] for item in answer["output"] if item["type"] == "function_call"}
+                self.assertTrue(called)
+                self.assertLessEqual(called, set(names))
+            server.post("/v1/chat/completions", {**of_chat("auto", "first"), "max_tokens": 4})
+            for path, wrong in (("/v1/chat/completions", of_chat), ("/v1/responses", of_response)):
+                for body, said in ((wrong("required", "fourth"), "'fourth' is none of the tools"),
+                                   (wrong("any", "first"), "mode"), (wrong("auto"), "names no tool")):
+                    self.assertIn(said, json.dumps(server.post(path, body, status=400)["error"]))
+
+
 class Requests(unittest.TestCase):
     def test_system_messages(self):
         with Server(*template("strict", STRICT)) as server:
