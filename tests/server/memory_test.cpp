@@ -12,8 +12,11 @@
 #include <doctest/doctest.h>
 
 #include "server/answer_memory.hpp"
+#include "server/exchange.hpp"
 #include "server/service.hpp"
 #include "server/wire.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
 
 namespace {
 
@@ -83,6 +86,33 @@ TEST_CASE("answer memory: what is given back counts no more, from any number of 
     Holder all(memory);
     CHECK(all.share.add(1 << 20));
     CHECK(!all.share.add(1));
+}
+
+TEST_CASE("[V2] exchange: an answer that is read later than it could be made is held back, and never cut for that") {
+    using namespace tinfer;
+    const test::TempFolder folder;
+    const auto model = Model::load(test::TinyModel{}.save(folder.path()));
+    Engine engine(model, {.context = {.n_ctx = 4096, .n_seq_max = 4}});
+    std::vector<EngineRequest> requests(2);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        requests[i] = {.prompt = {Token{5}}, .sampler = {.logit_bias = {{Token{2}, -1e9f}}, .seed = i}, .n_top = 20};
+        requests[i].generation.n_predict = 700;
+    }
+    std::vector<std::string> expected;
+    for (const auto& request : requests) expected.push_back(engine.ask(request).text);
+    for (const std::size_t kept : {0u, 200'000u}) {  // with more than half of the limit used up for other reasons
+        AnswerMemory memory(256 << 10);              // both together take many times that
+        tinfer::server::Exchange exchange(engine, requests, memory, kept);
+        std::vector<std::string> texts(2);
+        while (!exchange.done()) {
+            if (texts[0].empty()) std::this_thread::sleep_for(1200ms);
+            const auto event = exchange.next(10s);
+            REQUIRE(event.has_value());
+            texts[event->first] += event->second.text;
+        }
+        CHECK(texts == expected);
+    }
+    CHECK(engine.stats().interrupted == 0);
 }
 
 TEST_CASE("wire: a client that takes a little now and then has no longer than until the end") {
