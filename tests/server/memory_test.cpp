@@ -98,19 +98,23 @@ TEST_CASE("[V2] exchange: an answer that is read later than it could be made is 
         requests[i] = {.prompt = {Token{5}}, .sampler = {.logit_bias = {{Token{2}, -1e9f}}, .seed = i}, .n_top = 20};
         requests[i].generation.n_predict = 700;
     }
-    std::vector<std::string> expected;
-    for (const auto& request : requests) expected.push_back(engine.ask(request).text);
+    const auto add = [](std::vector<Token>& tokens, const EngineEvent& event) {
+        for (const TokenChoice& choice : event.tokens) tokens.push_back(choice.token);
+    };
+    std::vector<std::vector<Token>> expected(2);
+    for (std::size_t i = 0; i < 2; ++i) add(expected[i], engine.ask(requests[i]));
+    REQUIRE(expected[0].size() == 700);
     for (const std::size_t kept : {0u, 200'000u}) {  // with more than half of the limit used up for other reasons
         AnswerMemory memory(256 << 10);              // both together take many times that
         tinfer::server::Exchange exchange(engine, requests, memory, kept);
-        std::vector<std::string> texts(2);
+        std::vector<std::vector<Token>> read(2);
+        std::this_thread::sleep_for(1200ms);
         while (!exchange.done()) {
-            if (texts[0].empty()) std::this_thread::sleep_for(1200ms);
-            const auto event = exchange.next(10s);
+            const auto event = exchange.next(60s);
             REQUIRE(event.has_value());
-            texts[event->first] += event->second.text;
+            add(read[event->first], event->second);
         }
-        CHECK(texts == expected);
+        CHECK(read == expected);
     }
     CHECK(engine.stats().interrupted == 0);
 }
