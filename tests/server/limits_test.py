@@ -282,7 +282,7 @@ class Limits(Clients):
         """Forty clients that want large answers and read none, whole or as a stream: what they hold stays within the
         memory that was stated, and others are answered with the same bytes. Streams wait for their readers, and lose
         nothing"""
-        args = ("--parallel", 8, "-c", 16384, "--max-queue", 100, "--answer-memory", 8 << 20, "--max-body", 1 << 16,
+        args = ("--parallel", 8, "-c", 16384, "--max-queue", 100, "--answer-memory", 8 << 20, "--max-body", 1 << 18,
                 "--max-connections", 100, "--read-timeout", 300)
         limit = stated(*args)["total"]
         for stream in [False, True]:
