@@ -8,6 +8,9 @@ namespace tinfer::server {
 namespace {
 
 constexpr std::chrono::seconds kDeaf{1};
+/// Some hundred events with log-probabilities of a few tokens.
+constexpr std::uint64_t kMostUnread = 64 << 10;
+constexpr std::uint64_t kPartUnread = 16;  ///< of the limit, where it is small
 
 }  // namespace
 
@@ -35,6 +38,12 @@ bool AnswerMemory::Share::add(std::int64_t bytes) {
 void AnswerMemory::Share::waits(bool is_waiting) {
     const std::lock_guard lock(memory_.mutex_);
     waits_since_ = is_waiting ? Clock::now() : Clock::time_point::max();
+}
+
+std::int64_t AnswerMemory::Share::most_unread() const {
+    const std::lock_guard lock(memory_.mutex_);
+    if (memory_.held_ > memory_.limit_ / 2) return 0;
+    return static_cast<std::int64_t>(std::min(kMostUnread, memory_.limit_ / kPartUnread));
 }
 
 ApiError AnswerMemory::Share::reason() const {

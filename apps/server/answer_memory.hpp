@@ -37,6 +37,9 @@ public:
         [[nodiscard]] bool add(std::int64_t bytes);
         /// Tells whether the answer is waiting for its client to read.
         void waits(bool is_waiting);
+        /// So many bytes of events may lie unread before the engine is to wait for their reader: a small part of the
+        /// limit, and 0 while half of the limit is used up.
+        [[nodiscard]] std::int64_t most_unread() const;
         /// Why it was cut: ApiError 400 if it alone was too large, else 503.
         [[nodiscard]] ApiError reason() const;
 

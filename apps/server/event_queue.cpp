@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "event_queue.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -45,9 +46,13 @@ struct EventQueue::Mailbox {
             Message message{index, event, 0};
             message.bytes = static_cast<std::int64_t>(sizeof message + bytes_of(message.event));
             if (!share.add(message.bytes)) throw Unwanted();
+            const std::int64_t most_unread = share.most_unread();
             const std::lock_guard lock(mutex);
             if (has_given_way) throw Unwanted();
+            const bool goes_on = !message.event.ended();
+            n_unread += message.bytes;
             events.push_back(std::move(message));
+            if (goes_on && n_unread > most_unread) pause(event.request);
         } catch (const Unwanted&) {
             throw;
         } catch (...) {
@@ -72,11 +77,26 @@ struct EventQueue::Mailbox {
         arrived.notify_one();
     }
 
+    /// Called with the lock held.
+    void pause(tinfer::RequestId id) {
+        if (std::ranges::find(paused, id) != paused.end()) return;
+        paused.push_back(id);
+        engine.pause(id);
+    }
+    /// Called with the lock held, when a message was taken out.
+    void was_read(std::int64_t bytes, std::int64_t most_unread) {
+        n_unread -= bytes;
+        if (paused.empty() || (!events.empty() && n_unread > most_unread / 2)) return;
+        for (const auto id : paused) engine.resume(id);
+        paused.clear();
+    }
+
     tinfer::Engine& engine;
     std::mutex mutex;
     std::condition_variable arrived;
     std::deque<Message> events;
-    std::vector<tinfer::RequestId> ids;
+    std::int64_t n_unread = 0;  ///< bytes of `events`
+    std::vector<tinfer::RequestId> ids, paused;
     bool has_given_way = false;
     bool has_lost = false;  ///< an event could not be kept
     AnswerMemory::Share share;
@@ -113,6 +133,7 @@ std::vector<tinfer::RequestId> EventQueue::ids() const {
 }
 
 std::optional<std::pair<std::size_t, tinfer::EngineEvent>> EventQueue::next(std::chrono::milliseconds timeout) {
+    const std::int64_t most_unread = mailbox_->share.most_unread();
     std::unique_lock lock(mailbox_->mutex);
     const bool is_there = mailbox_->arrived.wait_for(
         lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way || mailbox_->has_lost; });
@@ -124,6 +145,7 @@ std::optional<std::pair<std::size_t, tinfer::EngineEvent>> EventQueue::next(std:
     if (!is_there) return std::nullopt;
     auto message = std::move(mailbox_->events.front());
     mailbox_->events.pop_front();
+    mailbox_->was_read(message.bytes, most_unread);
     lock.unlock();
     if (!mailbox_->share.add(-message.bytes)) throw mailbox_->share.reason();
     if (message.event.ended()) ++n_ended_;

@@ -227,6 +227,11 @@ public:
     /// Ends a request soon: within about a slice of time, in the prompt too. Its last event says interrupt. Nothing
     /// happens where it has ended, or never was.
     void cancel(RequestId id);
+    /// From now on the request takes part in no round, until resume(): for readers that are slower than the engine. Its
+    /// time limit runs on. After a second of it the request gives its sequence to others that wait, and takes up later
+    /// where it was. It changes no byte. Does nothing for requests for vectors, and as cancel() does for ended ones.
+    void pause(RequestId id);
+    void resume(RequestId id);
     /// submit() and wait: one event with all text, tokens, scores and the end. Throws what submit() throws, and the
     /// error that ended the request.
     [[nodiscard]] EngineEvent ask(EngineRequest request);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Admission of requests: oldest first, as long as their prompts and a reserve for their answers fit beside what the
-// running ones may need. If the cache still runs out, the youngest request is preempted.
+// running ones may need. If the cache still runs out, the youngest request is preempted. One that is paused waits for its
+// reader, and those that wait for a place do not wait with it.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -13,6 +14,9 @@ namespace {
 
 /// Answer tokens for which there must be room when a request starts.
 constexpr std::int64_t kReservedAnswer = 256;
+
+/// How long a paused request keeps its sequence while others wait.
+constexpr std::chrono::seconds kPausedPlace{1};
 
 // Moves a request to another list, which is sorted by age: lower ids are older.
 void move_by_age(std::list<std::unique_ptr<Request>>& from, std::list<std::unique_ptr<Request>>::iterator which,
@@ -34,8 +38,12 @@ std::size_t Scheduler::reserve(const Request& request) const noexcept {
 }
 
 void Scheduler::admit() {
-    while (!waiting_.empty() && running_.size() < n_may_run_) {
-        Request& request = *waiting_.front();
+    const auto next = [&] {
+        return std::ranges::find_if(waiting_, [](const Owned& request) { return !request->paused_since; });
+    };
+    for (auto which = next(); which != waiting_.end(); which = next()) {
+        if (running_.size() >= n_may_run_ && !push_back_paused()) return;
+        Request& request = **which;
         try {
             watch(request);
             const auto taken = take_sequence(request);
@@ -44,9 +52,10 @@ void Scheduler::admit() {
                 // at that token lets later requests start there.
                 request.checkpoint = taken->n_alike >= taken->n_shared + PrefixTree::kPage ? taken->n_alike : 0;
                 use_adapters(request, taken->seq);
-                start(taken->seq, restore(request, taken->seq, taken->n_shared));
+                start(which, taken->seq, restore(request, taken->seq, taken->n_shared));
                 continue;
             }
+            if (push_back_paused()) continue;
             if (!running_.empty()) return;
             fail_request(request, Error(ErrorCode::no_room, "engine: the cache has no room for the request alone"));
         } catch (...) {
@@ -75,7 +84,7 @@ void Scheduler::admit_texts() {
         n_tokens += n;
         const SeqId seq{static_cast<std::int32_t>(running_.size())};
         use_adapters(request, seq);
-        start(seq, 0);
+        start(waiting_.begin(), seq, 0);
     }
 }
 
@@ -137,9 +146,9 @@ void Scheduler::plan_next_keep(Request& request) noexcept {
         request.next_keep = request.n_done + store_->piece(context_, request.n_done, request.n_prompt);
 }
 
-// Starts the oldest waiting request.
-void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
-    Request& request = *waiting_.front();
+// Starts a waiting request.
+void Scheduler::start(List::iterator which, SeqId seq, std::size_t n_shared) noexcept {
+    Request& request = **which;
     request.seq = seq;
     request.n_done = n_shared;
     if (!request.started) {
@@ -149,7 +158,7 @@ void Scheduler::start(SeqId seq, std::size_t n_shared) noexcept {
         inbox_.update([&](EngineStats& stats) { stats.cached_tokens += n_shared; });
     }
     plan_next_keep(request);
-    move_by_age(waiting_, waiting_.begin(), running_);
+    move_by_age(waiting_, which, running_);
 }
 
 void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
@@ -162,14 +171,28 @@ void Scheduler::leave_sequence(Request& request, bool keep) noexcept {
     request.n_done = 0;
 }
 
-// Preempts the youngest request: it waits again, and continues later with the tokens sampled so far.
-void Scheduler::push_back_youngest() noexcept {
-    Request& request = *running_.back();
+// Preempts the youngest of the requests that have been paused for long; false if there is none.
+bool Scheduler::push_back_paused() noexcept {
+    const auto paused_until = Clock::now() - kPausedPlace;
+    for (auto which = running_.end(); which != running_.begin();) {
+        const Request& request = **--which;
+        if (!request.paused_since || request.suspects != 0 || *request.paused_since > paused_until) continue;
+        push_back(which);
+        return true;
+    }
+    return false;
+}
+
+void Scheduler::push_back_youngest() noexcept { push_back(std::prev(running_.end())); }
+
+// Preempts a request: it waits again, and continues later with the tokens sampled so far.
+void Scheduler::push_back(List::iterator which) noexcept {
+    Request& request = **which;
     leave_sequence(request, true);
     ++request.n_pushed_back;
     request.suspects = 0;
     inbox_.update([](EngineStats& stats) { ++stats.pushed_back; });
-    move_by_age(running_, std::prev(running_.end()), waiting_);
+    move_by_age(running_, which, waiting_);
 }
 
 }  // namespace tinfer::serving

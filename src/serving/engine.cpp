@@ -274,6 +274,14 @@ void Engine::cancel(RequestId id) {
     reporting_memory(kServing, [&] { impl_->inbox.cancel(id); });
 }
 
+void Engine::pause(RequestId id) {
+    reporting_memory(kServing, [&] { impl_->inbox.pause(id, true); });
+}
+
+void Engine::resume(RequestId id) {
+    reporting_memory(kServing, [&] { impl_->inbox.pause(id, false); });
+}
+
 EngineEvent Engine::ask(EngineRequest request) {
     return reporting_memory(kServing, [&] {
         EngineEvent whole;

@@ -35,6 +35,12 @@ void Inbox::cancel(RequestId id) {
     news_.notify_one();
 }
 
+void Inbox::pause(RequestId id, bool is_paused) {
+    const std::lock_guard lock(mutex_);
+    pending_.pauses.emplace_back(id, is_paused);
+    news_.notify_one();
+}
+
 bool Inbox::drain(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
     draining_ = true;
@@ -62,13 +68,21 @@ std::vector<SlotInfo> Inbox::slots() const {
 
 Inbox::News Inbox::take(bool idle) noexcept {
     std::unique_lock lock(mutex_);
-    if (idle)
-        news_.wait(lock, [&] { return pending_.stop || !pending_.requests.empty() || !pending_.cancels.empty(); });
+    if (idle) news_.wait(lock, [&] { return has_news(); });
     const bool stop = pending_.stop;
     News news = std::exchange(pending_, {});
     pending_.stop = stop;
     is_urgent_.store(stop, std::memory_order_release);
     return news;
+}
+
+void Inbox::wait(std::chrono::milliseconds limit) {
+    std::unique_lock lock(mutex_);
+    news_.wait_for(lock, limit, [&] { return has_news(); });
+}
+
+bool Inbox::has_news() const noexcept {
+    return pending_.stop || !pending_.requests.empty() || !pending_.cancels.empty() || !pending_.pauses.empty();
 }
 
 void Inbox::left_queue() {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "serving/request.hpp"
@@ -27,6 +29,7 @@ public:
     /// Assigns the request's id. Throws limit_exceeded if the queue is full.
     RequestId post(Owned request);
     void cancel(RequestId id);
+    void pause(RequestId id, bool is_paused);
     /// Accepts no more requests, and waits up to `limit` until all have ended. False on timeout.
     bool drain(std::chrono::milliseconds limit);
     /// Tells the engine's thread to end all requests and exit.
@@ -39,10 +42,13 @@ public:
     struct News {
         List requests;
         std::vector<RequestId> cancels;
+        std::vector<std::pair<RequestId, bool>> pauses;  ///< in order; false: resumed
         bool stop = false;
     };
     /// Everything posted since the last call; if `idle`, blocks until there is something.
     [[nodiscard]] News take(bool idle) noexcept;
+    /// Blocks until there is something, or for so long.
+    void wait(std::chrono::milliseconds limit);
     /// Whether a cancellation or stop is pending; polled between time slices.
     [[nodiscard]] bool is_urgent() const noexcept { return is_urgent_.load(std::memory_order_acquire); }
     void left_queue();          ///< a request starts for the first time, or ends before it did
@@ -56,6 +62,8 @@ public:
     void publish(std::vector<SlotInfo>&& slots);
 
 private:
+    [[nodiscard]] bool has_news() const noexcept;
+
     mutable std::mutex mutex_;
     std::condition_variable news_, all_ended_;
     News pending_;

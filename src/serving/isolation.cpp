@@ -18,7 +18,7 @@ void Scheduler::choose_round() noexcept {
     const Request* first = nullptr;
     bool has_others = false;
     for (const auto& request : running_) {
-        if (request->is_held) continue;
+        if (request->sits_out()) continue;
         if (request->trace == nullptr) has_others = true;
         else if (first == nullptr) first = request.get();
         if (request->trace != nullptr && request->id > last_alone_ && round_alone_ == nullptr)
@@ -29,7 +29,7 @@ void Scheduler::choose_round() noexcept {
 }
 
 bool Scheduler::in_round(const Request& request) const noexcept {
-    if (request.is_held) return false;
+    if (request.sits_out()) return false;
     if (round_suspects_ != 0) return request.suspects == round_suspects_;
     return round_alone_ == nullptr ? request.trace == nullptr : &request == round_alone_;
 }

@@ -93,10 +93,6 @@ void Scheduler::release(Request& request) noexcept {
     request.held_row = {};
 }
 
-bool Scheduler::waits_for_masks() const noexcept {
-    return std::ranges::any_of(running_, [](const Owned& request) { return request->is_held; });
-}
-
 void Scheduler::count_grammars() {
     std::vector<const Grammar::Impl*> grammars;
     for (const auto* list : {&running_, &waiting_})

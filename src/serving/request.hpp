@@ -45,6 +45,7 @@ struct Request {
     bool may_wait = true;             ///< for an older request with the same prefix
     bool is_held = false;             ///< its next token waits for the constraint's mask; it takes part in no round
     std::vector<float> held_row;      ///< the logits of that token
+    std::optional<Clock::time_point> paused_since;  ///< by Engine::pause()
     bool is_cancelled = false;
     bool is_over = false;  ///< its last event was delivered
 
@@ -53,6 +54,8 @@ struct Request {
 
     [[nodiscard]] std::size_t n_left() const noexcept { return tokens.size() - n_done; }
     [[nodiscard]] bool is_generating() const noexcept { return tokens.size() > n_prompt && n_left() == 1; }
+    /// Takes part in no round. One whose round threw is paused when it is known for whom.
+    [[nodiscard]] bool sits_out() const noexcept { return is_held || (paused_since && suspects == 0); }
     [[nodiscard]] bool wants_scores() const noexcept { return asked.score_prompt && n_scored < n_prompt; }
     [[nodiscard]] bool pools() const noexcept {
         return kind == EngineRequest::Kind::embed || kind == EngineRequest::Kind::rank;

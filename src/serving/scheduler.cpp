@@ -21,6 +21,8 @@ constexpr std::size_t kMaxMaskThreads = 4;
 
 /// How long a round without requests waits for masks, before it looks for other work again.
 constexpr std::chrono::milliseconds kMaskWait{5};
+/// The same where all requests are paused: time limits are looked at so often.
+constexpr std::chrono::milliseconds kPauseWait{10};
 
 /// Opens the trace of a request for the duration of its round.
 class OpenTrace {
@@ -86,11 +88,7 @@ void Scheduler::run() noexcept {
 // stop.
 bool Scheduler::read_inbox() {
     auto news = inbox_.take(running_.empty() && waiting_.empty());
-    waiting_.splice(waiting_.end(), news.requests);
-    for (const RequestId id : news.cancels)
-        for (const auto& list : {&running_, &waiting_})
-            for (const auto& request : *list)
-                if (request->id == id) request->is_cancelled = true;
+    note(news);
     if (news.stop) return false;
     const auto now = Clock::now();
     for (const auto& list : {&running_, &waiting_})
@@ -100,6 +98,22 @@ bool Scheduler::read_inbox() {
         }
     sweep();
     return true;
+}
+
+// Takes requests in, and marks those that are cancelled, paused and resumed.
+void Scheduler::note(Inbox::News& news) noexcept {
+    waiting_.splice(waiting_.end(), news.requests);
+    const auto each = [&](RequestId id, auto&& mark) {
+        for (const auto& list : {&running_, &waiting_})
+            for (const auto& request : *list)
+                if (request->id == id) mark(*request);
+    };
+    for (const RequestId id : news.cancels) each(id, [](Request& request) { request.is_cancelled = true; });
+    for (const auto& [id, is_paused] : news.pauses)
+        each(id, [&](Request& request) {
+            if (!is_paused || request.pools()) request.paused_since.reset();
+            else if (!request.paused_since) request.paused_since = Clock::now();
+        });
 }
 
 void Scheduler::one_round() {
@@ -114,7 +128,15 @@ void Scheduler::one_round() {
     }
     sweep();
     publish();
-    if (parts_.empty() && waits_for_masks()) mask_makers_.wait(kMaskWait);
+    if (parts_.empty()) wait_for_work();
+}
+
+// Called after an empty round. Where all requests sit out, waits a little for masks or for news.
+void Scheduler::wait_for_work() noexcept {
+    if (!std::ranges::all_of(running_, [](const Owned& request) { return request->sits_out(); })) return;
+    if (std::ranges::any_of(running_, [](const Owned& request) { return request->is_held; }))
+        mask_makers_.wait(kMaskWait);
+    else if (!running_.empty() || !waiting_.empty()) inbox_.wait(kPauseWait);
 }
 
 void Scheduler::compute_round() {
@@ -184,13 +206,10 @@ bool Scheduler::must_abandon() {
     bool ends = false;
     if (inbox_.is_urgent()) {
         auto news = inbox_.take(false);
-        waiting_.splice(waiting_.end(), news.requests);
-        for (const RequestId id : news.cancels) {
-            for (const auto& request : running_)
-                if (request->id == id) ends = request->is_cancelled = true;
-            for (const auto& request : waiting_)
-                if (request->id == id) request->is_cancelled = true;
-        }
+        note(news);
+        for (const auto& request : running_)
+            ends =
+                ends || (request->is_cancelled && std::ranges::find(news.cancels, request->id) != news.cancels.end());
         ends = ends || news.stop;
     }
     const auto now = Clock::now();

@@ -48,6 +48,8 @@ private:
 
     // scheduler.cpp: the loop
     [[nodiscard]] bool read_inbox();
+    void note(Inbox::News& news) noexcept;
+    void wait_for_work() noexcept;
     void one_round();
     void compute_round();
     [[nodiscard]] Outcome decode();
@@ -63,11 +65,13 @@ private:
     [[nodiscard]] std::size_t reserve(const Request& request) const noexcept;
     [[nodiscard]] std::optional<Sequences::Taken> take_sequence(Request& request);
     [[nodiscard]] std::size_t restore(Request& request, SeqId seq, std::size_t n_shared) noexcept;
-    void start(SeqId seq, std::size_t n_shared) noexcept;
+    void start(List::iterator which, SeqId seq, std::size_t n_shared) noexcept;
     void watch(Request& request);
     void use_adapters(const Request& request, SeqId seq) noexcept;
     [[nodiscard]] bool uses_store(const Request& request) const noexcept;
+    [[nodiscard]] bool push_back_paused() noexcept;
     void push_back_youngest() noexcept;
+    void push_back(List::iterator which) noexcept;
     void leave_sequence(Request& request, bool keep) noexcept;
     void keep_in_store(const Request& request) noexcept;
     void plan_next_keep(Request& request) noexcept;
@@ -111,7 +115,6 @@ private:
     void tell_of_sample(Request& request, Token token);
     void draw_held() noexcept;
     void release(Request& request) noexcept;
-    [[nodiscard]] bool waits_for_masks() const noexcept;
     void count_grammars();
 
     // events.cpp: events and published state

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as what clients do to an engine: the first chooses one of a few engines, the others say what happens
-// next. Known requests come in any order and number, strangers among them that are cancelled, run out of time, ask for
+// next. Known requests come in any order and number, paused and resumed, strangers among them that are cancelled, run
+// out of time, ask for
 // what is refused, or throw in their sinks. Every known request has the bytes that it has alone, and at the end nothing
 // is left.
 #include <algorithm>
@@ -48,20 +49,24 @@ public:
     void run(std::span<const std::uint8_t> deeds, Engine& engine) {
         Answers answers, strangers;
         std::vector<std::size_t> asked;
-        std::vector<RequestId> ids;
+        std::vector<RequestId> ids, all;
         std::size_t n = 0;
         for (std::size_t i = 0; i + 1 < deeds.size(); i += 2) {
             const std::uint8_t deed = deeds[i], value = deeds[i + 1];
-            switch (deed % 8) {
+            switch (deed % 10) {
                 case 0:
                 case 1:
                 case 2:
-                    if (submit(engine, requests_[value % kKnown], answers.sink(asked.size()), answers))
+                    if (const auto id =
+                            submit(engine, requests_[value % kKnown], answers.sink(asked.size()), answers)) {
                         asked.push_back(value % kKnown);
+                        all.push_back(*id);
+                    }
                     break;
                 case 3: {
                     const auto id = submit(engine, stranger(value), strangers.sink(n++), strangers);
                     if (id) ids.push_back(*id);
+                    if (id) all.push_back(*id);
                     break;
                 }
                 case 4:
@@ -74,6 +79,12 @@ public:
                     break;
                 }
                 case 6: refused(engine, value); break;
+                case 7:
+                    if (!all.empty()) engine.pause(all[value % all.size()]);
+                    break;
+                case 8:
+                    if (!all.empty()) engine.resume(all[value % all.size()]);
+                    break;
                 default: {
                     auto sink = strangers.sink(n++);
                     (void)submit(
@@ -88,6 +99,7 @@ public:
             }
             if (deed >= 128) std::this_thread::sleep_for(std::chrono::microseconds(value * 16));
         }
+        for (const RequestId id : all) engine.resume(id);
         answers.wait();
         strangers.wait();
         for (std::size_t i = 0; i < asked.size(); ++i) expect(answers[i].bits() == expected_[asked[i]]);

@@ -12,8 +12,11 @@
 #include <doctest/doctest.h>
 
 #include "server/answer_memory.hpp"
+#include "server/event_queue.hpp"
 #include "server/service.hpp"
 #include "server/wire.hpp"
+#include "support/temp_folder.hpp"
+#include "support/tiny_model.hpp"
 
 namespace {
 
@@ -83,6 +86,37 @@ TEST_CASE("answer memory: what is given back counts no more, from any number of 
     Holder all(memory);
     CHECK(all.share.add(1 << 20));
     CHECK(!all.share.add(1));
+}
+
+TEST_CASE("[V2] exchange: an answer that is read later than it could be made is held back, and never cut for that") {
+    using namespace tinfer;
+    const test::TempFolder folder;
+    const auto model = Model::load(test::TinyModel{}.save(folder.path()));
+    Engine engine(model, {.context = {.n_ctx = 4096, .n_seq_max = 4}});
+    std::vector<EngineRequest> requests(2);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        requests[i] = {.prompt = {Token{5}}, .sampler = {.logit_bias = {{Token{2}, -1e9f}}, .seed = i}, .n_top = 20};
+        requests[i].generation.n_predict = 700;
+    }
+    const auto add = [](std::vector<Token>& tokens, const EngineEvent& event) {
+        for (const TokenChoice& choice : event.tokens) tokens.push_back(choice.token);
+    };
+    std::vector<std::vector<Token>> expected(2);
+    for (std::size_t i = 0; i < 2; ++i) add(expected[i], engine.ask(requests[i]));
+    REQUIRE(expected[0].size() == 700);
+    for (const std::size_t kept : {0u, 200'000u}) {  // with more than half of the limit used up for other reasons
+        AnswerMemory memory(256 << 10);              // both together take many times that
+        tinfer::server::EventQueue exchange(engine, requests, memory, kept);
+        std::vector<std::vector<Token>> read(2);
+        std::this_thread::sleep_for(1200ms);
+        while (!exchange.done()) {
+            const auto event = exchange.next(60s);
+            REQUIRE(event.has_value());
+            add(read[event->first], event->second);
+        }
+        CHECK(read == expected);
+    }
+    CHECK(engine.stats().interrupted == 0);
 }
 
 TEST_CASE("wire: a client that takes a little now and then has no longer than until the end") {

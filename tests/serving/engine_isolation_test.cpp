@@ -238,7 +238,8 @@ TEST_CASE("[V2] engine: an allocation that fails, wherever it is, costs at most 
     check_whole(engine, requests, expected);
 }
 
-TEST_CASE("[V2][V11] engine: cancels, time limits and a small cache at random moments leave the others' bytes alone") {
+TEST_CASE("[V2][V11] engine: cancels, pauses, time limits and a small cache at random moments leave the others' bytes "
+          "alone") {
     const World world;
     const auto requests = full_requests(*world.model, 40, 90, 30);
     EngineOptions plain{.context = {.n_ctx = 640, .n_seq_max = 1}, .max_queue = 1000, .share_prefixes = false};
@@ -252,7 +253,7 @@ TEST_CASE("[V2][V11] engine: cancels, time limits and a small cache at random mo
     options.store = PrefixStoreOptions{.memory_limit = 1u << 18};
     Engine engine(*world.model, options);
     Answers answers, bad;
-    std::vector<RequestId> ids;
+    std::vector<RequestId> ids, known;
     std::mt19937 random(8);
     for (std::size_t i = 0; i < requests.size(); ++i) {
         EngineRequest request{.prompt = random_tokens(10 + static_cast<int>(i) * 13 % 250, 90, i % 6),
@@ -262,12 +263,18 @@ TEST_CASE("[V2][V11] engine: cancels, time limits and a small cache at random mo
         if (i % 2 == 0) request.time_limit = std::chrono::milliseconds(1 + random() % 300);
         const auto id = engine.submit(std::move(request), bad.sink(i));
         if (i % 2 == 1) ids.push_back(id);
-        engine.submit(requests[i], answers.sink(i));
+        known.push_back(engine.submit(requests[i], answers.sink(i)));
+        if (random() % 2 == 0) engine.pause(known.back());
     }
     for (const RequestId id : ids) {
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 6000));
         engine.cancel(id);
+        for (int i = 0; i < 4; ++i) {
+            const RequestId which = known[random() % known.size()];
+            random() % 2 == 0 ? engine.pause(which) : engine.resume(which);
+        }
     }
+    for (const RequestId id : known) engine.resume(id);
     answers.wait();
     bad.wait();
     CHECK(answers.bits() == expected);
