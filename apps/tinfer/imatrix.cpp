@@ -37,14 +37,14 @@ tinfer::ImportanceFile collected(const ImatrixArgs& args, const tinfer::Importan
     return file;
 }
 
-void save(const ImatrixArgs& args, tinfer::ImportanceFile before, const tinfer::ImportanceFile& now) {
+void save_importance(const ImatrixArgs& args, tinfer::ImportanceFile before, const tinfer::ImportanceFile& now) {
     tinfer::merge_importance(before, now);
     const bool is_binary = args.format == "binary";
     tinfer::write_importance(args.out, before,
                              is_binary ? tinfer::ImportanceFormat::binary : tinfer::ImportanceFormat::gguf);
 }
 
-int finish(const ImatrixArgs& args, std::size_t tensors, std::size_t tokens) {
+int report_importance(const ImatrixArgs& args, std::size_t tensors, std::size_t tokens) {
     if (args.as_json) print(tinfer::Json{{"tensors", tensors}, {"tokens", tokens}}.dump() + "\n");
     else print(args.out + ": " + counted(tensors, "tensor") + ", " + counted(tokens, "token") + "\n");
     return 0;
@@ -54,8 +54,8 @@ int finish(const ImatrixArgs& args, std::size_t tensors, std::size_t tokens) {
 int merge_only(const ImatrixArgs& args) {
     tinfer::ImportanceFile sum;
     for (const auto& path : args.merged) tinfer::merge_importance(sum, tinfer::read_importance(path));
-    save(args, {}, sum);
-    return finish(args, sum.weights.size(), std::size_t{sum.n_chunks} * sum.chunk_tokens);
+    save_importance(args, {}, sum);
+    return report_importance(args, sum.weights.size(), std::size_t{sum.n_chunks} * sum.chunk_tokens);
 }
 
 int imatrix(const ImatrixArgs& args) {
@@ -99,19 +99,20 @@ int imatrix(const ImatrixArgs& args) {
     for (std::size_t i = first; i < windows.count; ++i) {
         if (!windows.decode(context, i, outputs)) {
             if (args.resumes && i > first) {
-                save(args, before, collected(args, *matrix, i - first, length));
+                save_importance(args, before, collected(args, *matrix, i - first, length));
                 note(args.out + " has " + counted(i, "window") + ", --resume goes on from there");
             }
             return kInterrupted;
         }
         progress.update(i + 1 - first, windows.count - first);
         if (args.save_every > 0 && (i + 1 - first) % static_cast<std::size_t>(args.save_every) == 0)
-            save(args, before, collected(args, *matrix, i + 1 - first, length));
+            save_importance(args, before, collected(args, *matrix, i + 1 - first, length));
     }
     progress.clear();
     const auto now = collected(args, *matrix, windows.count - first, length);
-    save(args, before, now);
-    return finish(args, std::max(now.weights.size(), before.weights.size()), (windows.count - first) * length);
+    save_importance(args, before, now);
+    return report_importance(args, std::max(now.weights.size(), before.weights.size()),
+                             (windows.count - first) * length);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Comparison {
     }
 };
 
-std::uint64_t bytes_of(const tinfer::ModelFile& file) {
+std::uint64_t all_bytes(const tinfer::ModelFile& file) {
     std::uint64_t sum = 0;
     for (const auto& tensor : file.tensors()) sum += tensor.bytes;
     return sum;
@@ -64,7 +64,7 @@ std::vector<Comparison> comparisons_of(const KlArgs& args, const tinfer::ModelFi
         for (const auto& name : swap_of(glob, a, b).tensors)
             if (a.find(name)->type != b.find(name)->type) out.push_back(swap_of(name, a, b));
     }
-    if (args.swaps.empty()) out.push_back({"", {}, bytes_of(a), bytes_of(b)});
+    if (args.swaps.empty()) out.push_back({"", {}, all_bytes(a), all_bytes(b)});
     return out;
 }
 
@@ -109,18 +109,18 @@ std::vector<std::size_t> by_cost(std::span<const Comparison> comparisons, std::s
     return order;
 }
 
-std::string column(std::string text, std::size_t width) {
+std::string cost_column(std::string text, std::size_t width) {
     text.resize(std::max(text.size() + 1, width), ' ');
     return text;
 }
 
-void print_table(std::span<const Comparison> comparisons, std::span<const KlReport> reports) {
-    print(column("mean KL", 22) + column("saved", 12) + column("KL per MiB", 14) + "tensors\n");
+void print_costs(std::span<const Comparison> comparisons, std::span<const KlReport> reports) {
+    print(cost_column("mean KL", 22) + cost_column("saved", 12) + cost_column("KL per MiB", 14) + "tensors\n");
     for (const std::size_t i : by_cost(comparisons, reports)) {
         const auto [kl, error] = reports[i].mean();
         const double mib = static_cast<double>(comparisons[i].saved()) / 1048576;
-        print(column(fixed(kl, 6) + " ± " + fixed(error, 6), 23) + column(fixed(mib, 2) + " MiB", 12) +
-              column(mib > 0 ? fixed(kl / mib, 6) : "-", 14) + comparisons[i].name + "\n");
+        print(cost_column(fixed(kl, 6) + " ± " + fixed(error, 6), 23) + cost_column(fixed(mib, 2) + " MiB", 12) +
+              cost_column(mib > 0 ? fixed(kl / mib, 6) : "-", 14) + comparisons[i].name + "\n");
     }
 }
 
@@ -147,7 +147,7 @@ int kl(const KlArgs& args) {
     for (std::size_t i = 0; args.as_json && i < reports->size(); ++i)
         print(document_of(comparisons[i], (*reports)[i]).dump() + "\n");
     if (!args.as_json && args.swaps.empty()) print((*reports)[0].text());
-    else if (!args.as_json) print_table(comparisons, *reports);
+    else if (!args.as_json) print_costs(comparisons, *reports);
     if (args.svg.empty()) return 0;
     std::vector<KlPoint> points;
     for (std::size_t i = 0; i < reports->size(); ++i)

@@ -55,7 +55,7 @@ tinfer::Json shape_of(const tinfer::TensorInfo& tensor) {
 }
 
 /// Differences as lines and as a document.
-class Findings {
+class FileFindings {
 public:
     void add(std::string_view kind, std::string_view name, std::string_view what) {
         list_.push_back(
@@ -104,7 +104,7 @@ std::string array_difference(const tinfer::Json& a, const tinfer::Json& b) {
     return text;
 }
 
-void compare_metadata(const tinfer::Json& a, const tinfer::Json& b, Findings& findings) {
+void compare_metadata(const tinfer::Json& a, const tinfer::Json& b, FileFindings& findings) {
     std::map<std::string_view, const tinfer::Json*> others;
     for (const auto& member : b.items()) others.emplace(member.key, &member.value);
     for (const auto& [key, ours] : a.items()) {
@@ -150,7 +150,7 @@ tinfer::Json manifest_of(const tinfer::ModelFile& file) {
 
 namespace {
 
-void compare_with_manifest(const tinfer::ModelFile& file, const tinfer::Json& manifest, Findings& findings) {
+void compare_with_manifest(const tinfer::ModelFile& file, const tinfer::Json& manifest, FileFindings& findings) {
     std::map<std::string, const tinfer::Json*, std::less<>> expected;
     for (const auto& tensor : manifest["tensors"]) expected.emplace(tensor.text("name"), &tensor);
     for (const auto& tensor : file.tensors()) {
@@ -190,7 +190,7 @@ bool is_sha256(std::string_view text) {
 }  // namespace
 
 int check_expectation(const tinfer::ModelFile& file, const std::string& expected, bool as_json) {
-    Findings findings;
+    FileFindings findings;
     if (is_sha256(expected)) {
         std::string wanted = expected;
         for (char& c : wanted) c = c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c;
@@ -209,7 +209,7 @@ int check_expectation(const tinfer::ModelFile& file, const std::string& expected
 }
 
 int compare_files(const tinfer::ModelFile& a, const tinfer::ModelFile& b, bool as_json) {
-    Findings findings;
+    FileFindings findings;
     const auto ours = tinfer::Json::parse(a.json()), theirs = tinfer::Json::parse(b.json());
     compare_metadata(ours["metadata"], theirs["metadata"], findings);
     for (const auto& tensor : a.tensors()) {

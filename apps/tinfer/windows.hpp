@@ -33,8 +33,8 @@ struct TextWindows {
     [[nodiscard]] std::size_t n_outputs(WindowOutputs outputs) const;
 };
 
-/// Cuts a text; `most` windows, 0: all. Throws bad_parameter where there are fewer tokens than `least` windows, or where
-/// the vocabulary ends texts with EOS.
+/// Cuts a text; `most` windows, 0: all. Throws bad_parameter where there are fewer tokens than `least` windows, or
+/// where the vocabulary ends texts with EOS.
 [[nodiscard]] TextWindows cut_text(const tinfer::Vocab& vocab, const std::string& text, std::size_t length,
                                    std::size_t least, std::size_t most);
 
