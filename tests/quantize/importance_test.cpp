@@ -98,7 +98,8 @@ TEST_CASE("[Q2] importance: the older form gives the same means") {
     for (std::size_t n = 0; n < bytes.size(); ++n) {  // cut anywhere: an error or the file without its last lines
         save(path, std::string_view(bytes).substr(0, n));
         try {
-            CHECK(read_importance(path).weights.size() <= 1);
+            const std::size_t n_weights = read_importance(path).weights.size();
+            CHECK(n_weights == 1);
         } catch (const Error& error) {
             CHECK((error.code() == ErrorCode::damaged || error.code() == ErrorCode::io_error));
         }
