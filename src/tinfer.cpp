@@ -179,6 +179,22 @@ void say_surplus_rows(const model::BoundModel& bound, const Vocab& vocab, const 
                         ": samplers never offer the ", n_rows - vocab.size(), " without a text"));
 }
 
+constexpr std::string_view kLoading = "loading a model: an allocation failed";
+
+Model load_opened(std::shared_ptr<gguf::File> file, std::chrono::steady_clock::time_point begin,
+                  const ModelOptions& options) {
+    auto bound = file->reading([&] { return model::bind_model(file, options); });
+    auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
+    file->load_data(options);
+    file->reading([&] { model::check_id_tables(bound); });
+    warn_unused_overrides(*file, options);
+    say_surplus_rows(bound, vocab, options);
+    auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{std::move(file)}));
+    auto impl = std::make_shared<Model::Impl>(Model::Impl{std::move(bound), std::move(vocab), std::move(handle)});
+    impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return detail::Access::make<Model>(std::move(impl));
+}
+
 }  // namespace
 
 Model Model::load(const std::filesystem::path& path, const ModelOptions& options) {
@@ -186,19 +202,17 @@ Model Model::load(const std::filesystem::path& path, const ModelOptions& options
 }
 
 Model Model::load(std::span<const std::filesystem::path> shards, const ModelOptions& options) {
-    return reporting_memory("loading a model: an allocation failed", [&] {
+    return reporting_memory(kLoading, [&] {
         const auto begin = std::chrono::steady_clock::now();
-        auto file = gguf::File::open(shards, options);
-        auto bound = file->reading([&] { return model::bind_model(file, options); });
-        auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
-        file->load_data(options);
-        file->reading([&] { model::check_id_tables(bound); });
-        warn_unused_overrides(*file, options);
-        say_surplus_rows(bound, vocab, options);
-        auto handle = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
-        auto impl = std::make_shared<Impl>(Impl{std::move(bound), std::move(vocab), std::move(handle)});
-        impl->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        return Model(std::move(impl));
+        return load_opened(gguf::File::open(shards, options), begin, options);
+    });
+}
+
+Model load_swapped(const std::filesystem::path& path, const std::filesystem::path& other,
+                   const std::function<bool(std::string_view)>& chosen, const ModelOptions& options) {
+    return reporting_memory(kLoading, [&] {
+        const auto begin = std::chrono::steady_clock::now();
+        return load_opened(gguf::File::open_swapped(path, other, chosen, options), begin, options);
     });
 }
 

@@ -6,6 +6,7 @@
 #include "adapters.hpp"
 #include "common.hpp"
 #include "json_input.hpp"
+#include "manifest.hpp"
 
 #include <algorithm>
 
@@ -16,7 +17,9 @@ namespace {
 struct InspectArgs {
     ModelArgs model;
     ContextArgs context;
+    std::string other, expected;
     bool as_json = false, as_csv = false, data_check = false, architectures = false, placement = false;
+    bool manifest = false;
 };
 
 Json to_json(const tinfer::ModelInfo& info) {
@@ -191,6 +194,12 @@ int inspect(const InspectArgs& args) {
     }
 
     const auto file = args.model.open();
+    if (!args.other.empty()) return compare_files(file, tinfer::ModelFile::open(args.other), args.as_json);
+    if (!args.expected.empty()) return check_expectation(file, args.expected, args.as_json);
+    if (args.manifest) {
+        print(manifest_of(file).dump({.indent = 1}) + "\n");
+        return 0;
+    }
     if (args.data_check) {
         file.check_data();
         note("data check: every block of " + std::to_string(file.tensors().size()) + " tensors is finite");
@@ -214,7 +223,17 @@ Action add_inspect(CLI::App& app) {
     auto* command =
         app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
     args->model.add_to(*command);
+    command->add_option("other", args->other, "another file: what differs, exit code 1 where anything does")
+        ->type_name("OTHER")
+        ->group("Model");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
+    command->add_flag("--manifest", args->manifest, "SHA-256 of each file, its metadata and each tensor, as JSON")
+        ->group("Output");
+    command
+        ->add_option("--expect", args->expected,
+                     "a SHA-256 of the file, or a manifest: what is otherwise is named, exit code 1")
+        ->type_name("HASH|FILE")
+        ->group("Output");
     command->add_flag("--csv", args->as_csv, "the tensor directory, one row per tensor")->group("Output");
     command
         ->add_flag("--data-check", args->data_check, "scan every block of every tensor for values that are not finite")
@@ -225,7 +244,9 @@ Action add_inspect(CLI::App& app) {
         ->group("Output");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer("\nExamples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv");
+    command->footer(
+        "\nExamples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv\n"
+        "  tinfer inspect model.gguf --manifest > model.json; tinfer inspect copy.gguf --expect model.json");
     return [args] { return inspect(*args); };
 }
 

@@ -47,24 +47,40 @@ struct KlReport::Summary {
     std::vector<double> kl_sorted, delta_sorted;
 };
 
-void KlReport::add(const BaseRow& base, std::span<const float> logits, tinfer::Token next) {
+template <class LogProb>
+void KlReport::add_row(const LogProb& base_log_prob, bool same_top, std::span<const float> logits, tinfer::Token next) {
     const double sum = log_sum_exp(logits);
     double kl = 0;
-    std::uint16_t most_code = 0;
-    std::size_t top = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
-        most_code = std::max(most_code, base.codes[i]);
-        if (logits[i] > logits[top]) top = i;
-        const double log_p = base.log_prob(i);
+        const double log_p = base_log_prob(i);
         if (log_p > kLeastLogProb) kl += std::exp(log_p) * (log_p - (double(logits[i]) - sum));
     }
     kl_.push_back(kl);
     const auto id = static_cast<std::size_t>(next);
     nll_.push_back(sum - double(logits[id]));
-    base_.push_back(-base.log_prob(id));
-    // Rounded codes may tie at the top: then any of them counts as the base's choice.
-    same_top_ += base.codes[top] == most_code ? 1 : 0;
+    base_.push_back(-base_log_prob(id));
+    same_top_ += same_top ? 1 : 0;
 }
+
+void KlReport::add(const BaseRow& base, std::span<const float> logits, tinfer::Token next) {
+    std::uint16_t most_code = 0;
+    std::size_t top = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        most_code = std::max(most_code, base.codes[i]);
+        if (logits[i] > logits[top]) top = i;
+    }
+    // Rounded codes may tie at the top: then any of them counts as the base's choice.
+    add_row([&](std::size_t i) { return base.log_prob(i); }, base.codes[top] == most_code, logits, next);
+}
+
+void KlReport::add(std::span<const float> base, std::span<const float> logits, tinfer::Token next) {
+    const double sum = log_sum_exp(base);
+    const bool same_top = std::max_element(base.begin(), base.end()) - base.begin() ==
+                          std::max_element(logits.begin(), logits.end()) - logits.begin();
+    add_row([&](std::size_t i) { return double(base[i]) - sum; }, same_top, logits, next);
+}
+
+MeanOfSample KlReport::mean() const { return mean_with_error(kl_); }
 
 KlReport::Summary KlReport::summarize() const {
     Summary s;

@@ -13,6 +13,7 @@
 
 #include "kl_report.hpp"
 #include "output_file.hpp"
+#include "windows.hpp"
 
 namespace tinfer::app {
 
@@ -59,27 +60,18 @@ struct Score {
     }
 };
 
-/// Scores the window that starts at token `begin` of the text; false if interrupted.
-bool score_window(tinfer::Context& context, std::span<const tinfer::Token> tokens, std::size_t begin,
-                  std::optional<tinfer::Token> bos, Score& score, RowUsers& users) {
+/// Scores a window; false if interrupted.
+bool score_window(tinfer::Context& context, const TextWindows& windows, std::size_t i, Score& score, RowUsers& users) {
+    if (!windows.decode(context, i, WindowOutputs::second_half)) return false;
+    const auto tokens = windows.window(i);
     const std::size_t n = tokens.size(), first = n / 2;
-    tinfer::Batch batch;
-    for (std::size_t j = 0; j < n; ++j)
-        batch.add(j == 0 && bos ? *bos : tokens[j], tinfer::Pos{static_cast<int>(j)}, tinfer::SeqId{0},
-                  j >= first && j + 1 < n);
-    context.clear();
-    const auto status = context.decode(batch);
-    if (status == tinfer::DecodeStatus::cancelled) return false;
-    if (status == tinfer::DecodeStatus::no_room)
-        throw tinfer::Error(tinfer::ErrorCode::no_room,
-                            "a window of " + std::to_string(n) + " tokens does not fit the context (see --ctx)");
     for (std::size_t j = first; j + 1 < n; ++j) {
         const auto logits = context.logits(static_cast<int>(j - first));
         try {
             score.add(-tinfer::log_prob(logits, tokens[j + 1]));
         } catch (const tinfer::Error& error) {
             if (error.code() != tinfer::ErrorCode::non_finite_logits) throw;
-            refuse_not_finite(context.model(), "token " + std::to_string(begin + j + 1) + " of the text");
+            refuse_not_finite(context.model(), "token " + std::to_string(i * n + j + 1) + " of the text");
         }
         users.add(logits, tokens[j + 1]);
     }
@@ -123,46 +115,35 @@ int perplexity(const PerplexityArgs& args) {
     }
     const auto text = args.text.read();
     const auto model = args.model.load();
-    const auto& vocab = model.vocab();
-    if (vocab.add_eos())
-        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the vocabulary ends every text with EOS: no perplexity");
-
-    const auto tokens = vocab.encode(text);
     const int window = users.base               ? users.base->window()
                        : args.context.n_ctx < 0 ? 512
                        : args.context.n_ctx > 0 ? args.context.n_ctx
                                                 : model.info().n_ctx_train;
-    const auto n = static_cast<std::size_t>(window);
-    if (n < 4 || tokens.size() < 2 * n)
-        throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the text has " + std::to_string(tokens.size()) +
-                                                                  " tokens, two windows of " + std::to_string(window) +
-                                                                  " are needed");
-    auto chunks = tokens.size() / n;
-    if (args.n_chunks > 0) chunks = std::min(chunks, static_cast<std::size_t>(args.n_chunks));
-    const auto bos = vocab.add_bos() ? vocab.bos() : std::nullopt;
-    if (users.base) check_base(args, *users.base, model, tokens, chunks);
+    const auto windows = cut_text(model.vocab(), text, static_cast<std::size_t>(window), 2,
+                                  static_cast<std::size_t>(std::max(0, args.n_chunks)));
+    const std::size_t n = windows.length, chunks = windows.count;
+    if (users.base) check_base(args, *users.base, model, windows.tokens, chunks);
 
     ContextArgs context_args = args.context;
     context_args.n_ctx = -1;  // -c is the window length here, which need not be a multiple of pages
     auto options = context_args.options(args.model, model.info(), window);
     options.n_ctx = window;
     options.n_batch = window;
-    options.n_outputs = static_cast<int>(n - 1 - n / 2);
+    options.n_outputs = static_cast<int>(windows.n_outputs(WindowOutputs::second_half));
     tinfer::Context context(model, options);
     args.adapters.attach_to(context, args.model);
 
     if (!args.save.empty())
-        users.writer.emplace(args.save, window, model.info().n_vocab, std::span(tokens).first(chunks * n));
+        users.writer.emplace(args.save, window, model.info().n_vocab, std::span(windows.tokens).first(chunks * n));
     const std::string hash = tinfer::to_hex(tinfer::sha256_file(args.model.files[0]));
     note("windows of " + std::to_string(window) + " tokens: " + std::to_string(chunks) + ", BOS " +
-         (bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" +
+         (windows.bos ? "replaces the first token of each" : "not added") + ", cache " + args.context.type_k + "/" +
          args.context.type_v + (context.options().kv_rotation == tinfer::KvRotation::on ? " rotated" : "") +
          ", model sha256 " + hash);
 
     Score score;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-        if (!score_window(context, std::span(tokens).subspan(chunk * n, n), chunk * n, bos, score, users))
-            return kInterrupted;
+        if (!score_window(context, windows, chunk, score, users)) return kInterrupted;
         note("[" + std::to_string(chunk + 1) + "/" + std::to_string(chunks) + "] " + fixed(score.ppl(), 4));
     }
 
@@ -173,7 +154,7 @@ int perplexity(const PerplexityArgs& args) {
                       {"tokens", score.count},
                       {"window", window},
                       {"chunks", chunks},
-                      {"bos", bos.has_value()},
+                      {"bos", windows.bos.has_value()},
                       {"kv_type_k", args.context.type_k},
                       {"kv_type_v", args.context.type_v},
                       {"kv_rotation", to_string(context.options().kv_rotation)},

@@ -55,7 +55,7 @@ std::vector<Step> plan_steps(const QuantizeArgs& args, const tinfer::ModelFile& 
     return steps;
 }
 
-std::string padded_to(std::string text, std::size_t width) {
+std::string padded_name(std::string text, std::size_t width) {
     text.resize(std::max(text.size() + 1, width), ' ');
     return text;
 }
@@ -65,19 +65,19 @@ void print_steps(std::span<const Step> steps) {
         std::string shape;
         for (int d = 0; d < step.from->n_dims; ++d)
             shape += (d > 0 ? " x " : "") + std::to_string(step.from->ne[static_cast<std::size_t>(d)]);
-        print(padded_to(std::string(step.from->name), 32) + padded_to(shape, 20) +
-              padded_to(std::string(tinfer::to_string(step.from->type)), 8) + "-> " +
-              padded_to(std::string(tinfer::to_string(step.type)), 8) + size_text(step.bytes) + "\n");
+        print(padded_name(std::string(step.from->name), 32) + padded_name(shape, 20) +
+              padded_name(std::string(tinfer::to_string(step.from->type)), 8) + "-> " +
+              padded_name(std::string(tinfer::to_string(step.type)), 8) + size_text(step.bytes) + "\n");
     }
 }
 
-struct Sizes {
+struct StepSizes {
     std::uint64_t source = 0, target = 0, elements = 0;
     [[nodiscard]] double bpw() const { return elements == 0 ? 0 : 8.0 * double(target) / double(elements); }
 };
 
-Sizes sizes_of(std::span<const Step> steps) {
-    Sizes sizes;
+StepSizes sizes_of(std::span<const Step> steps) {
+    StepSizes sizes;
     for (const Step& step : steps) {
         sizes.source += step.from->bytes;
         sizes.target += step.bytes;
@@ -87,9 +87,9 @@ Sizes sizes_of(std::span<const Step> steps) {
     return sizes;
 }
 
-void write_file(const QuantizeArgs& args, const tinfer::ModelFile& file, std::span<const Step> steps,
-                std::uint32_t file_type_number, const TensorEncoder& encoder, tinfer::ModelWriter& writer) {
-    const Sizes sizes = sizes_of(steps);
+void write_tensors(const QuantizeArgs& args, const tinfer::ModelFile& file, std::span<const Step> steps,
+                   std::uint32_t file_type_number, const TensorEncoder& encoder, tinfer::ModelWriter& writer) {
+    const StepSizes sizes = sizes_of(steps);
     writer.copy_metadata(file);
     writer.set("general.quantization_version", std::uint32_t{2});
     writer.set("general.file_type", file_type_number);
@@ -108,8 +108,9 @@ void write_file(const QuantizeArgs& args, const tinfer::ModelFile& file, std::sp
     }
 }
 
-void report(const QuantizeArgs& args, std::span<const Step> steps, std::uint64_t file_bytes, const std::string& hash) {
-    const Sizes sizes = sizes_of(steps);
+void report_quantized(const QuantizeArgs& args, std::span<const Step> steps, std::uint64_t file_bytes,
+                      const std::string& hash) {
+    const StepSizes sizes = sizes_of(steps);
     if (!args.as_json) {
         print(size_text(file_bytes) + ", " + fixed(sizes.bpw(), 2) + " bits per weight (from " +
               size_text(sizes.source) + ")" + (hash.empty() ? "" : ", sha256 " + hash) + "\n");
@@ -140,16 +141,16 @@ int quantize(const QuantizeArgs& args) {
         writer.set("general.quantization_version", std::uint32_t{2});
         writer.set("general.file_type", request.type->number);
         for (const Step& step : steps) writer.add_tensor(*step.from, step.type);
-        report(args, steps, writer.total_bytes(), {});
+        report_quantized(args, steps, writer.total_bytes(), {});
         return 0;
     }
     const auto search = args.search == "thorough" ? tinfer::QuantizeSearch::thorough : tinfer::QuantizeSearch::standard;
     const TensorEncoder encoder(args.n_threads > 0 ? args.n_threads : default_threads(), search,
                                 args.importance.empty() ? nullptr : &importance);
-    write_file(args, file, steps, request.type->number, encoder, writer);
+    write_tensors(args, file, steps, request.type->number, encoder, writer);
     const std::uint64_t bytes = writer.total_bytes();
     const auto path = writer.finish().front();
-    report(args, steps, bytes, tinfer::to_hex(tinfer::sha256_file(path)));
+    report_quantized(args, steps, bytes, tinfer::to_hex(tinfer::sha256_file(path)));
     return 0;
 }
 

@@ -67,8 +67,9 @@ std::string did_you_mean(std::string_view prefix, std::string_view word, const s
 constexpr std::size_t kColumn = 28, kWidth = 100;
 
 /// Optional positional arguments by command: an option can be used instead, or there is a default.
-constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{
-    {"replay", "MODEL"}, {"template", "MODEL"}, {"man", "COMMAND"}, {"view", "FILE"}, {"check", "FILE"}};
+constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{{"inspect", "OTHER"},  {"replay", "MODEL"},
+                                                                          {"template", "MODEL"}, {"man", "COMMAND"},
+                                                                          {"view", "FILE"},      {"check", "FILE"}};
 
 /// Appends `text`, wrapped to kWidth columns and indented to column `begin`.
 void append_wrapped(std::string& out, std::string_view text, std::size_t begin) {

@@ -30,6 +30,7 @@
 #include "tinfer/model.hpp"
 #include "tinfer/model_writer.hpp"
 #include "tinfer/quantize.hpp"
+#include "tinfer/swap.hpp"
 #include "tinfer/text.hpp"
 #include "tinfer/pretokenizers.hpp"
 #include "tinfer/chat.hpp"

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,6 +51,10 @@ public:
     /// Parses header, metadata and directory of one file (finding the shards of a split set beside it) or of an
     /// explicit list of shards. Touches no tensor data.
     static std::shared_ptr<File> open(std::span<const std::filesystem::path> paths, const ModelOptions& options);
+    /// See load_swapped.
+    static std::shared_ptr<File> open_swapped(const std::filesystem::path& path, const std::filesystem::path& other,
+                                              const std::function<bool(std::string_view)>& chosen,
+                                              const ModelOptions& options);
     /// The same code path over bytes in memory (fuzzing, tests); `name` stands for the path in messages. The bytes must
     /// outlive the File and serve as tensor data.
     static std::shared_ptr<File> open_memory(std::span<const std::byte> bytes, std::string name,

@@ -3,6 +3,7 @@
 // in docs/gguf.md, V17 (names across shards) and V26 to V31 (placement in the file) are checked here.
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -109,7 +110,7 @@ void open_set(File::Impl& impl, std::span<const std::filesystem::path> paths, co
     if (paths.empty()) fail(ErrorCode::bad_parameter, "no path of a model file given");
     std::deque<Shard>& shards = impl.shards;
     open_shard(impl, shards.emplace_back(), paths[0], options);
-    const Shard& first = shards.front();
+    const Shard& first = shards.back();
     const std::int64_t count = announced_shards(first);
     if (paths.size() > 1 && static_cast<std::int64_t>(paths.size()) != count)
         fail(ErrorCode::bad_split, cat(first.name, ": ", paths.size(), " shards given, split.count is ", count));
@@ -204,8 +205,8 @@ static void merge_shards(File::Impl& impl, const ModelOptions& options) {
     }
 }
 
-/// Repeated names across shards, and the announced number of tensors.
-static void check_directory(File::Impl& impl) {
+/// Refuses repeated names across shards.
+static void index_names(File::Impl& impl) {
     const auto name_of = [&impl](std::size_t i) { return impl.tensor_name(i); };
     impl.names = NameIndex(impl.tensors.size(), name_of);
     if (const auto repeated = impl.names.first_repeated(name_of)) {
@@ -216,6 +217,11 @@ static void check_directory(File::Impl& impl) {
         fail(ErrorCode::bad_tensor_info,
              cat(file_of(b), ": tensor '", escaped(b.name), "' repeats a name of ", file_of(a)));
     }
+}
+
+/// Repeated names, and the announced number of tensors.
+static void check_directory(File::Impl& impl) {
+    index_names(impl);
     const Shard& first = impl.shards.front();
     if (impl.shards.size() == 1) return;
     const auto announced = split_key(first, "split.tensors.count");
@@ -228,6 +234,51 @@ static void set_overrides(File::Impl& impl, const ModelOptions& options) {
     check_overrides(options.overrides);
     impl.overrides = options.overrides;
     impl.asked = std::make_unique<std::atomic<bool>[]>(impl.overrides.size());
+}
+
+namespace {
+
+/// Of the first `n_own` shards the tensors that are not chosen, of the others those that are.
+void swap_chosen(File::Impl& impl, std::size_t n_own, const std::function<bool(std::string_view)>& chosen) {
+    std::map<std::string, TensorInfo, std::less<>> swapped;
+    for (std::size_t s = 0; s < impl.shards.size(); ++s) {
+        Shard& shard = impl.shards[s];
+        static_cast<void>(check_placement(shard));  // of all tensors, as long as they are there
+        std::erase_if(shard.tensors, [&](const TensorInfo& tensor) {
+            if (s < n_own) return chosen(tensor.name) && swapped.emplace(tensor.name, tensor).second;
+            const auto own = swapped.find(tensor.name);
+            if (own == swapped.end()) return true;
+            if (own->second.ne != tensor.ne)
+                fail(ErrorCode::bad_tensor_shape, cat(shard.name, ": tensor '", escaped(tensor.name),
+                                                      "' has another shape than in ", impl.shards.front().name));
+            swapped.erase(own);
+            return false;
+        });
+    }
+    if (!swapped.empty())
+        fail(ErrorCode::missing_tensor,
+             cat(impl.shards[n_own].name, ": tensor '", escaped(swapped.begin()->first), "' is missing"));
+}
+
+}  // namespace
+
+std::shared_ptr<File> File::open_swapped(const std::filesystem::path& path, const std::filesystem::path& other,
+                                         const std::function<bool(std::string_view)>& chosen,
+                                         const ModelOptions& options) {
+    return reporting_memory(kInDirectory, [&] {
+        std::shared_ptr<File> file(new File);
+        set_overrides(*file->impl_, options);
+        if (options.use_mmap && options.guard_mapping) file->impl_->fault_handler.emplace();
+        file->reading([&] {
+            open_set(*file->impl_, std::span(&path, 1), options);
+            const std::size_t n_own = file->impl_->shards.size();
+            open_set(*file->impl_, std::span(&other, 1), options);
+            swap_chosen(*file->impl_, n_own, chosen);
+            merge_shards(*file->impl_, options);
+            index_names(*file->impl_);
+        });
+        return file;
+    });
 }
 
 std::shared_ptr<File> File::open(std::span<const std::filesystem::path> paths, const ModelOptions& options) {

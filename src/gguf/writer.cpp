@@ -267,7 +267,11 @@ std::vector<Writer::Shard> Writer::cut() const {
             add(round_up(head + info, alignment_, name_), add(last.data_bytes, padded, name_), name_);
         const bool is_full = (options_.max_file_bytes != 0 && with > options_.max_file_bytes) ||
                              (options_.max_file_tensors != 0 && last.count >= options_.max_file_tensors);
-        if (is_full && last.count != 0) {
+        // The first file may hold the metadata alone, where a tensor fits only without them.
+        const bool fits_alone =
+            shards.size() == 1 && options_.max_file_bytes != 0 &&
+            add(round_up(head_of_others + info, alignment_, name_), padded, name_) <= options_.max_file_bytes;
+        if (is_full && (last.count != 0 || fits_alone)) {
             shards.push_back({.first = i});
             head = head_of_others;
         }
