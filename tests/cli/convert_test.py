@@ -195,6 +195,15 @@ class Texts(Checkpoint):
         keys = Gguf(convert(folder, "--pretokenizer", "gpt-2")).keys
         self.assertEqual(keys["tokenizer.ggml.pre"], b"gpt-2")
 
+    def test_a_vocabulary_of_bytes_alone(self):
+        """[Q4] No merges at all: the list is there, and empty, and the file loads."""
+        tensors = llama_tensors(LLAMA)
+        folder = self.folder({"vocab_size": 257}, tensors, tokenizer=tokenizer_json(n_merges=0))
+        out = convert(folder)
+        self.assertEqual(Gguf(out).keys["tokenizer.ggml.merges"], [])
+        self.assertEqual(json.loads(tinfer("tokenize", out, "--no-add-special", "-p", "the")),
+                         [tokenizer_json()["model"]["vocab"][c] for c in "the"])
+
     def test_old_vocabulary_files(self):
         """[Q4] vocab.json with merges.txt is GPT-2's."""
         json_form = tokenizer_json()
@@ -287,8 +296,8 @@ class Refusals(Checkpoint):
         return folder
 
     def test_memory_is_bounded(self):
-        """[Q4] A checkpoint of 1.2 GB: at most 256 MiB, in any type."""
-        config = LLAMA | {"hidden_size": 4096, "intermediate_size": 24576, "num_hidden_layers": 2}
+        """[Q4] A checkpoint of 700 MB: at most 256 MiB."""
+        config = LLAMA | {"hidden_size": 4096, "intermediate_size": 24576, "num_hidden_layers": 1}
         folder = self.sparse(config)
         out = FOLDER / "bounded.gguf"
         measure = ("import resource, subprocess, sys; code = subprocess.run(sys.argv[1:]).returncode; "

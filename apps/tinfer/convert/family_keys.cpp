@@ -199,6 +199,7 @@ void falcon(Reading& r) {
     r.config.must_be("alibi", false, false);
     r.config.must_be("bias", false, false);
     r.config.must_be("parallel_attn", true, true);
+    r.config.must_be("apply_residual_connection_post_layernorm", false, false);
     const std::uint32_t n_head = r.size('H');
     std::uint32_t n_head_kv = n_head;
     const auto given = r.config.find_count({"num_kv_heads", "n_head_kv"});

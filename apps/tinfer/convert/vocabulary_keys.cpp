@@ -77,7 +77,7 @@ private:
         set("tokens", std::move(texts));
         if (vocabulary_.has_scores()) set("scores", std::move(scores));
         set("token_type", std::move(types));
-        if (!vocabulary_.merges.empty()) set("merges", vocabulary_.merges);
+        if (vocabulary_.model == "gpt2") set("merges", vocabulary_.merges);
     }
 
     [[nodiscard]] std::optional<std::uint32_t> id_of_text(std::string_view text) const {
