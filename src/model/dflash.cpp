@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Heads that propose all tokens of a draft in one pass over masked places: DFlash (arXiv:2602.06036), whose memory is
-// filled from the target's layers; DSpark, which corrects each place by the token chosen in front of it; DFlash 2, which
-// convolves along the block and chooses a path through the best tokens of each place.
+// filled from the target's layers; DSpark, which corrects each place by the token chosen in front of it; DFlash 2,
+// which convolves along the block and chooses a path through the best tokens of each place.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -259,8 +259,8 @@ void pass_over_block(const BuildContext& b) {
     g.output(g.name(logits, "result_output"));
 }
 
-// DSpark: a row's logits, corrected by the token in front of it, and how sure the head is. DFlash 2: what the tokens are
-// as predecessors and as successors.
+// DSpark: a row's logits, corrected by the token in front of it, and how sure the head is. DFlash 2: what the tokens
+// are as predecessors and as successors.
 void prepare_choice(const BuildContext& b) {
     Graph& g = b.g;
     const DraftWeights& w = b.w.draft;

@@ -17,7 +17,8 @@ struct DraftModel {
     /// The position of the row that a token and the state in front of it make: that of the state instead of the
     /// token's.
     bool behind = false;
-    /// How a draft is made: row by row, each with what the one before fed back; by one block after the other; in one pass.
+    /// How a draft is made: row by row, each with what the one before fed back; by one block after the other; in one
+    /// pass.
     enum class Way : std::uint8_t { chain, blocks, pass };
     Way way = Way::chain;
     int fed_graph = 0;  ///< of rows that take what is fed back

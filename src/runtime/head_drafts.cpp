@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a draft head proposes tokens (drafts §1.3, §1.4, §2, §3): row by row, by one block after the other, or in one pass
+// How a draft head proposes tokens: row by row, by one block after the other, or in one pass
 // over masked places.
 #include <algorithm>
 #include <array>
