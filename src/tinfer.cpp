@@ -11,7 +11,7 @@
 #include "gguf/model_file.hpp"
 #include "gguf/tensor_hashes.hpp"
 #include "model/adapter_file.hpp"
-#include "model/draft_model.hpp"
+#include "model/draft_files.hpp"
 #include "model/model.hpp"
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
@@ -310,10 +310,12 @@ std::shared_ptr<const DraftHead> DraftHead::of(const Model& model, const DraftHe
 std::shared_ptr<const DraftHead> DraftHead::load(const Model& model, const std::filesystem::path& path,
                                                  const DraftHeadOptions& options) {
     return reporting_memory("loading a draft head: an allocation failed", [&] {
-        auto file = gguf::File::open(std::span(&path, 1), options.file);
-        auto head =
-            file->reading([&] { return model::bind_draft_file(file, detail::impl_of(model).bound, options.file); });
-        file->load_data(options.file);
+        ModelOptions of_file = options.file;
+        of_file.use_mmap = false;  // runs may read the model's mapping, too, and only one is guarded
+        auto file = gguf::File::open(std::span(&path, 1), of_file);
+        auto head = file->reading([&] { return model::bind_draft_file(file, detail::impl_of(model).bound, of_file); });
+        file->load_data(of_file);
+        file->reading([&] { model::load_token_ids(head); });
         return make_head(model, std::move(head), options);
     });
 }

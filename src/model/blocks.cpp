@@ -76,10 +76,16 @@ Inputs make_inputs(const BuildContext& b) {
     if (b.hp.has_attention()) add_attention_inputs(b, in);
     in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
     if (b.hp.has_states()) in.state_rows = g.input(graph::Input::state_rows, DType::i32, {2, s.n_tokens, 1, 1});
-    if (b.hp.draft.n_state > 0)
-        in.states = g.input(graph::Input::states, DType::f32, {b.hp.draft.n_state, s.n_tokens, 1, 1});
     if (s.n_outputs > 0 && !b.every_row())
         in.out_rows = g.input(graph::Input::out_rows, DType::i32, {s.n_outputs, 1, 1, 1});
+    return in;
+}
+
+Inputs make_inputs_of_memory(const BuildContext& b) {
+    b.g.set_layer(kNoLayer);
+    b.g.set_part(Part::embed);
+    Inputs in;
+    add_attention_inputs(b, in);
     return in;
 }
 

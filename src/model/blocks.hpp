@@ -32,12 +32,13 @@ struct Inputs {
         return hp.is_windowed(il) ? windowed : full;
     }
     Tensor state_rows;  ///< {2, T}: rows of recurrent states; absent without them
-    Tensor states;      ///< {n_state, T}: what a draft head reads of its target; absent in others
 };
 
 /// Embedding, times its scale, plus token types and learned positions, normed, as far as the model has them; positions
 /// and cache tables.
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
+/// Positions and cache tables alone, for rows that are no tokens.
+[[nodiscard]] Inputs make_inputs_of_memory(const BuildContext& b);
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);

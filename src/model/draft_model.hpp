@@ -17,6 +17,20 @@ struct DraftModel {
     /// The position of the row that a token and the state in front of it make: that of the state instead of the
     /// token's.
     bool behind = false;
+    /// How a draft is made: row by row, each with what the one before fed back; by one block after the other; in one
+    /// pass.
+    enum class Way : std::uint8_t { chain, blocks, pass };
+    Way way = Way::chain;
+    int fed_graph = 0;  ///< of rows that take what is fed back
+
+    // of a pass
+    Token mask{};
+    bool looks_ahead = true;   ///< its rows see those behind them
+    bool from_anchor = false;  ///< the first row, of the token drawn last, proposes too
+    int top_k = 0;             ///< tokens of a row that are chosen from
+
+    std::vector<Token> tokens{};  ///< of the rows of the output matrix; empty: row i is token i
+    const TensorInfo* ids = nullptr;
 };
 
 /// Whether the file has blocks that draft, and whether it has nothing else.

@@ -231,9 +231,15 @@ struct Passes {
 
 /// A draft head: what it reads of the model that it drafts for. n_state = 0: the model is none.
 struct DraftParams {
-    std::int64_t n_state = 0;  ///< floats of each token
-    int first = 0, n = 0;      ///< its blocks, by their numbers in the file
-    bool alone = false;        ///< a graph runs one of its blocks, each of which has a head
+    std::int64_t n_state = 0;   ///< floats of each token
+    int first = 0, n = 0;       ///< its blocks, by their numbers in the file; or graphs, beside that which fills memory
+    bool alone = false;         ///< a graph runs one of its blocks, each of which has a head
+    std::int64_t n_logits = 0;  ///< rows of the output matrix; 0: one for each token
+    std::int64_t n_choice = 0;  ///< floats of a row that a choice between rows reads (dflash.cpp); 0: none
+    bool adds_normed = false;   ///< EAGLE-3: what the block's residual is; the streams are normed first
+    bool norms_streams = false;
+    int n_conv = 0, conv_group = 0;  ///< DFlash 2: rows of a convolution, channels that share coefficients
+    int n_rank = 0;
 };
 
 struct HParams {
@@ -302,6 +308,9 @@ struct HParams {
     [[nodiscard]] int kv_layer(int il) const noexcept {
         const int n = attention.n_layer_kv;
         return n == 0 || il < n ? il : n - (is_windowed(il) ? 2 : 1);
+    }
+    [[nodiscard]] int n_logits() const noexcept {
+        return draft.n_logits > 0 ? static_cast<int>(draft.n_logits) : n_vocab;
     }
     [[nodiscard]] bool has_windowed_layers() const noexcept { return windows.window.kind != WindowKind::none; }
     [[nodiscard]] bool has_states() const noexcept { return !recurrent.states.empty(); }

@@ -21,7 +21,9 @@ struct Family;  // model/family.hpp
 struct BoundModel {
     std::shared_ptr<gguf::File> file;
     const Family* family = nullptr;
-    const Family* drafting = nullptr;  ///< of a draft head: the family whose blocks it has
+    std::shared_ptr<gguf::File> lender{};  ///< whose tensors they are
+    std::vector<TensorInfo> borrowed{};  ///< of a draft head: tensors of its target, whose ids follow those of the file
+    const Family* drafting = nullptr;    ///< of a draft head: the family whose blocks it has
     HParams hp;
     Weights weights;
     std::optional<Encoder> encoder;

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "model/bindings.hpp"
-#include "model/draft_model.hpp"
+#include "model/draft_files.hpp"
 #include "model/streams.hpp"
 
 namespace tinfer::model {
@@ -139,6 +139,7 @@ DraftModel bind_blocks_of(std::shared_ptr<gguf::File> file, const ModelOptions& 
     out.bound.info.n_vocab = hp.n_vocab;
     out.taps = taps_of(hp, family.draft.state);
     out.n_max = family.draft.several ? hp.draft.n : 63;
+    out.way = hp.draft.n > 1 ? DraftModel::Way::blocks : DraftModel::Way::chain;
     return out;
 }
 
@@ -163,8 +164,12 @@ DraftModel bind_own_draft(const BoundModel& target, const ModelOptions& options)
 
 DraftModel bind_draft_file(std::shared_ptr<gguf::File> file, const BoundModel& target, const ModelOptions& options) {
     const std::string arch(file->require_string("general.architecture"));
+    if (arch == "eagle3") return bind_eagle3(std::move(file), target, options);
+    if (arch == "dflash") return bind_dflash(std::move(file), target, options);
     if (!has_draft_blocks(*file))
-        unsupported(*file, arch, "this is no draft head, and no other kind of draft file is supported");
+        unsupported(*file, arch,
+                    arch == "gemma4-assistant" ? "drafts that attend to the model's cache are not supported"
+                                               : "this is no draft head");
     if (arch != target.hp.arch)
         fail(ErrorCode::arch_mismatch, cat(file->name(), ": draft is for architecture '", escaped(arch),
                                            "', model is '", escaped(target.hp.arch), "'"));
@@ -184,7 +189,7 @@ DraftModel bind_draft_file(std::shared_ptr<gguf::File> file, const BoundModel& t
 namespace {
 
 // u = eh_proj · [norm(embedding of the token) | norm(state in front of it)], of several streams one by one.
-Tensor joined(const BuildContext& b, const Inputs& in, const NextnWeights& w) {
+Tensor joined(const BuildContext& b, const Inputs& in, Tensor given, const NextnWeights& w) {
     Graph& g = b.g;
     g.set_part(Part::embed);
     const bool own = w.embed != nullptr && in.tokens;
@@ -193,9 +198,9 @@ Tensor joined(const BuildContext& b, const Inputs& in, const NextnWeights& w) {
     const std::int64_t n = b.hp.draft.n_state / b.hp.n_embd, n_embd = b.hp.n_embd, n_tokens = b.shape.n_tokens;
     if (n == 1)
         return g.name(
-            linear(b, w.eh_proj, g.name(g.concat(e, norm(b, w.hnorm, in.states, "draft_state_norm")), "draft_joined")),
+            linear(b, w.eh_proj, g.name(g.concat(e, norm(b, w.hnorm, given, "draft_state_norm")), "draft_joined")),
             "draft_inp");
-    const Tensor states = norm(b, w.hnorm, g.reshape(in.states, {n_embd, n * n_tokens, 1, 1}), "draft_state_norm");
+    const Tensor states = norm(b, w.hnorm, g.reshape(given, {n_embd, n * n_tokens, 1, 1}), "draft_state_norm");
     const Tensor copies = g.reshape(repeated(g, e, static_cast<int>(n)), {n_embd, n * n_tokens, 1, 1});
     const Tensor u = linear(b, w.eh_proj, g.name(g.concat(copies, states), "draft_joined"));
     return g.name(g.reshape(u, {n_embd * n, n_tokens, 1, 1}), "draft_inp");
@@ -233,6 +238,7 @@ void draft_head(const BuildContext& b, const DraftBlocks& rules, const NextnWeig
 
 void build_mtp(const BuildContext& b) {
     const Inputs in = make_inputs(b);
+    const Tensor states = b.g.input(graph::Input::states, DType::f32, {b.hp.draft.n_state, b.shape.n_tokens, 1, 1});
     const Family& family = *b.drafting;
     const int chosen = std::max(b.shape.draft_block, 0);
     for (int i = 0; i < b.hp.draft.n; ++i) {
@@ -240,7 +246,7 @@ void build_mtp(const BuildContext& b) {
         const int il = b.hp.draft.first + i;
         b.g.set_layer(il);
         const NextnWeights& w = b.layer(il).nextn;
-        const Tensor u = joined(b, in, w);
+        const Tensor u = joined(b, in, states, w);
         b.g.set_part(Part::attn_norm);
         if (const Tensor y = drafting_layer(b, family, in, il, u)) draft_head(b, family.draft, w, y);
     }

@@ -98,12 +98,27 @@ struct NgramWeights {
     const TensorInfo *norm_key = nullptr, *norm_query = nullptr, *norm_conv = nullptr, *conv = nullptr;
 };
 
+/// Of a convolution along a block of drafted tokens.
+struct ConvWeights {
+    const TensorInfo* base = nullptr;  ///< {n_embd, rows, 2}
+    Linear proj;
+};
+
 /// Of a block that drafts, by the roles behind "nextn.": how it reads a token and the state in front of it, and its
 /// head as far as it has one of its own.
 struct NextnWeights {
     Linear eh_proj, head;
     Norm enorm, hnorm, head_norm;
     const TensorInfo* embed = nullptr;
+    ConvWeights attn_conv{}, ffn_conv{};
+};
+
+/// Of a head in a file of its own: what joins the target's streams; how tokens of neighbouring places go together.
+struct DraftWeights {
+    Linear fc;
+    Norm fc_norm;
+    const TensorInfo *predecessor = nullptr, *successor = nullptr;
+    Linear markov, confidence, selector;
 };
 
 /// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out,
@@ -177,6 +192,7 @@ struct Weights {
     LowRankStreamWeights output_low_rank;
     const TensorInfo* ngram_embd = nullptr;  ///< rows chosen by hashes of n-grams
     const TensorInfo* output_score = nullptr;
+    DraftWeights draft;
     Norm cls_norm;
     Linear cls, cls_output;  ///< a reranker's classifier: hidden layer, scores; one of them may be missing
     [[nodiscard]] int n_class() const noexcept {

@@ -76,9 +76,10 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     .adapters = adapters,
                     .head = head,
                     .arena = arena}) {
-    runner.executor().guard(bound.file->guarded_maps());
+    runner.executor().guard((bound.lender ? bound.lender : bound.file)->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
+        if (layout.caches()[i].tensor_class == TensorClass::weight) continue;  // a draft head's, of its target
         std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
         layout.place_cache(i, next);
         next += (layout.caches()[i].bytes + 63) / 64 * 64;

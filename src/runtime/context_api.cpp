@@ -209,6 +209,7 @@ MemoryPlan Context::memory() const noexcept {
     MemoryPlan memory = impl_->layout.memory();
     memory.weights_mapped = impl_->layout.model().file->mapped_bytes();
     memory.weights_copied = impl_->layout.model().file->copied_bytes();
+    if (impl_->head) return memory;  // which counts that, too
     memory.cache = impl_->cache_data.size();
     memory.recurrent = impl_->state_data.size();
     memory.compute = impl_->arena.size() + impl_->scratch.size() + impl_->inputs.bytes();

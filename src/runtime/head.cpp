@@ -33,6 +33,11 @@ ContextOptions head_options(const ContextOptions& target, const model::DraftMode
     o.n_batch = target.n_batch;
     o.n_ubatch = target.n_ubatch;
     o.n_outputs = target.n_seq_max;
+    if (head.way == model::DraftModel::Way::pass) {  // every row of a block, behind the tokens that are missing
+        o.n_outputs = std::max(head.n_max + 1, head.top_k + 1);
+        o.n_batch = std::max(o.n_batch, o.n_outputs);
+        o.n_ubatch = std::max(o.n_ubatch, o.n_outputs);
+    }
     o.n_threads = target.n_threads;
     o.n_threads_batch = target.n_threads_batch;
     o.fuse = target.fuse;
@@ -58,6 +63,19 @@ ContextOptions head_options(const ContextOptions& target, const model::DraftMode
 
 }  // namespace
 
+// Rows that wait for their turn are few, or those of a micro-batch: that much is counted.
+void add_head_memory(MemoryPlan& plan, const ContextOptions& options, const kernels::KernelTable& table) {
+    if (options.draft_head == nullptr) return;
+    const model::DraftModel& head = detail::impl_of(*options.draft_head).head;
+    const MemoryPlan own = Layout(head.bound, head_options(options, head), table).memory();
+    plan.cache += own.cache;
+    plan.compute += own.compute;
+    plan.outputs += own.outputs;
+    plan.fixed += own.fixed + sizeof(Head) +
+                  static_cast<std::uint64_t>(2 * options.n_ubatch + options.n_seq_max) *
+                      static_cast<std::uint64_t>(head.taps.width) * sizeof(float);
+}
+
 Head::Head(const DraftHead& head, const ContextOptions& options, const kernels::KernelTable& table)
     : head_(detail::impl_of(head).head), p_min_(detail::impl_of(head).p_min),
       n_state_(static_cast<std::size_t>(head_.taps.width)), n_many_(static_cast<std::size_t>(options.n_ubatch)),
@@ -70,8 +88,6 @@ Head::Head(const DraftHead& head, const ContextOptions& options, const kernels::
 }
 
 Head::~Head() = default;
-
-MemoryPlan Head::memory() const noexcept { return context_->layout.memory(); }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 
@@ -123,9 +139,11 @@ void Head::push(SeqId seq, std::int32_t token, std::int32_t pos, std::span<const
         s.is_known = false;
     }
     const std::int32_t place = row_pos(pos);
-    if (s.is_known && token >= 0 && place >= 0) {
-        s.rows.push_back({token, place});
-        s.states.insert(s.states.end(), s.carry.begin(), s.carry.end());
+    const bool is_pass = head_.way == model::DraftModel::Way::pass;
+    if (is_pass || (s.is_known && token >= 0 && place >= 0)) {
+        s.rows.push_back({std::max(token, 0), place});
+        const std::span<const float> of = is_pass ? state : std::span<const float>(s.carry);
+        s.states.insert(s.states.end(), of.begin(), of.end());
     }
     std::ranges::copy(state, s.carry.begin());
     s.is_known = true;
@@ -146,9 +164,9 @@ void Head::add_true_rows(SeqId seq) {
 }
 
 // Runs the rows of the batch, which is empty then. False where the memory has no room for them.
-bool Head::run(int block) {
+bool Head::run(int graph, bool looks_ahead) {
     if (batch_.empty()) return true;
-    context_->inputs.draft = {.states = states_, .block = block};
+    context_->inputs.draft = {.states = states_, .block = graph, .looks_ahead = looks_ahead};
     const auto status = context_->decode(batch_);
     batch_.clear();
     states_.clear();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,9 @@ namespace runtime {
 
 /// What the head in the options reads of the model; null without one. Throws bad_parameter where it is another model's.
 [[nodiscard]] const model::Taps* taps_of(const model::BoundModel& model, const ContextOptions& options);
+
+/// Adds what the head of the options takes, if there is one.
+void add_head_memory(MemoryPlan& plan, const ContextOptions& options, const kernels::KernelTable& table);
 
 class Head {
 public:
@@ -69,7 +73,7 @@ public:
 
     std::vector<float>* record = nullptr;  ///< for tests: rows that tokens were drafted from are appended
 
-    [[nodiscard]] MemoryPlan memory() const noexcept;
+    std::vector<float>* confidences = nullptr;  ///< likewise, how sure DSpark is of each
 
 private:
     struct Row {
@@ -101,14 +105,18 @@ private:
     void guarded(SeqId seq, Fn&& fn) noexcept;
     void flush();
     void flush_if_many();
-    bool run(int block);
+    bool run(int graph, bool looks_ahead = false);
     void add(SeqId seq, const Row& row, std::span<const float> state, bool output);
     void add_true_rows(SeqId seq);
     void forget_rows(SeqId seq, std::int32_t from);
     [[nodiscard]] runtime::Head::Proposal draft_chain(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
     [[nodiscard]] runtime::Head::Proposal draft_blocks(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
-    /// Takes the token of the last row; false where it is not probable enough.
-    bool take(Proposal& proposal, std::span<Token> out);
+    [[nodiscard]] runtime::Head::Proposal draft_pass(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
+    [[nodiscard]] runtime::Head::Proposal correct_in_turn(SeqId seq, Token drawn, std::int32_t pos,
+                                                          std::span<Token> out);
+    [[nodiscard]] runtime::Head::Proposal choose_path(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
+    /// Takes the best token of a row of logits; false where it, or `p`, is not probable enough.
+    bool take(Proposal& proposal, std::span<Token> out, std::span<const float> row, std::optional<float> p = {});
 
     const model::DraftModel& head_;
     float p_min_;

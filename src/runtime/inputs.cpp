@@ -42,8 +42,10 @@ void Inputs::write(const BatchPlan& batch, const MicroBatch& mb, const memory::M
         std::ranges::copy(batch.ids().subspan(mb.first, mb.n), integers(Input::tokens, mb.n).begin());
     }
     if (!encodes) write_ids(batch, mb);
-    if (const auto n = static_cast<std::size_t>(layout_.model().hp.draft.n_state); n > 0)
+    if (!draft.states.empty()) {
+        const std::size_t n = draft.states.size() / batch.size();
         std::ranges::copy(draft.states.subspan(mb.first * n, mb.n * n), floats(Input::states, mb.n * n).begin());
+    }
     write_memory(memory, mb.n, encodes);
     const auto rows = batch.output_rows().subspan(mb.first_output, mb.n_outputs);
     std::ranges::transform(rows, integers(Input::out_rows, mb.n_outputs).begin(),
@@ -92,9 +94,11 @@ void Inputs::write_memory(const memory::Memory& memory, std::size_t n_tokens, bo
         if (hp.attention.reads_positions())
             to.kv.slot_positions =
                 integers(Input::kv_positions, static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
-        kv->write_spans(encodes ? Window{.causal = false} : layout_.full_view(),
+        kv->write_spans(encodes || draft.looks_ahead ? Window{.causal = false} : layout_.full_view(),
                         integers(Input::kv_spans, 4 * n_tokens));
-        if (hp.has_windowed_layers()) kv->write_spans(layout_.window(), integers(Input::kv_spans_window, 4 * n_tokens));
+        Window window = layout_.window();
+        window.causal = window.causal && !draft.looks_ahead;
+        if (hp.has_windowed_layers()) kv->write_spans(window, integers(Input::kv_spans_window, 4 * n_tokens));
     }
     to.state_rows = integers(Input::state_rows, 2 * n_tokens);
     if (layout_.memory_limits().has_window_pool()) {

@@ -20,6 +20,7 @@ using graph::Input;
 struct DraftInput {
     std::span<const float> states{};
     int block = -1;
+    bool looks_ahead = false;  ///< rows see all others of the run too
 };
 
 class Inputs {

@@ -117,7 +117,8 @@ void Layout::add_caches() {
     for (const auto& states : hp.recurrent.states) n += states.size();
     if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
-    caches_.reserve(n);  // LayerMemory points into it
+    caches_.reserve(n + model_->borrowed.size());  // LayerMemory points into it
+    caches_.assign(model_->borrowed.begin(), model_->borrowed.end());
     layer_memory_.resize(static_cast<std::size_t>(hp.n_layer));
     add_kv(hp, memory_limits_, false, "cache_k", layer_memory_);
     add_kv(hp, memory_limits_, true, "cache_v", layer_memory_);
@@ -214,8 +215,9 @@ void Layout::add_inputs() {
     };
     add(Input::tokens, 4 * T);
     add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
-    if (model_->hp.draft.n_state > 0)
-        add(Input::states, times(4 * T, static_cast<std::uint64_t>(model_->hp.draft.n_state)));
+    if (const model::DraftParams& draft = model_->hp.draft; draft.n_state > 0)
+        add(Input::states, 4 * std::max(times(T, static_cast<std::uint64_t>(draft.n_state)),
+                                        static_cast<std::uint64_t>(draft.n_choice)));
     add(Input::positions, 4 * T);
     if (model_->hp.switches.count() > 0) add(Input::marks, 4 * T);
     if (model_->hp.ngram.layer >= 0) {
@@ -262,7 +264,7 @@ void Layout::add_inputs() {
 std::uint64_t Layout::logits_bytes() const noexcept {
     if (options_.pooling != Pooling::none || !gives_logits_at_all(*model_)) return 0;
     return align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) *
-                   static_cast<std::uint64_t>(model_->hp.n_vocab));
+                   static_cast<std::uint64_t>(model_->hp.n_logits()));
 }
 
 std::uint64_t Layout::embeddings_bytes() const noexcept {
@@ -298,6 +300,7 @@ MemoryPlan Layout::memory() const {
                  inputs_.size() * sizeof(InputPlace) + kept_.size() * sizeof(std::uint64_t) +
                  static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
                  static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
+    add_head_memory(plan, options_, *table_);
     if (encoder_)
         plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) +
                       static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);

@@ -159,6 +159,8 @@ private:
     void count_nodes();
     void measure_graphs();
     void output_taps(graph::Graph& graph, std::span<const graph::Tensor> tapped) const;
+    /// Of a draft head, the first graph that proposes.
+    [[nodiscard]] int first_draft_graph() const noexcept { return model_->hp.draft.n_state > 0 ? 0 : -1; }
     void find_kept(const graph::Graph& graph);
     void measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs);
     [[nodiscard]] std::uint64_t allocated_bytes() const noexcept;

@@ -127,7 +127,7 @@ void Layout::build_page_copies(graph::Graph& graph) const {
         pool ? graph.input(graph::Input::kv_pairs_window, DType::i32, {2, options_.n_seq_max, 1, 1}) : pairs;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
-        if (cache.tensor_class == TensorClass::recurrent) continue;
+        if (cache.tensor_class == TensorClass::recurrent || cache.tensor_class == TensorClass::weight) continue;
         graph.set_layer(cache.layer);
         graph.name(graph.kv_copy_page(graph.cache(cache), model_->hp.is_windowed(cache.layer) ? window_pairs : pairs),
                    cache.tensor_class == TensorClass::cache_k ? "cache_k_copy" : "cache_v_copy");
@@ -146,7 +146,7 @@ void Layout::build_compaction(graph::Graph& graph) const {
         pool ? moves_of(graph::Input::kv_moves_window, memory_limits_.n_window_pages()) : moves;
     graph.set_part(Part::state);
     for (const TensorInfo& cache : std::span(caches_).first(n_own_caches_)) {
-        if (cache.tensor_class == TensorClass::recurrent) continue;
+        if (cache.tensor_class == TensorClass::recurrent || cache.tensor_class == TensorClass::weight) continue;
         const bool is_v = cache.tensor_class == TensorClass::cache_v;
         const auto i = static_cast<std::size_t>(cache.layer);
         const bool is_index = layer_memory_[i].index == &cache;
@@ -223,7 +223,7 @@ void Layout::find_kept(const graph::Graph& graph) {
 // Graphs of few tokens show what a value grows with: tokens, outputs or neither.
 void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32_t n_outputs) {
     const auto sizes = [&](std::int32_t tokens, std::int32_t outputs) {
-        build(graph, tokens, outputs, false);
+        build(graph, tokens, outputs, false, model::kAllAdapters, first_draft_graph());
         std::vector<std::uint64_t> bytes;
         for (const Kept& kept : kept_) {
             const auto& ne = graph.values()[kept_value(graph, kept)].ne;
@@ -239,6 +239,14 @@ void Layout::measure_kept(graph::Graph& graph, std::int32_t n_tokens, std::int32
         kept.bytes = kept.grows ? plus(times(of_token, static_cast<std::uint64_t>(options_.n_batch)),
                                        times(of_output, static_cast<std::uint64_t>(options_.n_outputs)))
                                 : most[k];
+        for (int i = 1; i < model_->hp.draft.n; ++i) {  // what a choice between rows reads
+            const std::int32_t n = model_->hp.draft.n_choice > 0 ? 1 : options_.n_outputs;
+            build(graph, n, n, false, model::kAllAdapters, i);
+            const std::uint32_t id = kept_value(graph, kept);
+            if (id == graph::kNone) continue;
+            const auto& ne = graph.values()[id].ne;
+            kept.bytes = std::max(kept.bytes, static_cast<std::uint64_t>(ne[0] * ne[1]) * sizeof(float));
+        }
         kept.offset = kept_bytes_;
         kept_bytes_ = plus(kept_bytes_, align64(kept.bytes));
     }
@@ -256,9 +264,10 @@ void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
         build(graph, n_tokens, kind.has_outputs ? n_outputs : 0, kind.from_embeddings);
         fn(&kind);
     }
-    for (int i = 1; i < model_->hp.draft.n && model_->hp.draft.alone; ++i) {
+    for (int i = 1; i < model_->hp.draft.n; ++i) {
         const GraphKind kind{.draft_block = i};
-        build(graph, n_tokens, n_outputs, false, model::kAllAdapters, i);
+        const bool one_row = model_->hp.draft.n_choice > 0;
+        build(graph, one_row ? 1 : n_tokens, one_row ? 1 : n_outputs, false, model::kAllAdapters, i);
         fn(&kind);
     }
     if (measures_.adapters != nullptr && measures_.adapters->has_rows()) {
@@ -324,7 +333,7 @@ void Layout::measure_graphs() {
     if (!options_.keep.empty() && kept_.empty()) {
         const std::int32_t n_tokens = causal() ? batch_limits_.n_together : options_.n_ubatch,
                            n_outputs = std::min(options_.n_outputs, n_tokens);
-        build(graph, n_tokens, n_outputs, false);
+        build(graph, n_tokens, n_outputs, false, model::kAllAdapters, first_draft_graph());
         find_kept(graph);
         measure_kept(graph, n_tokens, n_outputs);
     }

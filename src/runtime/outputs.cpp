@@ -117,7 +117,7 @@ std::span<const float> Outputs::row(const AlignedBuffer& rows, int width, int in
 }
 
 std::span<const float> Outputs::logits(int index) const {
-    return row(logits_, layout_.model().hp.n_vocab, index,
+    return row(logits_, layout_.model().hp.n_logits(), index,
                layout_.options().pooling == Pooling::none ? "logits" : "logits (ContextOptions::pooling is on)");
 }
 
@@ -159,7 +159,7 @@ std::span<const float> Outputs::result(std::string_view name) const {
         fail(ErrorCode::no_output, cat("'", escaped(name), "': the last decode had no output rows"));
     const auto n = static_cast<std::size_t>(n_);
     if (is_logits && logits_.size() > 0)
-        return all_floats(logits_).first(n * static_cast<std::size_t>(layout_.model().hp.n_vocab));
+        return all_floats(logits_).first(n * static_cast<std::size_t>(layout_.model().hp.n_logits()));
     if (is_embeddings && embeddings_.size() > 0)
         return all_floats(embeddings_).first(n * static_cast<std::size_t>(layout_.model().hp.n_embd));
     fail(ErrorCode::no_output, cat("no result named '", escaped(name), "': ask for it in ContextOptions::keep"));
@@ -176,7 +176,7 @@ std::uint64_t row_bytes_of(const AlignedBuffer& rows, std::int32_t width) noexce
 }  // namespace
 
 std::span<const std::byte> Outputs::logits_bytes() const noexcept {
-    return logits_.bytes().first(static_cast<std::size_t>(n_) * row_bytes_of(logits_, layout_.model().hp.n_vocab));
+    return logits_.bytes().first(static_cast<std::size_t>(n_) * row_bytes_of(logits_, layout_.model().hp.n_logits()));
 }
 
 std::span<const std::byte> Outputs::embedding_bytes() const noexcept {
@@ -191,7 +191,7 @@ bool Outputs::can_adopt(std::uint64_t n, std::span<const std::byte> logits,
     };
     return n > 0 && layout_.options().pooling == Pooling::none &&
            n <= static_cast<std::uint64_t>(layout_.options().n_outputs) &&
-           fits(logits_, logits, layout_.model().hp.n_vocab) &&
+           fits(logits_, logits, layout_.model().hp.n_logits()) &&
            fits(embeddings_, embeddings, layout_.model().hp.n_embd);
 }
 

@@ -89,7 +89,7 @@ private:
     [[nodiscard]] bool encodes() const noexcept { return purpose_ == Purpose::encode; }
     /// A run of a draft head for its memory alone.
     [[nodiscard]] bool only_writes() const noexcept {
-        return deps_.layout.model().hp.draft.alone && deps_.inputs.draft.block < 0;
+        return deps_.layout.model().hp.draft.n_state > 0 && deps_.inputs.draft.block < 0;
     }
     [[nodiscard]] memory::Compaction compaction() noexcept { return deps_.inputs.compaction(*memory_); }
     StepStatus run_batch(Clock::time_point deadline);

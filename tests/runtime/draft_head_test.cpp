@@ -90,7 +90,10 @@ TEST_CASE("[J4] every golden draft head proposes the tokens of its rounds [golde
         if (!std::filesystem::exists(folder / "case.json")) continue;
         CAPTURE(folder.filename().string());
         const json info = json::parse(std::ifstream(folder / "case.json"));
-        if (info["kind"] != "mtp") continue;  // other kinds of heads are not supported yet
+        // What drafts over several streams, or attends to the model's cache, is not supported yet.
+        if (info["kind"] == "assistant" ||
+            (info["draft_architecture"] == "dflash" && info["architecture"] == "deepseek4"))
+            continue;
         const auto model = Model::load(folder / "model.gguf");
         std::shared_ptr<const DraftHead> head;
         try {
@@ -107,7 +110,7 @@ TEST_CASE("[J4] every golden draft head proposes the tokens of its rounds [golde
         check_case(folder, info, model, options, 9);
         ++n;
     }
-    expect_cases(n, 15, "draft heads");
+    expect_cases(n, 22, "draft heads");
 }
 
 }  // namespace tinfer
