@@ -16,8 +16,8 @@
 namespace tinfer::server {
 
 /// Parses a body. Throws ApiError 400 for anything but a JSON object, for invalid UTF-8, and for nesting deeper than
-/// `depth`. It takes at most `kParseCost` times the size of the body: a list that is alone in another one is three bytes
-/// of text, and a node and a value of 16 bytes each, 48 for the list and 32 for where its elements lie.
+/// `depth`. It takes at most `kParseCost` times the size of the body: a list that is alone in another one is three
+/// bytes of text, and a node and a value of 16 bytes each, 48 for the list and 32 for where its elements lie.
 [[nodiscard]] Json parse_body(std::string_view body, int depth = 100);
 constexpr std::size_t kParseCost = 36;
 

@@ -226,7 +226,7 @@ double read_rate(Team& team, std::span<const std::byte> buffer, double budget, c
     double best = 1e30;
     for (ReadLoop* loop : loops) {
         std::vector<double> seconds(n_parts, 1e30);
-        // of the clock, not of the reads: a busy machine lets the threads wait for each other much longer than they read
+        // of the clock, not of the reads: on a busy machine the threads wait for each other much longer
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::duration<double>(budget / static_cast<double>(loops.size()));
         for (int round = 0; round < 3 || std::chrono::steady_clock::now() < end; ++round)
