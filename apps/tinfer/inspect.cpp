@@ -244,9 +244,8 @@ Action add_inspect(CLI::App& app) {
         ->group("Output");
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
-    command->footer(
-        "\nExamples:\n  tinfer inspect model.gguf\n  tinfer inspect model.gguf --csv > tensors.csv\n"
-        "  tinfer inspect model.gguf --manifest > model.json; tinfer inspect copy.gguf --expect model.json");
+    command->footer("\nExamples:\n  tinfer inspect model.gguf --manifest > model.json\n"
+                    "  tinfer inspect copy.gguf --expect model.json");
     return [args] { return inspect(*args); };
 }
 
