@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The events of the answers to one HTTP request: a mailbox between the engine's thread and the connection's thread. When
-// much lies unread in it, its requests are paused until it is read.
+// The events of the answers to one HTTP request: a mailbox between the engine's thread and the connection's thread.
+// When much lies unread in it, its requests are paused until it is read.
 #pragma once
 
 #include <tinfer/tinfer.hpp>

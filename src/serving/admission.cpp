@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Admission of requests: oldest first, as long as their prompts and a reserve for their answers fit beside what the
-// running ones may need. If the cache still runs out, the youngest request is preempted. One that is paused waits for its
-// reader, and those that wait for a place do not wait with it.
+// running ones may need. If the cache still runs out, the youngest request is preempted. One that is paused waits for
+// its reader, and those that wait for a place do not wait with it.
 #include <algorithm>
 
 #include "base/error.hpp"

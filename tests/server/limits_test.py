@@ -296,8 +296,8 @@ class Limits(Clients):
                 watching.start()
                 deaf = []
                 for i in range(40):
-                    body = json.dumps(chat(f"long {i}", max_tokens=600 if stream else 1500, stream=stream, logprobs=True,
-                                           top_logprobs=20)).encode()
+                    body = json.dumps(chat(f"long {i}", max_tokens=600 if stream else 1500, stream=stream,
+                                           logprobs=True, top_logprobs=20)).encode()
                     one = socket.socket()
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
                     one.connect((server.host, server.port))
