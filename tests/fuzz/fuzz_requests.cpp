@@ -75,7 +75,10 @@ void read(int route, const Json& body, const tinfer::server::Service& service) {
         case 4: (void)tinfer::server::read_anthropic(body, service, true); return;
         default: {
             tinfer::server::Fields fields(body);
-            (void)tinfer::server::render(service, tinfer::server::read_conversation(fields), true);
+            const tinfer::server::Conversation talk = tinfer::server::read_conversation(fields);
+            const bool has_tools = !talk.tools.empty();
+            (void)tinfer::render_prompt(service.chat_template(has_tools), service.able(has_tools),
+                                        service.model.vocab(), talk);
             return;
         }
     }
