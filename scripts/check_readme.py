@@ -10,7 +10,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TREES = "src|include|examples|apps|tests|benchmarks|cmake|scripts|docs|bindings|python"
+TREES = "src|include|examples|apps|packaging|tests|benchmarks|cmake|scripts|docs|bindings|python"
 
 
 def findings():
