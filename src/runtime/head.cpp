@@ -78,7 +78,8 @@ void add_head_memory(MemoryPlan& plan, const ContextOptions& options, const kern
 
 Head::Head(const DraftHead& head, const ContextOptions& options, const kernels::KernelTable& table)
     : head_(detail::impl_of(head).head), p_min_(detail::impl_of(head).p_min),
-      n_state_(static_cast<std::size_t>(head_.taps.width)), n_many_(static_cast<std::size_t>(options.n_ubatch)),
+      n_state_(static_cast<std::size_t>(head_.taps.width)),
+      n_many_(static_cast<std::size_t>(std::max(options.n_ubatch, options.n_outputs))),
       n_vocab_(std::min(detail::impl_of(head).target.vocab().size(),
                         static_cast<std::size_t>(detail::impl_of(head).target_bound->hp.n_vocab))),
       context_(std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound, head_options(options, head_),
@@ -201,7 +202,7 @@ void Head::flush_if_many() {
 // ---- the target's decodes -------------------------------------------------------------------------------------------
 
 // Rows of a short batch are made once it is known which of its tokens stay; a prompt's as they come, so that its states
-// need not be kept.
+// need not be kept. Each token of a check is an output: checks are short.
 void Head::open(const BatchPlan& batch) noexcept {
     keeps_noted_ = batch.size() <= n_many_;
     saved_.clear();

@@ -2,6 +2,7 @@
 // Draft heads against golden rounds: what each proposes, as the rows of logits that it proposes from.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -77,7 +78,20 @@ void check_case(const std::filesystem::path& folder, const json& info, const Mod
     if (!file.starts_with("draft_logits")) return;
     const auto expected = read_floats(folder / file);
     REQUIRE(ours.rows.size() == expected.size());
-    const double difference = test::largest_difference(ours.rows, expected);
+    // Tokens that a smaller head does not know are −∞ in both, and in the same places.
+    std::vector<float> rows, wanted;
+    std::size_t n_elsewhere = 0;
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+        if (std::isinf(expected[k]) || std::isinf(ours.rows[k])) {
+            n_elsewhere += expected[k] == ours.rows[k] ? 0 : 1;
+            continue;
+        }
+        rows.push_back(ours.rows[k]);
+        wanted.push_back(expected[k]);
+    }
+    CHECK(n_elsewhere == 0);
+    REQUIRE(!rows.empty());
+    const double difference = test::largest_difference(rows, wanted);
     MESSAGE(folder.filename().string(), ": ", difference, " of ", tolerance["max_abs"].get<double>());
     CHECK(difference <= tolerance["max_abs"].get<double>());
 }
