@@ -34,6 +34,8 @@ struct CountedBody {
 
 void set_body(AnswerMemory& memory, Response& response, std::string text, std::string_view type) {
     if (text.size() <= kSmallBody) return response.set_content(std::move(text), type);
+    if (text.capacity() - text.size() > text.size() / 8)
+        text.shrink_to_fit();  // what has grown has up to twice as much
     auto body = std::make_shared<CountedBody>(memory, std::move(text), response.client.breaker());
     if (!body->share.add(static_cast<std::int64_t>(body->text.capacity()))) throw body->share.reason();
     const auto size = body->text.size();

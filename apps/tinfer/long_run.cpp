@@ -28,7 +28,7 @@ void SpeculateArgs::add_to(CLI::App& command) {
     const std::string group = "Speculation";
     command
         .add_option("--speculate", kind,
-                    "guess tokens, check several at once: off, ngram or draft; auto: by blocks that the model brings")
+                    "draft tokens: off, ngram, draft; auto: by the model's own blocks")
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);

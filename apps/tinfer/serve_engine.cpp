@@ -73,7 +73,7 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->group(more);
     command
         .add_option("--speculate", speculate,
-                    "guess tokens, check several at once: off, ngram or draft; auto: by blocks that the model brings")
+                    "draft tokens: off, ngram, draft; auto: by the model's own blocks")
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);

@@ -110,7 +110,7 @@ void Scheduler::note(Inbox::News& news) noexcept {
     };
     for (const RequestId id : news.cancels) each(id, [](Request& request) { request.is_cancelled = true; });
     for (const auto& [id, is_paused] : news.pauses)
-        each(id, [&](Request& request) {
+        each(id, [&, is_paused = is_paused](Request& request) {
             if (!is_paused || request.pools()) request.paused_since.reset();
             else if (!request.paused_since) request.paused_since = Clock::now();
         });
