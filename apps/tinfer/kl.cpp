@@ -162,8 +162,8 @@ int kl(const KlArgs& args) {
 Action add_kl(CLI::App& app) {
     auto args = std::make_shared<KlArgs>();
     auto* command = app.add_subcommand("kl", "Measures how far a model file is from another over a text.");
-    command->add_option("a", args->a, "the base, as the unquantized model")->required()->type_name("A");
-    command->add_option("b", args->b, "the file that is judged")->required()->type_name("B");
+    command->add_option("a", args->a, "the base, as the unquantized model")->required()->type_name("A")->group("Files");
+    command->add_option("b", args->b, "the file that is judged")->required()->type_name("B")->group("Files");
     args->text.add_to(*command);
     command
         ->add_option("--swap", args->swaps,

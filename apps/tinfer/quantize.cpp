@@ -165,9 +165,9 @@ std::string type_names() {
 Action add_quantize(CLI::App& app) {
     auto args = std::make_shared<QuantizeArgs>();
     auto* command = app.add_subcommand("quantize", "Writes a model file in smaller types.");
-    command->add_option("in", args->in, "the model, in f32, f16 or bf16")->required()->type_name("IN");
-    command->add_option("out", args->out, "the file to write")->required()->type_name("OUT");
-    command->add_option("type", args->type, type_names())->required()->type_name("TYPE");
+    command->add_option("in", args->in, "the model, in f32, f16 or bf16")->required()->type_name("IN")->group("Files");
+    command->add_option("out", args->out, "the file to write")->required()->type_name("OUT")->group("Files");
+    command->add_option("type", args->type, type_names())->required()->type_name("TYPE")->group("Types");
     command
         ->add_option(
             "--tensor-type", args->rules,
@@ -189,7 +189,8 @@ Action add_quantize(CLI::App& app) {
         ->group("Search");
     command->add_option("-t,--threads", args->n_threads, "threads; the file does not depend on them")
         ->check(whole(0, 512))
-        ->type_name("N");
+        ->type_name("N")
+        ->group("Threads");
     command->add_flag("--dry-run", args->dry_run, "a line for each tensor, and the size; writes nothing")
         ->group("Output");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");

@@ -66,13 +66,21 @@ int merge(const SplitArgs& args) {
 Action add_split(CLI::App& app) {
     auto args = std::make_shared<SplitArgs>();
     auto* command = app.add_subcommand("split", "Cuts a model file into several, which load as one.");
-    command->add_option("in", args->in, "the model file, or the first of several")->required()->type_name("IN");
+    command->add_option("in", args->in, "the model file, or the first of several")
+        ->required()
+        ->type_name("IN")
+        ->group("Files");
     command->add_option("prefix", args->out, "writes PREFIX-00001-of-0000N.gguf and so on")
         ->required()
-        ->type_name("PREFIX");
+        ->type_name("PREFIX")
+        ->group("Files");
     command->add_option("--max-size", args->max_size, "most bytes of a file, as 2G; a larger tensor has its own file")
-        ->type_name("SIZE");
-    command->add_option("--max-tensors", args->max_tensors, "most tensors of a file")->check(whole(1))->type_name("N");
+        ->type_name("SIZE")
+        ->group("Size");
+    command->add_option("--max-tensors", args->max_tensors, "most tensors of a file")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group("Size");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
     command->footer("\nExamples:\n  tinfer split model.gguf model --max-size 2G\n"
                     "  tinfer run model-00001-of-00003.gguf -p 'Once upon a time'");
@@ -82,8 +90,11 @@ Action add_split(CLI::App& app) {
 Action add_merge(CLI::App& app) {
     auto args = std::make_shared<SplitArgs>();
     auto* command = app.add_subcommand("merge", "Makes one model file of several.");
-    command->add_option("first", args->in, "the first of them, …-00001-of-0000N.gguf")->required()->type_name("FIRST");
-    command->add_option("out", args->out, "the file to write")->required()->type_name("OUT");
+    command->add_option("first", args->in, "the first of them, …-00001-of-0000N.gguf")
+        ->required()
+        ->type_name("FIRST")
+        ->group("Files");
+    command->add_option("out", args->out, "the file to write")->required()->type_name("OUT")->group("Files");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
     command->footer("\nExamples:\n  tinfer merge model-00001-of-00003.gguf model.gguf\n"
                     "  tinfer merge model-00001-of-00003.gguf model.gguf --json");
