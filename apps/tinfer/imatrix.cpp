@@ -62,7 +62,7 @@ int imatrix(const ImatrixArgs& args) {
     std::vector<std::string> inputs = args.model.files;
     for (const auto& file : args.merged) inputs.push_back(file);
     if (!args.text.file.empty()) inputs.push_back(args.text.file);
-    check_output(args.out, "-o", inputs);
+    check_output(args.out, "--output", inputs);
     if (args.format == "binary" && args.resumes)
         throw UsageError("--resume needs --format gguf: the binary form keeps no counts");
     if (!args.text.given() && !args.merged.empty() && args.model.files.empty()) return merge_only(args);

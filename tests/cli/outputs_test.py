@@ -24,6 +24,9 @@ OUTPUTS = {
     ("run", "--prompt-cache"): ["-p", "a"],
     ("chat", "--transcript"): ["-p", "a"],
     ("chat", "--prompt-cache"): ["-p", "a"],
+    ("convert", "--output"): [],
+    ("imatrix", "--output"): ["-p", "a"],
+    ("kl", "--svg"): [ABSENT, "-p", "a"],
     ("logits", "--output"): ["-p", "a"],
     ("embed", "--output"): ["-p", "a"],
     ("perplexity", "--save-logprobs"): ["-p", "a"],
@@ -42,7 +45,7 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --input --router-inputs --peaks --model-a --model-b""".split())
+    --vars --expect --imatrix --merge --input --router-inputs --peaks --model-a --model-b""".split())
 
 
 def commands():

@@ -144,6 +144,7 @@ int convert_checkpoint(const ConvertArgs& args) {
     if (args.out.empty() && !args.dry_run) throw UsageError("-o OUT is needed, or --dry-run");
     const tinfer::ModelWriterOptions options{
         .max_file_bytes = args.split_size.empty() ? 0 : parse_size(args.split_size, "--split-max-size")};
+    if (!args.dry_run) check_output(args.out, "--output", std::vector{args.folder});
     const fs::path folder(args.folder);
     if (std::error_code error; !fs::is_directory(folder, error))
         throw tinfer::Error(tinfer::ErrorCode::io_error, args.folder + ": is no folder");
@@ -151,7 +152,7 @@ int convert_checkpoint(const ConvertArgs& args) {
     if (!args.dry_run) {
         std::vector<std::string> inputs;
         for (const fs::path& path : files.paths()) inputs.push_back(path.string());
-        check_output(args.out, "-o", inputs);
+        check_output(args.out, "--output", inputs);
     }
     auto plan = convert::make_plan(folder, files, {.name = args.name, .pretokenizer = args.pretokenizer});
     choose_types(args, files, plan);
