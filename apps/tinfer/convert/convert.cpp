@@ -189,8 +189,11 @@ Action add_convert(CLI::App& app) {
     auto args = std::make_shared<ConvertArgs>();
     auto* command =
         app.add_subcommand("convert", "Makes a GGUF file of a published checkpoint (config.json, safetensors).");
-    command->add_option("folder", args->folder, "the folder of the checkpoint")->required()->type_name("DIR");
-    command->add_option("-o,--output", args->out, "the file to write")->type_name("FILE");
+    command->add_option("folder", args->folder, "the folder of the checkpoint")
+        ->required()
+        ->type_name("DIR")
+        ->group("Files");
+    command->add_option("-o,--output", args->out, "the file to write")->type_name("FILE")->group("Output");
     command
         ->add_option(
             "--type", args->type,
@@ -206,18 +209,21 @@ Action add_convert(CLI::App& app) {
     command->add_flag("--pure", args->pure, "the type itself for all matrices, without the mix of its name")
         ->group("Types");
     command->add_option("--name", args->name, "general.name; the folder's name where it is not given")
-        ->type_name("TEXT");
+        ->type_name("TEXT")
+        ->group("Model");
     command
         ->add_option("--pretokenizer", args->pretokenizer,
                      "the name of a pre-tokenizer, where that of the checkpoint is not known by its expressions")
         ->check(not_empty())
-        ->type_name("NAME");
+        ->type_name("NAME")
+        ->group("Model");
     command->add_option("--split-max-size", args->split_size, "several files of at most this size, as 2G")
         ->type_name("SIZE")
         ->group("Output");
     command->add_option("-t,--threads", args->n_threads, "threads; the file does not depend on them")
         ->check(whole(0, 512))
-        ->type_name("N");
+        ->type_name("N")
+        ->group("Threads");
     command->add_flag("--dry-run", args->dry_run, "a line for each tensor, and all checks; writes nothing")
         ->group("Output");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");
