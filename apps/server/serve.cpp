@@ -50,7 +50,8 @@ std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
 }
 
 std::uint64_t grammar_bytes(int n_parallel) noexcept {
-    return Service::kGrammarBytes + static_cast<std::uint64_t>(n_parallel) * Service::kMatchingBytes;
+    constexpr std::size_t kEach = Service::kMatchingBytes + tinfer::GrammarOptions::kMaskBytes;
+    return Service::kGrammarBytes + static_cast<std::uint64_t>(n_parallel) * kEach;
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {
