@@ -26,7 +26,7 @@ bool is_draft_head(const std::string& file) {
 
 void SpeculateArgs::add_to(CLI::App& command) {
     const std::string group = "Speculation";
-    command.add_option("--speculate", kind, "draft tokens: off, ngram, draft; auto: by the model's own blocks")
+    command.add_option("--speculate", kind, "drafts: off, ngram, draft; auto: the model's own")
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);

@@ -71,7 +71,7 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->check(whole(0))
         ->type_name("BYTES")
         ->group(more);
-    command.add_option("--speculate", speculate, "draft tokens: off, ngram, draft; auto: by the model's own blocks")
+    command.add_option("--speculate", speculate, "drafts: off, ngram, draft; auto: the model's own")
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);

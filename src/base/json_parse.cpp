@@ -350,7 +350,8 @@ JsonDocument::~JsonDocument() = default;
 JsonDocument JsonDocument::parse(std::string_view text, std::string_view name, const JsonOptions& options) {
     auto tape = std::make_unique<JsonTape>();
     JsonParser(text, name, options, *tape).parse();
-    tape->nodes.shrink_to_fit();  // what is made of them takes memory beside them
+    // What is made of the nodes takes memory beside them: no slack. (shrink_to_fit would hide a failed allocation.)
+    std::vector<JsonTape::Node>(tape->nodes).swap(tape->nodes);
     return JsonDocument(std::move(tape));
 }
 
