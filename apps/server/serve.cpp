@@ -11,6 +11,7 @@
 #    include <malloc.h>
 #endif
 
+#include "fields.hpp"
 #include "listener.hpp"
 #include "routes.hpp"
 

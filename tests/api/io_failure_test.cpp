@@ -45,9 +45,8 @@ std::ptrdiff_t n_files(const std::filesystem::path& folder) {
     return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-/// Fails each `step`-th call of the operation once. What should not happen, the first of it.
-std::string fail_each_call(const Operation& operation, Fault fault, std::uint64_t step) {
-    std::uint64_t n_failed = 0;
+/// Fails each `step`-th call of the operation once, and counts them. What should not happen, the first of it.
+std::string fail_each_call(const Operation& operation, Fault fault, std::uint64_t step, std::uint64_t& n_failed) {
     for (std::uint64_t n = 1; n < kMaxCalls; n += step) {
         bool has_thrown = false;
         std::string wrong;
@@ -73,13 +72,13 @@ std::string fail_each_call(const Operation& operation, Fault fault, std::uint64_
     return "never came to an end";
 }
 
+const ContextOptions kSmall{.n_ctx = 128, .n_threads = 1};
+
 struct Files {
     TempFolder folder;
     Model model = Model::load(model_path());
     std::vector<Token> tokens = random_tokens(70, 128, 4);
-    std::vector<std::uint32_t> expected = bits_of(logits_of(model, tokens, kOptions));
-
-    static constexpr ContextOptions kOptions{.n_ctx = 128, .n_threads = 1};
+    std::vector<std::uint32_t> expected = bits_of(logits_of(model, tokens, kSmall));
 
     [[nodiscard]] std::filesystem::path model_path() const {
         TinyModel tiny;
@@ -99,10 +98,10 @@ Operation loading(const Files& f, bool use_mmap) {
     const auto full = ModelFile::open(path).compute_full_fingerprint();
     const auto load = [&f, path, kept, use_mmap, full] {
         const auto model = Model::load(path, {.use_mmap = use_mmap});
-        if (bits_of(logits_of(model, f.tokens, Files::kOptions)) != f.expected) throw std::runtime_error("other bits");
+        if (bits_of(logits_of(model, f.tokens, kSmall)) != f.expected) throw std::runtime_error("other bits");
         if (model.file().compute_full_fingerprint({.folder = kept}) != full) throw std::runtime_error("other file");
         if (model.file().full_fingerprint(kept).value_or(full) != full) throw std::runtime_error("other file is kept");
-        (void)plan(path, {.use_mmap = use_mmap}, Files::kOptions);
+        (void)plan(path, {.use_mmap = use_mmap}, kSmall);
     };
     const auto check = [load, kept](bool) -> std::string {
         try {
@@ -189,7 +188,8 @@ Operation reading_a_trace(const Files& f, Context& context) {
         if (!f.decodes(context)) throw std::runtime_error("other bits");
         file->close();
     }
-    const auto n_blocks = TraceReader::open(path).blocks().size();
+    const auto whole = TraceReader::open(path);
+    const auto n_blocks = whole.blocks().size();
     const auto read = [path, n_blocks] {
         const auto trace = TraceReader::open(path);
         if (!trace.damage().empty() || trace.blocks().size() != n_blocks) throw std::runtime_error("less was read");
@@ -262,6 +262,7 @@ void fail_files(std::uint64_t step) {
         MESSAGE("no filter of system calls here");
         return;
     }
+    std::uint64_t n_failed = 0;
     using Make = std::function<Operation(Context&)>;
     const std::vector<Make> all{[&](Context&) { return loading(f, true); },
                                 [&](Context&) { return loading(f, false); },
@@ -275,22 +276,28 @@ void fail_files(std::uint64_t step) {
                                 [&](Context& context) { return restoring(f, context); }};
     for (const Make& make : all)
         for (const Fault fault : {Fault::error, Fault::interrupt, Fault::part}) {
-            const auto said = f.folder / "said";
+            const auto said = f.folder / "said", counted = f.folder / "counted";
             const auto run = [&] {
-                std::string wrong;
-                Context context(f.model, Files::kOptions);
+                Context context(f.model, kSmall);
                 if (!f.decodes(context)) return 2;
                 const Operation operation = make(context);
                 if (!begin_failing_calls()) return 3;
-                wrong = fail_each_call(operation, fault, step);
+                std::uint64_t n = 0;
+                const std::string wrong = fail_each_call(operation, fault, step, n);
                 std::ofstream(said) << operation.name << ", fault " << static_cast<int>(fault) << ": " << wrong;
+                std::ofstream(counted) << n;
                 return wrong.empty() ? 0 : 1;
             };
             const std::string ended = in_child(kSeconds, run);
             const auto text = contents(said);
             INFO(std::string(text.begin(), text.end()));
             CHECK(ended == "exit 0");
+            std::uint64_t n = 0;
+            std::ifstream(counted) >> n;
+            n_failed += n;
         }
+    MESSAGE(n_failed << " calls failed");
+    CHECK(n_failed * step > 150);
 }
 
 }  // namespace

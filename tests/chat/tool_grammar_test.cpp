@@ -291,7 +291,7 @@ TEST_CASE("[N18] tool grammar: elements inside each other take nodes by their nu
         return cat(R"([{"name": "f", "parameters": )", parameters, "}]");
     };
     std::size_t n_nodes = 0;
-    for (const int depth : {20, 40}) {
+    for (const int depth : {14, 28}) {
         std::string schema = R"({"type": "integer"})", text = "7";
         for (int i = 0; i < depth; ++i) {
             schema = cat(R"({"type": "object", "properties": {"b": )", schema, R"(, "c": {"type": "string"}}})");

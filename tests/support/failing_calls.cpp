@@ -45,18 +45,19 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr std::array kReads{SYS_read, SYS_pread64, SYS_readv}, kWrites{SYS_write, SYS_pwrite64, SYS_writev},
+constexpr std::array<int, 3> kReads{SYS_read, SYS_pread64, SYS_readv}, kWrites{SYS_write, SYS_pwrite64, SYS_writev},
     kSyncs{SYS_fsync, SYS_fdatasync, SYS_ftruncate};
-constexpr std::array kOthers{SYS_open,   SYS_openat,   SYS_close,     SYS_stat,       SYS_fstat,     SYS_lstat,
-                             SYS_statx,  SYS_lseek,    SYS_rename,    SYS_mmap,       SYS_mkdir,     SYS_mkdirat,
-                             SYS_access, SYS_renameat, SYS_renameat2, SYS_getdents64, SYS_newfstatat};
+constexpr std::array<int, 17> kOthers{SYS_open,       SYS_openat,    SYS_close,  SYS_stat,     SYS_fstat,
+                                      SYS_lstat,      SYS_statx,     SYS_lseek,  SYS_rename,   SYS_mmap,
+                                      SYS_mkdir,      SYS_mkdirat,   SYS_access, SYS_renameat, SYS_renameat2,
+                                      SYS_getdents64, SYS_newfstatat};
 
 constinit std::atomic<std::uint64_t> until_fault{0};
 constinit std::atomic<Fault> wanted{Fault::error};
 constinit std::atomic<bool> has_failed{false};
 
 template <std::size_t n>
-bool is_one_of(const std::array<long, n>& calls, long number) noexcept {
+bool is_one_of(const std::array<int, n>& calls, long number) noexcept {
     return std::ranges::find(calls, number) != calls.end();
 }
 
@@ -118,7 +119,7 @@ bool begin_failing_calls() noexcept {
         end(SECCOMP_RET_ALLOW);
         load(offsetof(seccomp_data, nr));
         const auto trap = [&](const auto& calls) {
-            for (const long number : calls) {
+            for (const int number : calls) {
                 unless(static_cast<std::uint32_t>(number), 1);
                 end(SECCOMP_RET_TRAP);
             }

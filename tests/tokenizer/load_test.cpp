@@ -333,7 +333,8 @@ TEST_CASE("vocab: pieces of hostile texts cannot grow without bound") {
 TEST_CASE("vocab: a token is as long as a token may be, or refused by its number") {
     constexpr std::size_t kLongest = 1u << 20;
     std::vector<std::string> tokens{"<unk>", "a", std::string(kLongest, 'b')};
-    CHECK(load_vocab(spm_of(tokens)).piece(Token{2}).size() == kLongest);
+    const Vocab vocab = load_vocab(spm_of(tokens));
+    CHECK(vocab.piece(Token{2}).size() == kLongest);
     tokens.emplace_back(kLongest + 1, 'c');
     const Refusal said = refusal(spm_of(tokens));
     CHECK(said.code == ErrorCode::limit_exceeded);
