@@ -11,6 +11,7 @@
 #    include <malloc.h>
 #endif
 
+#include "fields.hpp"
 #include "listener.hpp"
 #include "routes.hpp"
 
@@ -50,7 +51,8 @@ std::uint64_t connection_bytes(const ServeOptions& options) noexcept {
 }
 
 std::uint64_t grammar_bytes(int n_parallel) noexcept {
-    return Service::kGrammarBytes + static_cast<std::uint64_t>(n_parallel) * Service::kMatchingBytes;
+    constexpr std::size_t kEach = Service::kMatchingBytes + tinfer::GrammarOptions::kMaskBytes;
+    return Service::kGrammarBytes + static_cast<std::uint64_t>(n_parallel) * kEach;
 }
 
 std::uint64_t body_bytes(const ServeOptions& options) noexcept {

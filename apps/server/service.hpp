@@ -183,7 +183,7 @@ class Service {
 public:
     /// Maximum memory of compiled grammars: of requests that wait and run, of those kept, and being compiled.
     static constexpr std::size_t kGrammarBytes = std::size_t{128} << 20;
-    /// Maximum memory of what matching one grammar remembers.
+    /// Maximum memory of what matching one grammar remembers between two masks.
     static constexpr std::size_t kMatchingBytes = std::size_t{16} << 20;
 
     /// `broker` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.

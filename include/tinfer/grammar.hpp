@@ -55,6 +55,8 @@ struct GrammarOptions {
     std::size_t max_nodes = 1'000'000;        ///< of the compiled grammar
     std::size_t max_cache_bytes = 64u << 20;  ///< of what matching remembers, shared by constraints of one grammar
     std::uint64_t max_steps = 4'000'000;      ///< of matching: in one mask, one token, or for each KiB of a text
+    /// Bytes that one mask, one token, or one byte of a text may take beyond max_cache_bytes.
+    static constexpr std::size_t kMaskBytes = 32u << 20;
 };
 
 /// When a grammar begins to bind. Until then every token is allowed.

@@ -54,9 +54,10 @@ struct NamedHash {
 
 /// One generation: what went in, what came out, and hashes of what lay between. A value.
 struct TINFER_API Receipt {
-    std::string library;               ///< version that made it
-    std::vector<std::string> files{};  ///< paths of the model's shards
-    std::array<std::uint8_t, 16> fingerprint{};
+    std::string library;                                             ///< version that made it
+    std::vector<std::string> files{};                                ///< paths of the model's shards
+    std::array<std::uint8_t, 16> fingerprint{};                      ///< ModelFile::fingerprint: of a sample
+    std::optional<std::array<std::uint8_t, 16>> full_fingerprint{};  ///< of every byte, where that was known
     std::string architecture;
     int n_vocab = 0;
     std::vector<MetadataOverride> overrides{};
@@ -138,7 +139,7 @@ struct TINFER_API ReplayReport {
     std::optional<std::size_t> first_draw{};  ///< the first token that the sampler drew differently
     Token drawn{-1};                          ///< that draw
     bool drew = false;                        ///< a sampler drew from the rows
-    bool same_file = false;                   ///< by fingerprint
+    bool same_file = false;                   ///< by fingerprint: that of every byte where both are known
     bool checked_weights = false;
     std::vector<std::string> weights{};  ///< tensors whose bytes, or whose being there, differ, in directory order
     std::string node;                    ///< first node whose values differ; "" where none does or none was looked for

@@ -126,7 +126,8 @@ std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
     for (const grammar::Shape& shape : shapes) {
         if (shape.kind != JsonKind::object) continue;
         const auto entry = members(
-            shape.object, [&](const std::string& name, const Conjunction& terms, bool is_first) -> std::uint32_t {
+            shape.object,
+            [&](const std::string& name, const Conjunction& terms, bool is_first) -> std::uint32_t {
                 if (row.shape == CallShape::parameters) return tagged(name, terms);
                 const bool is_python = row.shape == CallShape::python;
                 if (is_python && !is_word(name)) return kNone;
@@ -135,7 +136,8 @@ std::uint32_t ToolSchema::one_by_one(const ToolFormat& row) {
                 const std::string key = is_word(name) ? name : cat(row.quote, name, row.quote);
                 const std::uint32_t begin = program_->add_text(cat(key, is_python ? "=" : ":"), value);
                 return is_first ? begin : separator(begin);
-            });
+            },
+            row.shape != CallShape::parameters);
         if (entry != kNone) to.push_back(entry);
     }
     return program_->add_split(to.empty() ? std::vector{program_->add({NodeKind::split})} : to);
@@ -146,8 +148,9 @@ std::uint32_t ToolSchema::separator(std::uint32_t next) {
     return program_->add_text(",", row_->shape == CallShape::braces ? next : add_blanks(*program_, next));
 }
 
-/// The declared members in order; optional ones may be skipped, within the bounds of the count.
-std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMember& write) {
+/// The declared members in order; optional ones may be skipped, within the bounds of the count. `is_separated`: the
+/// first one that is written differs from later ones.
+std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMember& write, bool is_separated) {
     if (!spec.some.empty())
         fail(ErrorCode::bad_schema, cat("tool '", escaped(name_),
                                         "': members that have to violate a schema (not, oneOf) are not supported in ",
@@ -179,7 +182,7 @@ std::uint32_t ToolSchema::members(const grammar::ObjectSpec& spec, const WriteMe
         const Conjunction terms = grammar::member_terms(spec, name);
         if (!normalizer_->is_empty(terms) && normalizer_->allows_name(spec, name)) {
             member.first = write(name, terms, true);
-            member.later = write(name, terms, false);
+            member.later = is_separated ? write(name, terms, false) : member.first;
         }
         if (member.is_required && member.first == kNone)
             fail(ErrorCode::bad_schema, cat("tool '", escaped(name_), "': /required: the argument '", escaped(name),
@@ -241,7 +244,8 @@ std::uint32_t ToolSchema::tagged(const std::string& name, const Conjunction& ter
     }
     if (!is_text) {
         const bool has_type = type && type->is(JsonKind::string);
-        const auto value = row.elements ? element(terms, end, behind, 0) : untyped(terms, has_type, end, behind);
+        auto value = row.elements ? element(terms, end) : untyped(terms, has_type, end, behind);
+        if (row.elements && value != kNone) value = program_->add_call(value, behind);
         if (value != kNone) to.push_back(begin(value, "false"));
     }
     return to.empty() ? kNone : program_->add_split(to);
@@ -271,15 +275,25 @@ std::uint32_t ToolSchema::untyped(const Conjunction& terms, bool has_type, const
     return program_->add_call(literal(terms), next);
 }
 
-/// A value of elements between marks with their names, then `close` and `next`.
-std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& close, std::uint32_t next, int depth) {
-    if (depth > kDeepest)
+/// The rule of a value of elements between marks with their names, then `close`; kNone where there is none.
+std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& close) {
+    const auto [at, is_new] = elements_.try_emplace({terms, close}, 0);
+    if (!is_new) return at->second;
+    const std::uint32_t node = at->second = program_->add({NodeKind::split});
+    if (++depth_ > kDeepest)
         fail(ErrorCode::limit_exceeded, cat("tool '", escaped(name_), "': arguments deeper than ", kDeepest));
-    const std::uint32_t end = program_->add_text(close, next);
+    const auto to = element_shapes(terms, close);
+    --depth_;
+    program_->set_split(node, to);
+    return at->second = to.empty() ? kNone : node;
+}
+
+std::vector<std::uint32_t> ToolSchema::element_shapes(const Conjunction& terms, const std::string& close) {
+    const std::uint32_t next = ret(), end = program_->add_text(close, next);
     const auto shapes = normalizer_->shapes(terms);
     // Where it may be of several kinds, a text could be read as another one: then it is JSON.
     const bool is_one_kind = std::ranges::all_of(shapes, [&](const auto& s) { return s.kind == shapes.front().kind; });
-    if (!is_one_kind) return program_->add_document(emitter_->rule(terms), end);
+    if (!is_one_kind) return {program_->add_document(emitter_->rule(terms), end)};
     std::vector<std::uint32_t> to;
     for (const grammar::Shape& shape : shapes) {
         std::uint32_t entry = kNone;
@@ -291,31 +305,33 @@ std::uint32_t ToolSchema::element(const Conjunction& terms, const std::string& c
                 std::make_shared<const grammar::Dfa>(grammar::complement(grammar::compile_regex(regex_of(mark)))));
             entry = grammar::add_raw_string(*program_, plain, close, close, next);
         } else if (shape.kind == JsonKind::object) {
-            entry = program_->add_call(element_members(shape.object, depth), end);
+            entry = program_->add_call(element_members(shape.object), end);
         } else if (shape.kind == JsonKind::array) {
             constexpr std::string_view kItem = "item";
             const std::string close_item = cat(row_->parameter_close, kItem, row_->parameter_close_end);
-            const auto item = element(grammar::element_terms(shape.array, 0), close_item, ret(), depth + 1);
+            const auto item = element(grammar::element_terms(shape.array, 0), close_item);
             if (item == kNone) continue;
             entry = program_->add_repeat(
-                program_->add_text(cat(row_->parameter_open, kItem, row_->parameter_name_close), item), shape.array.min,
-                shape.array.max == grammar::kNoMax ? kNone : shape.array.max, end);
+                program_->add_text(cat(row_->parameter_open, kItem, row_->parameter_name_close),
+                                   program_->add_call(item, ret())),
+                shape.array.min, shape.array.max == grammar::kNoMax ? kNone : shape.array.max, end);
         } else {
             entry = program_->add_call(emitter_->shape(shape, terms), end);
         }
         if (entry != kNone) to.push_back(entry);
     }
-    return to.empty() ? kNone : program_->add_split(to);
+    return to;
 }
 
-std::uint32_t ToolSchema::element_members(const grammar::ObjectSpec& spec, int depth) {
-    return members(spec, [&](const std::string& name, const Conjunction& terms, bool) -> std::uint32_t {
+std::uint32_t ToolSchema::element_members(const grammar::ObjectSpec& spec) {
+    const auto write = [&](const std::string& name, const Conjunction& terms, bool) -> std::uint32_t {
         if (!is_word(name)) return kNone;
-        const auto value =
-            element(terms, cat(row_->parameter_close, name, row_->parameter_close_end), ret(), depth + 1);
+        const auto value = element(terms, cat(row_->parameter_close, name, row_->parameter_close_end));
         if (value == kNone) return kNone;
-        return program_->add_text(cat(row_->parameter_open, name, row_->parameter_name_close), value);
-    });
+        return program_->add_text(cat(row_->parameter_open, name, row_->parameter_name_close),
+                                  program_->add_call(value, ret()));
+    };
+    return members(spec, write, false);
 }
 
 // ---- values in other notations than JSON ----------------------------------------------------------------------------
@@ -393,7 +409,7 @@ std::uint32_t ToolSchema::literal_string(const grammar::StringSpec& spec) {
 
 std::uint32_t ToolSchema::literal_object(const grammar::ObjectSpec& spec) {
     const bool is_braces = row_->shape == CallShape::braces;
-    const auto entry = members(spec, [&](const std::string& name, const Conjunction& terms, bool is_first) {
+    const auto write = [&](const std::string& name, const Conjunction& terms, bool is_first) {
         const std::uint32_t end = ret();
         const std::uint32_t value = program_->add_call(literal(terms), end);
         std::vector<std::uint32_t> to;
@@ -407,7 +423,8 @@ std::uint32_t ToolSchema::literal_object(const grammar::ObjectSpec& spec) {
         }
         const std::uint32_t begin = program_->add_split(to);
         return is_first ? begin : separator(begin);
-    });
+    };
+    const auto entry = members(spec, write, true);
     return program_->add_text("{", program_->add_call(entry, program_->add_text("}", ret())));
 }
 

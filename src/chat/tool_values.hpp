@@ -34,14 +34,14 @@ public:
 private:
     using Conjunction = grammar::Conjunction;
     using WriteMember = std::function<std::uint32_t(const std::string& name, const Conjunction& terms, bool is_first)>;
-    [[nodiscard]] std::uint32_t members(const grammar::ObjectSpec& spec, const WriteMember& write);
+    [[nodiscard]] std::uint32_t members(const grammar::ObjectSpec& spec, const WriteMember& write, bool is_separated);
     [[nodiscard]] std::uint32_t tagged(const std::string& name, const Conjunction& terms);
     [[nodiscard]] std::uint32_t untyped(const Conjunction& terms, bool has_type, const std::string& end,
                                         std::uint32_t behind);
     [[nodiscard]] std::uint32_t raw_text(const grammar::StringSpec& spec, const std::string& end, std::uint32_t behind);
-    [[nodiscard]] std::uint32_t element(const Conjunction& terms, const std::string& close, std::uint32_t next,
-                                        int depth);
-    [[nodiscard]] std::uint32_t element_members(const grammar::ObjectSpec& spec, int depth);
+    [[nodiscard]] std::uint32_t element(const Conjunction& terms, const std::string& close);
+    [[nodiscard]] std::vector<std::uint32_t> element_shapes(const Conjunction& terms, const std::string& close);
+    [[nodiscard]] std::uint32_t element_members(const grammar::ObjectSpec& spec);
     [[nodiscard]] std::uint32_t literal(const Conjunction& terms);
     [[nodiscard]] std::uint32_t literal_shape(const grammar::Shape& shape);
     [[nodiscard]] std::uint32_t literal_string(const grammar::StringSpec& spec);
@@ -60,6 +60,7 @@ private:
     std::unique_ptr<grammar::Emitter> emitter_;
     const ToolFormat* row_ = nullptr;                ///< that one_by_one() writes for
     std::map<Conjunction, std::uint32_t> literals_;  ///< rules of values in other notations than JSON
+    std::map<std::pair<Conjunction, std::string>, std::uint32_t> elements_;  ///< rules of values between marks
     int depth_ = 0;
 };
 

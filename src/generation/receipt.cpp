@@ -105,6 +105,7 @@ Receipt ReceiptRecorder::receipt(std::span<const Token> prompt, const Sampler& s
         receipt.library = version();
         for (const auto& path : model.file().paths()) receipt.files.push_back(path.string());
         receipt.fingerprint = model.file().fingerprint();
+        receipt.full_fingerprint = model.file().full_fingerprint();
         receipt.architecture = model.info().architecture;
         receipt.n_vocab = model.info().n_vocab;
         receipt.options = options_;

@@ -56,7 +56,9 @@ void write_model(JsonWriter& json, const Receipt& r) {
     json.key("files").begin_array();
     for (const auto& file : r.files) json.value(file);
     json.end_array();
-    json.member("fingerprint", to_hex(r.fingerprint)).member("architecture", r.architecture);
+    json.member("fingerprint", to_hex(r.fingerprint));
+    if (r.full_fingerprint) json.member("full_fingerprint", to_hex(*r.full_fingerprint));
+    json.member("architecture", r.architecture);
     json.member("n_vocab", r.n_vocab).key("overrides").begin_array();
     for (const MetadataOverride& item : r.overrides) write_override(json, item);
     json.end_array().end_object();
@@ -228,6 +230,8 @@ private:
     void read_model(JsonValue model, Receipt& r) const {
         r.files = texts(model, "files");
         bytes(member(model, "fingerprint"), "fingerprint", r.fingerprint);
+        if (const auto full = model.find("full_fingerprint"))
+            bytes(*full, "full_fingerprint", r.full_fingerprint.emplace());
         r.architecture = text(model, "architecture");
         r.n_vocab = number<int>(member(model, "n_vocab"), "n_vocab", 0);
         for (const auto& [unused, item] : array(model, "overrides").items()) r.overrides.push_back(read_override(item));

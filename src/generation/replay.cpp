@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "generation/node_hashes.hpp"
 #include "generation/receipt_rows.hpp"
+#include "runtime/state/block.hpp"
 #include "tinfer/receipt.hpp"
 #include "tinfer/text.hpp"
 
@@ -100,7 +101,9 @@ ReplayReport replay(const Receipt& receipt, Context& context, const ReplayOption
                  cat("n_tokens = ", n_tokens, ": the receipt has ", receipt.tokens.size(), " tokens"));
         RecordedRows rows(receipt, n_tokens);
         rows.prepare(context);
-        report.same_file = context.model().file().fingerprint() == receipt.fingerprint;
+        const ModelFile& file = context.model().file();
+        report.same_file = file.fingerprint() == receipt.fingerprint &&
+                           !runtime::state::differs(receipt.full_fingerprint, file.full_fingerprint());
 
         std::optional<Sampler> own;
         Sampler* sampler = options.sampler;

@@ -64,8 +64,7 @@ void GrammarConstraint::make_room() {
         for (std::size_t i = 0; i < n_remembered_; ++i)
             saved.push_back(matcher_->machine().save(history_[(n_accepted_ - n_remembered_ + i) % kRemembered]));
     }
-    auto fresh = std::make_shared<Matcher>(grammar_->program, trie_);
-    fresh->max_steps = grammar_->options.max_steps;
+    auto fresh = std::make_shared<Matcher>(grammar_->program, trie_, grammar_->options);
     {
         const std::scoped_lock lock(grammar_->mutex);
         for (auto& known : grammar_->matchers)

@@ -25,8 +25,7 @@ std::shared_ptr<grammar::Matcher> Grammar::Impl::matcher(const std::shared_ptr<c
     std::erase_if(matchers, [](const auto& known) { return known.expired(); });
     for (const auto& known : matchers)
         if (auto found = known.lock(); found != nullptr && found->shared_trie() == trie) return found;
-    auto made = std::make_shared<grammar::Matcher>(program, trie);
-    made->max_steps = options.max_steps;
+    auto made = std::make_shared<grammar::Matcher>(program, trie, options);
     matchers.push_back(made);
     return made;
 }
@@ -89,7 +88,12 @@ bool Grammar::matches(std::string_view text) const {
     return reporting_memory(kWhere, [&] {
         // With warnings, parts of the schema are not enforced: then match what generation allows.
         if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
-        auto machine = std::make_unique<grammar::Machine>(impl_->program, 1);
+        const auto make_machine = [&] {
+            auto made = std::make_unique<grammar::Machine>(impl_->program, 1);
+            made->limit_memory(grammar::memory_limit(impl_->options));
+            return made;
+        };
+        auto machine = make_machine();
         grammar::Machine::State state = machine->start();
         grammar::GivenNames names;
         for (std::size_t i = 0; i < text.size(); ++i) {
@@ -99,7 +103,7 @@ bool Grammar::matches(std::string_view text) const {
             state = machine->step(state, static_cast<std::uint8_t>(byte));
             if (state == grammar::Machine::kDead) return false;
             if (machine->memory() > impl_->options.max_cache_bytes) {
-                auto fresh = std::make_unique<grammar::Machine>(impl_->program, 1);
+                auto fresh = make_machine();
                 fresh->allow(machine->steps_left());
                 state = fresh->load(machine->save(state));
                 machine = std::move(fresh);

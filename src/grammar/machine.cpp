@@ -44,6 +44,7 @@ std::uint32_t Machine::push(State parent, const Frame& frame) {
                    s.frame.c);
     };
     if (stacks_.size() * 2 > stack_table_.size()) {
+        take_memory(stack_table_.size() * 4 * sizeof(std::uint32_t));
         std::vector<std::uint32_t> larger(stack_table_.size() * 4, kUnknown);
         for (std::uint32_t i = 1; i < stacks_.size(); ++i) {
             std::size_t at = hash_of(stacks_[i]) & (larger.size() - 1);
@@ -59,6 +60,7 @@ std::uint32_t Machine::push(State parent, const Frame& frame) {
         if (there.parent == parent && there.frame == frame) return stack_table_[at];
         at = (at + 1) & (stack_table_.size() - 1);
     }
+    grow(stacks_);
     stacks_.push_back(stack);
     return stack_table_[at] = static_cast<std::uint32_t>(stacks_.size() - 1);
 }
@@ -132,6 +134,7 @@ Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
     };
     const auto tops_of = [&](State s) { return std::span(tops_).subspan(states_[s].first, states_[s].count); };
     if (states_.size() * 2 > state_table_.size()) {
+        take_memory(state_table_.size() * 4 * sizeof(std::uint32_t));
         std::vector<std::uint32_t> larger(state_table_.size() * 4, kUnknown);
         for (State s = 0; s < states_.size(); ++s) {
             std::size_t at = hash_of(tops_of(s)) & (larger.size() - 1);
@@ -149,8 +152,9 @@ Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
         fail(ErrorCode::limit_exceeded, cat("grammar: matching needs more than ", kMaxStates, " states"));
     const auto state = static_cast<State>(states_.size());
     // Reserve first: out of memory must not leave the three arrays with different sizes.
-    if (rows_.size() == rows_.capacity()) rows_.reserve(2 * rows_.size() + 16);
-    if (states_.size() == states_.capacity()) states_.reserve(2 * states_.size() + 16);
+    grow(rows_);
+    grow(states_);
+    grow(tops_, stacks.size());
     const bool in_document = std::ranges::any_of(stacks, [&](std::uint32_t top) {
         if (top == kEmptyStack) return false;
         const Node& node = program_->nodes[stacks_[top].frame.node];
@@ -167,6 +171,7 @@ Machine::State Machine::state_of(std::span<const std::uint32_t> stacks) {
 Machine::Row* Machine::new_row() {
     if (rows_left_ == 0) {
         const std::size_t n = std::min<std::size_t>(std::size_t{4} << std::min<std::size_t>(row_blocks_.size(), 8), 64);
+        take_memory(n * sizeof(Row));
         row_blocks_.push_back(std::make_unique_for_overwrite<Row[]>(n));
         rows_left_ = n;
         row_bytes_ += n * sizeof(Row);
@@ -174,6 +179,12 @@ Machine::Row* Machine::new_row() {
     Row* const row = row_blocks_.back().get() + --rows_left_;
     row->fill(kUnknown);
     return row;
+}
+
+void Machine::take_memory(std::size_t bytes) const {
+    if (bytes <= max_memory_ && memory() <= max_memory_ - bytes) return;
+    fail(ErrorCode::limit_exceeded,
+         cat("grammar: matching takes more than ", max_memory_, " bytes (max_cache_bytes and those of one mask)"));
 }
 
 // ---- epsilon steps ---------------------------------------------------------------------------------------------

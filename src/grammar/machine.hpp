@@ -131,8 +131,13 @@ public:
     [[nodiscard]] std::size_t n_stacks() const noexcept { return stacks_.size(); }
     [[nodiscard]] std::size_t memory() const noexcept {
         return row_bytes_ + rows_.capacity() * sizeof(Row*) + states_.capacity() * sizeof(StateRecord) +
-               stacks_.capacity() * sizeof(Stack) + tops_.capacity() * 4;
+               stacks_.capacity() * sizeof(Stack) + (work_.capacity() + seen_.capacity()) * sizeof(Item) +
+               (tops_.capacity() + stack_table_.capacity() + state_table_.capacity() + seen_table_.capacity() +
+                out_.capacity() + below_.capacity()) *
+                   sizeof(std::uint32_t);
     }
+    /// More is limit_exceeded from now on.
+    void limit_memory(std::size_t bytes) noexcept { max_memory_ = bytes; }
     [[nodiscard]] const Program& program() const noexcept { return *program_; }
 
 private:
@@ -171,6 +176,16 @@ private:
         n_steps_ = 1;
     }
     [[nodiscard]] Row* new_row();
+    /// Refuses an allocation of so many bytes that the limit does not allow.
+    void take_memory(std::size_t bytes) const;
+    /// Makes room for n more elements.
+    template <class T>
+    void grow(std::vector<T>& list, std::size_t n = 1) {
+        if (list.capacity() - list.size() >= n) return;
+        const std::size_t capacity = std::max(2 * list.size() + 16, list.size() + n);
+        take_memory(capacity * sizeof(T));
+        list.reserve(capacity);
+    }
     State make_step(State state, std::uint8_t byte);
     void step_stack(const Stack& stack, std::uint8_t byte);
     void step_string(const Stack& stack, std::uint8_t byte);
@@ -213,6 +228,7 @@ private:
     static constexpr std::int64_t kNoPause = -1;
     std::uint64_t max_steps_ = ~std::uint64_t{0}, steps_left_ = ~std::uint64_t{0};
     std::int64_t pause_at_ = kNoPause;  // with so many steps left, or fewer
+    std::size_t max_memory_ = ~std::size_t{0};
     // Of one step:
     std::uint32_t n_steps_ = 1;
     std::vector<std::uint32_t> out_, below_;

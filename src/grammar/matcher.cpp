@@ -13,9 +13,11 @@ constexpr std::uint32_t kLargeBranch = 16;  // tokens; smaller subtrees are walk
 
 }  // namespace
 
-Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie)
-    : machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)), in_strings_(*trie_),
-      bits_(std::make_unique_for_overwrite<std::uint64_t[]>(kMasks * trie_->n_words())) {
+Matcher::Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie,
+                 const GrammarOptions& options)
+    : max_steps(options.max_steps), machine_(std::move(program), trie->max_piece()), trie_(std::move(trie)),
+      in_strings_(*trie_), bits_(std::make_unique_for_overwrite<std::uint64_t[]>(kMasks * trie_->n_words())) {
+    machine_.limit_memory(memory_limit(options));
     path_.resize(trie_->max_piece() + 1);
     ends_.resize(trie_->max_piece() + 1);
 }

@@ -2,6 +2,7 @@
 // A machine with a cache of its masks, shared by all constraints of one grammar and one vocabulary.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -17,15 +18,22 @@
 #include "grammar/machine.hpp"
 #include "grammar/string_mask.hpp"
 #include "grammar/token_trie.hpp"
+#include "tinfer/grammar.hpp"
 #include "tinfer/types.hpp"
 
 namespace tinfer::grammar {
+
+/// Bytes that a machine may take in the middle of a mask.
+[[nodiscard]] inline std::size_t memory_limit(const GrammarOptions& options) noexcept {
+    return options.max_cache_bytes + std::min(GrammarOptions::kMaskBytes, ~std::size_t{0} - options.max_cache_bytes);
+}
 
 class Matcher {
 public:
     using State = Machine::State;
 
-    Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie);
+    Matcher(std::shared_ptr<const Program> program, std::shared_ptr<const TokenTrie> trie,
+            const GrammarOptions& options);
 
     /// The state after the token, Machine::kDead if it is not allowed. End-of-generation tokens also give kDead; they
     /// are allowed in states that accept.
@@ -55,8 +63,8 @@ public:
     [[nodiscard]] std::size_t memory() const noexcept { return n_bytes_; }
     [[nodiscard]] const TokenTrie& trie() const noexcept { return *trie_; }
     [[nodiscard]] const std::shared_ptr<const TokenTrie>& shared_trie() const noexcept { return trie_; }
-    std::mutex mutex;                             ///< held by whoever uses the rest
-    std::uint64_t max_steps = ~std::uint64_t{0};  ///< in one step() or mask(); more is limit_exceeded
+    std::mutex mutex;               ///< held by whoever uses the rest
+    const std::uint64_t max_steps;  ///< in one step() or mask(); more is limit_exceeded
 
 private:
     static constexpr std::size_t kMasks = 64;

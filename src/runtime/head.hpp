@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/kernel.hpp"
 #include "model/draft_model.hpp"
 #include "runtime/batch_plan.hpp"
 #include "tinfer/context.hpp"

@@ -280,6 +280,41 @@ TEST_CASE("[N18] tool grammar: generic answers are calls or a text") {
     CHECK(tool_grammar(ChatTemplate("none"), kCallTools, {.use = ToolUse::none}).matches("Good day."));
 }
 
+TEST_CASE("[N18] tool grammar: elements inside each other take nodes by their number, not by the ways to them") {
+    const ChatTemplate elements("]<]minimax[>[<invoke name=");
+    const auto mark = [](std::string_view text) { return cat("]<]minimax[>[<", text, ">"); };
+    const auto call = [&](const std::string& arguments) {
+        return cat(mark("tool_call"), "]<]minimax[>[<invoke name=\"f\">", arguments, mark("/invoke"),
+                   mark("/tool_call"));
+    };
+    const auto tools = [](const std::string& parameters) {
+        return cat(R"([{"name": "f", "parameters": )", parameters, "}]");
+    };
+    std::size_t n_nodes = 0;
+    for (const int depth : {14, 28}) {
+        std::string schema = R"({"type": "integer"})", text = "7";
+        for (int i = 0; i < depth; ++i) {
+            schema = cat(R"({"type": "object", "properties": {"b": )", schema, R"(, "c": {"type": "string"}}})");
+            text = cat(mark("b"), text, mark("/b"), i % 3 == 0 ? cat(mark("c"), "x", mark("/c")) : std::string());
+        }
+        const auto grammar = tool_grammar(elements, tools(schema), {.use = ToolUse::required});
+        CHECK(grammar.matches(call(text)));
+        CHECK_FALSE(grammar.matches(call(cat(mark("b"), text, mark("/b")))));
+        if (n_nodes > 0) CHECK(grammar.n_nodes() < 3 * n_nodes);
+        n_nodes = grammar.n_nodes();
+    }
+    // A schema that refers to itself, twice.
+    const auto tree = tool_grammar(elements, tools(R"({"type": "object", "properties": {"at": {"type": "integer"},
+        "left": {"$ref": "#"}, "right": {"$ref": "#"}}})"),
+                                   {.use = ToolUse::required});
+    const std::string leaf = cat(mark("at"), "1", mark("/at"));
+    std::string text = leaf;
+    for (int i = 0; i < 12; ++i)
+        text = cat(leaf, mark("left"), i % 2 == 0 ? leaf : text, mark("/left"), mark("right"), text, mark("/right"));
+    CHECK(tree.matches(call(text)));
+    CHECK_FALSE(tree.matches(call(cat(mark("right"), text, mark("/left")))));
+}
+
 TEST_CASE("[N18] tool grammar: what no call can be made of is refused by name") {
     const ChatTemplate hermes_template("<tool_call>"), named("<tool_call><function=");
     CHECK(code_of([&] { (void)tool_grammar(hermes_template, "{}"); }) == ErrorCode::bad_parameter);

@@ -3,8 +3,9 @@
 // mutations of them that know a little of binary formats (interesting integers at any place, cuts, splices). Fails on
 // an exception that leaves the target and on an input that takes longer than a second; sanitizers find the rest.
 //
-//     fuzz_gguf [--runs N] [--seed S] [--failures FOLDER] <seed file or folder>…
+//     fuzz_gguf [--runs N] [--seed S] [--failures FOLDER] [--lines FILE]… <seed file or folder>…
 //
+// A file of lines has an input a line, with \xNN and \\ for what is not printable: tests/fuzz/corpus.
 // Equal arguments give equal inputs. Before each run the input lies in FOLDER/last when that is given, so that a run
 // which ends the process can be repeated: fuzz_gguf --runs 0 FOLDER/last.
 #include <algorithm>
@@ -31,7 +32,7 @@ using Input = std::vector<std::uint8_t>;
 struct Arguments {
     std::uint64_t runs = 10000, seed = 1;
     std::filesystem::path failures;
-    std::vector<std::filesystem::path> seeds;
+    std::vector<std::filesystem::path> seeds, lines;
 };
 
 Input read_file(const std::filesystem::path& path) {
@@ -58,6 +59,20 @@ std::vector<Input> read_seeds(const std::vector<std::filesystem::path>& paths) {
     for (const auto& file : files) seeds.push_back(read_file(file));
     if (seeds.empty()) seeds.emplace_back();
     return seeds;
+}
+
+/// The inputs of a file of lines.
+void read_lines(const std::filesystem::path& path, std::vector<Input>& seeds) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw std::runtime_error("no lines at " + path.string());
+    for (std::string line; std::getline(file, line);) {
+        Input& input = seeds.emplace_back();
+        for (std::size_t i = 0; i < line.size(); ++i) {
+            if (line[i] != '\\') input.push_back(static_cast<std::uint8_t>(line[i]));
+            else if (line[++i] == '\\') input.push_back('\\');
+            else input.push_back(static_cast<std::uint8_t>(std::stoi(line.substr(i + 1, 2), nullptr, 16))), i += 2;
+        }
+    }
 }
 
 class Mutator {
@@ -199,6 +214,7 @@ Arguments parse_arguments(int argc, char** argv) {
         if (word == "--runs") arguments.runs = std::strtoull(value, nullptr, 10), ++i;
         else if (word == "--seed") arguments.seed = std::strtoull(value, nullptr, 10), ++i;
         else if (word == "--failures") arguments.failures = value, ++i;
+        else if (word == "--lines") arguments.lines.emplace_back(value), ++i;
         else arguments.seeds.emplace_back(word);
     }
     return arguments;
@@ -208,7 +224,8 @@ Arguments parse_arguments(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     const Arguments arguments = parse_arguments(argc, argv);
-    const auto seeds = read_seeds(arguments.seeds);
+    auto seeds = read_seeds(arguments.seeds);
+    for (const auto& file : arguments.lines) read_lines(file, seeds);
     Runner runner(arguments.failures);
     bool clean = true;
     for (const Input& seed : seeds) clean = runner.run(seed) && clean;

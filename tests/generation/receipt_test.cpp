@@ -12,6 +12,7 @@
 
 #include "base/xxhash.hpp"
 #include "support/code_of.hpp"
+#include "support/file_twins.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
 
@@ -135,6 +136,31 @@ TEST_CASE("[N10] receipt: replayed on every table, thread count and batch size i
                 CHECK(report.text().starts_with("equal: "));
             }
     }
+}
+
+TEST_CASE("[N10] receipt: a file that differs where the sample does not look is another file, and said to be") {
+    const ReceiptFixture f;
+    std::vector<Model> twins;
+    for (const char value : {'a', 'b'})
+        twins.push_back(Model::load(test::twin_of(f.path, f.folder / (std::string("twin-") + value + ".gguf"), value)));
+    REQUIRE(twins[0].file().fingerprint() == twins[1].file().fingerprint());
+    const Receipt receipt = record(twins[0], {.n_ctx = 128}, f.prompt, 3);
+    REQUIRE(receipt.full_fingerprint == twins[0].file().full_fingerprint());
+    const auto same_file = [&](const Receipt& what, const Model& model) {
+        Context context(model, what.context_options());
+        const auto report = replay(what, context);
+        CHECK(report.equal());
+        return report.same_file;
+    };
+    const Receipt again = Receipt::parse(receipt.json(), "receipt");
+    CHECK(again.full_fingerprint == receipt.full_fingerprint);
+    CHECK(same_file(again, twins[0]));
+    CHECK_FALSE(same_file(again, twins[1]));
+    Receipt older = again;
+    older.full_fingerprint.reset();
+    CHECK(Receipt::parse(older.json(), "receipt").json() == older.json());
+    CHECK(older.json().find("full_fingerprint") == std::string::npos);
+    CHECK(same_file(older, twins[1]));
 }
 
 TEST_CASE("[N10] receipt: one changed bit of a weight is located to its tensor") {

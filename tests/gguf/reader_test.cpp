@@ -238,6 +238,14 @@ TEST_CASE("gguf: sizes whose product wraps are refused") {
     CHECK(refuse(DType::f32, {2, -1}) == ErrorCode::bad_tensor_info);
 }
 
+TEST_CASE("gguf: sizes that fit one by one and wrap together are refused at the first that is not in the file") {
+    GgufWriter writer;
+    writer.tensor("small", DType::f32, {1}, {1.0f});
+    for (const char* name : {"a", "b", "c", "d", "e"})  // five times 2^62 - 32 is 2^62 - 160
+        writer.tensor(name, DType::i8, {(std::int64_t{1} << 62) - 32}, {1.0f});
+    CHECK(refusal(writer.bytes()) == ErrorCode::tensor_out_of_file);
+}
+
 TEST_CASE("gguf: tensors may lie in any order and with gaps, and a scalar has no dimensions") {
     GgufWriter writer({.alignment = 128, .reverse_data = true, .gap = 300});
     writer.tensor("x", DType::f32, {2}, {1, 2})

@@ -95,6 +95,23 @@ TEST_CASE("grammar: steps of a machine are counted until they are used up") {
     CHECK(machine.steps_left() == left);  // what is known costs nothing
 }
 
+TEST_CASE("grammar: a machine takes the memory that it may, at no moment more, and says what it wanted") {
+    constexpr std::size_t kLimit = 400'000;
+    const auto program = grammar::parse_gbnf(many_places(), {}, 100'000);
+    const AllocationScope memory;
+    grammar::Machine machine(program, 16);
+    machine.limit_memory(kLimit);
+    const std::string message = message_of([&] {
+        auto state = machine.start();
+        for (std::size_t i = 0; i < 100'000; ++i)
+            state = machine.step(state, static_cast<std::uint8_t>('a' + i * i % 26));
+    });
+    CHECK(message == "grammar: matching takes more than 400000 bytes (max_cache_bytes and those of one mask)");
+    CHECK(machine.memory() <= kLimit);
+    CHECK(machine.memory() > kLimit / 4);
+    CHECK(memory.peak() <= static_cast<std::int64_t>(kLimit) + (16 << 10));
+}
+
 TEST_CASE("regular expression: sets of places that would take too long are refused") {
     CHECK(code_of([] { (void)grammar::compile_regex("^(?:a?){3000}a{3000}$"); }) == ErrorCode::limit_exceeded);
     const AllocationScope memory;

@@ -71,7 +71,7 @@ TEST_CASE("[N17][golden] a mask inside a string that a grammar writes steps over
     for (const char* text : {R"(root ::= "\"" [^"\\]* "\"")", R"(root ::= "\"" [^"]{0,1000} "\"")",
                              R"(root ::= "\"" ([^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" [0-9a-fA-F]{4}))* "\"")"}) {
         CAPTURE(text);
-        Matcher matcher(parse_gbnf(text), trie);
+        Matcher matcher(parse_gbnf(text), trie, {});
         Machine::State state = matcher.machine().start();
         for (const char byte : std::string_view("\"abc"))
             state = matcher.machine().step(state, static_cast<std::uint8_t>(byte));

@@ -141,7 +141,7 @@ TEST_CASE("[N17][golden] what a mask inside a string steps over does not grow wi
           R"({"type": "string", "minLength": 3, "maxLength": 10})", R"({"type": "string", "pattern": "^[^/]+/.*$"})",
           R"({"type": "object", "patternProperties": {"^[a-z]": {}}})"}) {
         CAPTURE(schema);
-        Matcher matcher(program_of(schema), trie);
+        Matcher matcher(program_of(schema), trie, {});
         Machine& machine = matcher.machine();
         Machine::State state = machine.start();
         const bool is_object = std::string_view(schema).find("object") != std::string_view::npos;
@@ -170,7 +170,7 @@ TEST_CASE("[S9][golden] a schema whose parts may be read in many ways at once is
     for (std::string line; std::getline(lines, line);) {
         if (line.find("Github_medium---o3626\"") == line.npos) continue;
         const auto entry = nlohmann::ordered_json::parse(line);
-        Matcher matcher(program_of(entry.at("schema").dump()), trie);
+        Matcher matcher(program_of(entry.at("schema").dump()), trie, {});
         std::vector<std::uint64_t> mask(trie->n_words());
         for (const auto& test : entry.at("tests")) {
             if (!test.at("valid").get<bool>()) continue;

@@ -330,6 +330,17 @@ TEST_CASE("vocab: pieces of hostile texts cannot grow without bound") {
     CHECK(refusal(writer).code == ErrorCode::limit_exceeded);
 }
 
+TEST_CASE("vocab: a token is as long as a token may be, or refused by its number") {
+    constexpr std::size_t kLongest = 1u << 20;
+    std::vector<std::string> tokens{"<unk>", "a", std::string(kLongest, 'b')};
+    const Vocab vocab = load_vocab(spm_of(tokens));
+    CHECK(vocab.piece(Token{2}).size() == kLongest);
+    tokens.emplace_back(kLongest + 1, 'c');
+    const Refusal said = refusal(spm_of(tokens));
+    CHECK(said.code == ErrorCode::limit_exceeded);
+    CHECK(contains(said.message, "token 3 has 1048577 bytes, the limit is 1048576"));
+}
+
 TEST_CASE("vocab: a byte token whose text spells no byte stands for none") {
     std::vector<std::string> tokens{"<unk>", "<s>", "</s>", "▁", "a", "<0x41>"};
     std::vector<std::int32_t> types{2, 3, 3, 1, 1, 6};

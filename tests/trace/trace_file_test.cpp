@@ -163,6 +163,7 @@ TEST_CASE("[X5] trace file: a recording gives back what was seen") {
             CHECK(trace.header().n_dropped == 0);
             CHECK(trace.header().file_bytes == bytes.size());
             CHECK(trace.header().fingerprint == std::array<std::uint8_t, 16>(model.file().fingerprint()));
+            CHECK(trace.session_value("full_fingerprint") == to_hex(model.file().full_fingerprint().value()));
             Recorder again;
             trace.replay(again);
             REQUIRE(again.plans.size() == recorder->plans.size());

@@ -270,7 +270,9 @@ Selection TraceArgs::selection() const {
 void TraceArgs::check_model(const tinfer::TraceReader& trace) const {
     if (model.empty()) return;
     const auto opened = tinfer::ModelFile::open(model);
-    if (opened.fingerprint() != trace.header().fingerprint)
+    const auto full = trace.session_value("full_fingerprint");
+    const auto full_now = full.empty() ? std::nullopt : opened.full_fingerprint();
+    if (opened.fingerprint() != trace.header().fingerprint || (full_now && tinfer::to_hex(*full_now) != full))
         throw ExitError(3, file + " is a trace of another model than " + model);
 }
 

@@ -152,7 +152,9 @@ int show_diff(const DiffArgs& args) {
     second.file = args.other;
     const auto b = second.open();
     Found found;
-    if (a.header().fingerprint != b.header().fingerprint) found.add("model", "the traces are of different models");
+    const auto full_a = a.session_value("full_fingerprint"), full_b = b.session_value("full_fingerprint");
+    if (a.header().fingerprint != b.header().fingerprint || (!full_a.empty() && !full_b.empty() && full_a != full_b))
+        found.add("model", "the traces are of different models");
     compare_runs(a, b, found);
     compare_values(a, b, found);
     GroupTimes times_a(a, args.selection()), times_b(b, args.selection());

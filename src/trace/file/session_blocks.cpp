@@ -92,6 +92,9 @@ SessionBlocks encode_session(const SessionInfo& info, const TraceFileOptions& op
     pairs.add("isa", info.isa);
     pairs.add("architecture", info.architecture);
     if (info.file != nullptr) pairs.add("model", info.file->metadata_value("general.name").value_or(""));
+    // Reading all of a file would bring its pages into memory, which is what a trace with pages looks at.
+    if (const auto full = info.file != nullptr && !options.extras.pages ? info.file->full_fingerprint() : std::nullopt)
+        pairs.add("full_fingerprint", to_hex(*full));
     pairs.add("threads", cat(info.n_threads));
     pairs.add("page_bytes", cat(system_page_bytes()));
     pairs.add_names<Op>("op", 0, static_cast<int>(Op::count_) - 1);

@@ -34,7 +34,11 @@ public:
         if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) refuse("cannot be written");
     }
     void rewrite_start(std::span<const std::byte> bytes) override {
-        if (std::fseek(file_, 0, SEEK_SET) != 0) return;  // a pipe: it ends as it is
+        errno = 0;
+        if (std::fseek(file_, 0, SEEK_SET) != 0) {
+            if (errno == ESPIPE) return;  // a pipe: it ends as it is
+            refuse("cannot be written at its beginning");
+        }
         write(bytes);
         (void)std::fseek(file_, 0, SEEK_END);
     }
