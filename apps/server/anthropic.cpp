@@ -130,18 +130,19 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
         fields.refuse("tool_choice", "asks for a call, and there are no tools");
 }
 
-/// What the interface has for thoughts and the form of an answer. True if there is a form.
-bool read_output(Fields& fields, const Service& service, Conversation& talk, Job& job) {
+/// What the interface has for thoughts and the form of an answer.
+void read_output(Fields& fields, const Service& service, Conversation& talk, Job& job) {
     if (const Json* given = fields.object("thinking")) {
         Fields thinking(fields, *given, "thinking");
-        thinking.take({"budget_tokens", "display"});
+        thinking.take({"display"});
+        talk.max_thoughts = thinking.integer("budget_tokens", 0, 1 << 30);
         talk.thinking = thinking.text("type").value_or("") != "disabled";
     }
     const Json* given = fields.object("output_config");
-    if (given == nullptr) return false;
+    if (given == nullptr) return;
     Fields output(fields, *given, "output_config");
     if (const auto effort = output.text("effort")) talk.variables["reasoning_effort"] = *effort;
-    return read_format(output, "format", service, job, true);
+    read_format(output, "format", service, job, true);
 }
 
 /// Fields of services behind the interface that this server has not.
@@ -321,13 +322,14 @@ Job read_anthropic(const Json& body, const Service& service, bool only_count) {
         add_message(fields, (*messages)[i], at("messages", i), talk.messages);
     talk.tools = read_client_tools(fields);
     read_tool_choice(fields, talk);
-    const bool has_format = read_output(fields, service, talk, job);
-    apply(service, talk, has_format, job,
+    read_output(fields, service, talk, job);
+    apply(service, talk, job,
           only_count ? std::numeric_limits<std::size_t>::max() : most_prompt_tokens(fields, service));
     const auto max_tokens = fields.integer("max_tokens", 1, 1 << 30);
     if (!only_count) {
         if (!max_tokens) fields.refuse("max_tokens", "is missing");
         fit(fields, service, job, max_tokens, "max_tokens");
+        limit_thoughts(service, talk, job);
     }
     add_warnings(fields, service, job);
     return job;

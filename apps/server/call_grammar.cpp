@@ -54,7 +54,12 @@ private:
         Json callable = Json::array();
         for (const Json& tool : tools)
             if (is_allowed(tool)) callable.push_back(tool);
-        return service_.grammars.calls(template_, to_line(callable), options, WantedRequest::is_given_up);
+        if (job_.schema.empty() || talk_.tool_use != tinfer::ToolUse::automatic)
+            return service_.grammars.calls(template_, to_line(callable), options, WantedRequest::is_given_up);
+        tinfer::AnswerGrammarOptions answer = frame_of(talk_, job_);
+        answer.tools = to_line(callable);
+        answer.calls = std::move(options);
+        return service_.grammars.answer(template_, job_.schema, answer, WantedRequest::is_given_up);
     }
 
     [[nodiscard]] bool is_allowed(const Json& tool) const {

@@ -91,7 +91,7 @@ std::string receipt_text(const tinfer::Receipt& receipt, const Service& service,
     whole.files.clear();
     for (const auto& path : service.model.file().paths()) whole.files.push_back(path.filename().string());
     whole.overrides = service.options.overrides;
-    whole.constrained = whole.constrained || job.request.grammar.has_value();
+    whole.constrained = whole.constrained || job.request.grammar.has_value() || job.request.thoughts.has_value();
     return whole.json();
 }
 

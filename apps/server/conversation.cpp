@@ -187,7 +187,29 @@ Conversation read_conversation(Fields& fields) {
     return talk;
 }
 
-void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most) {
+tinfer::AnswerGrammarOptions frame_of(const Conversation& talk, const Job& job) {
+    return {.thoughts = talk.thinking, .generation_prompt = job.generation_prompt};
+}
+
+namespace {
+
+/// Thoughts come first, and the content is bound behind them.
+void constrain_content(const Service& service, const tinfer::ChatTemplate& chat_template, const Conversation& talk,
+                       Job& job) {
+    const auto frame = frame_of(talk, job);
+    try {
+        job.request.grammar =
+            job.gbnf.empty() ? service.grammars.answer(chat_template, job.schema, frame, WantedRequest::is_given_up)
+                             : service.grammars.framed(chat_template, job.gbnf, service.model.vocab(), frame,
+                                                       WantedRequest::is_given_up);
+    } catch (const tinfer::Error& error) {
+        throw translate(error, job.gbnf.empty() ? "response_format" : "grammar");
+    }
+}
+
+}  // namespace
+
+void apply(const Service& service, const Conversation& talk, Job& job, std::size_t most) {
     job.is_chat = true;
     job.prompt_field = talk.field;
     const bool has_tools = !talk.tools.is_null();
@@ -204,20 +226,8 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
         throw translate(error, talk.field);
     }
     if (has_tools) job.tools = to_line(talk.tools);
-    if (has_tools && has_format)
-        throw bad_request("response_format", "cannot go with tools, unless tool_choice is 'none'");
-    if (has_tools && !job.request.grammar) constrain_calls(service, talk, job);
-    if (!job.schema.empty() || !job.gbnf.empty()) {  // thoughts come first, and the content is bound behind them
-        const tinfer::AnswerGrammarOptions frame{.thoughts = talk.thinking, .generation_prompt = job.generation_prompt};
-        try {
-            job.request.grammar =
-                job.gbnf.empty() ? service.grammars.answer(chat_template, job.schema, frame, WantedRequest::is_given_up)
-                                 : service.grammars.framed(chat_template, job.gbnf, service.model.vocab(), frame,
-                                                           WantedRequest::is_given_up);
-        } catch (const tinfer::Error& error) {
-            throw translate(error, job.gbnf.empty() ? "response_format" : "grammar");
-        }
-    }
+    if (has_tools && job.gbnf.empty()) constrain_calls(service, talk, job);
+    else if (!job.schema.empty() || !job.gbnf.empty()) constrain_content(service, chat_template, talk, job);
     const tinfer::AnswerParser parser(chat_template, {.tools = job.tools, .generation_prompt = job.generation_prompt});
     job.request.generation.shown = parser.mark_tokens(service.model.vocab());
     if (!job.request.generation.stop.empty())  // stop strings act on what becomes the content of the answer
@@ -226,6 +236,26 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
                 chat_template,
                 {.tools = job.tools, .reasoning = job.reasoning, .generation_prompt = job.generation_prompt})
                 .content_reader();
+}
+
+void limit_thoughts(const Service& service, const Conversation& talk, Job& job) {
+    std::optional<std::int64_t> limit = talk.max_thoughts;
+    const auto narrow = [&](std::int64_t n) { limit = std::min(limit.value_or(n), n); };
+    if (!talk.thinking) narrow(0);
+    const bool has_tools = !talk.tools.is_null();
+    const bool is_bound =
+        !job.schema.empty() || !job.gbnf.empty() || (has_tools && talk.tool_use == tinfer::ToolUse::required);
+    if (is_bound)
+        for (const Prompt& prompt : job.prompts) {
+            const auto room = static_cast<std::int64_t>(service.engine.max_tokens() - prompt.tokens.size());
+            const std::int64_t n_predict = job.request.generation.n_predict;
+            const std::int64_t n = n_predict < 0 ? room : std::min(n_predict, room);
+            narrow(tinfer::thoughts_before_content(n));
+        }
+    if (!limit) return;
+    const tinfer::AnswerParser parser(service.chat_template(has_tools),
+                                      {.tools = job.tools, .generation_prompt = job.generation_prompt});
+    job.request.thoughts = parser.thoughts_limit(service.model.vocab(), *limit);
 }
 
 }  // namespace tinfer::server

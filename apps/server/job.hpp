@@ -49,8 +49,8 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
 /// Reads stream and stream_options.
 void read_stream(Fields& fields, Job& job);
 /// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and
-/// messages, which has the schema in itself. True if it sets a grammar.
-bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat = false);
+/// messages, which has the schema in itself.
+void read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat = false);
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);
@@ -84,11 +84,17 @@ struct Conversation : tinfer::PromptInputs {
     std::string function;              ///< the only function that may be called
     std::vector<std::string> allowed;  ///< the functions that may be called; empty: all
     bool parallel = true;
+    std::optional<std::int64_t> max_thoughts;           ///< tokens
     std::string schema_field = ".function.parameters";  ///< of a tool in the request, for errors
 };
 /// Sets the job's prompt of at most `most` tokens, its tools and the grammar of their calls. Text of messages forms no
-/// control tokens. `has_format`: the answer already has a grammar.
-void apply(const Service& service, const Conversation& talk, bool has_format, Job& job, std::size_t most);
+/// control tokens.
+void apply(const Service& service, const Conversation& talk, Job& job, std::size_t most);
+/// Bounds the thoughts of an answer whose length is known (fit): by what the request says, none where it switches them
+/// off, and so that content that has to follow finds room within the answer's tokens.
+void limit_thoughts(const Service& service, const Conversation& talk, Job& job);
+/// The frame of the answer's content.
+[[nodiscard]] tinfer::AnswerGrammarOptions frame_of(const Conversation& talk, const Job& job);
 /// Sets the grammar of an answer that may call tools. What of a schema cannot be enforced is refused where its tool
 /// says `strict`, and else a warning.
 void constrain_calls(const Service& service, const Conversation& talk, Job& job);

@@ -259,6 +259,8 @@ Json chat(const Service& service) {
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
     fields["response_format"] = response_format();
     fields["reasoning_format"] = word("none: what the model thinks stays in its text.", {"none", "auto", "deepseek"});
+    fields["reasoning_budget"] =
+        whole("Most tokens of thoughts; then they are closed, and the answer goes on.", 0, kMaxTokens);
     add_stream(fields);
     add_room(fields);
     add_sampling(fields, service);

@@ -49,14 +49,16 @@ Job read_chat(const Json& body, const Service& service) {
         job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
     else if (fields.integer("top_logprobs", 0, kMaxTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
-    const bool has_format = read_format(fields, "response_format", service, job);
+    read_format(fields, "response_format", service, job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
     const auto old_name = fields.integer("max_tokens", 1, kMaxTokens);
     const auto new_name = fields.integer("max_completion_tokens", 1, kMaxTokens);
-    const Conversation talk = read_conversation(fields);
-    apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
+    Conversation talk = read_conversation(fields);
+    talk.max_thoughts = fields.integer("reasoning_budget", 0, kMaxTokens);
+    apply(service, talk, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
+    limit_thoughts(service, talk, job);
     add_warnings(fields, service, job);
     return job;
 }
@@ -114,7 +116,7 @@ Job read_completion(const Json& body, const Service& service) {
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.echo && job.request.n_top >= 0;
-    (void)read_format(fields, "response_format", service, job);
+    read_format(fields, "response_format", service, job);
     fit(fields, service, job, max_tokens, "max_tokens");
     add_warnings(fields, service, job);
     if (!job.echo)

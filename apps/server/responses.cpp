@@ -422,10 +422,9 @@ Job read_responses(const Json& body, const Service& service) {
     read_services(fields, job);
     read_sampling(fields, service, job);
     job.stream = fields.boolean("stream").value_or(false);
-    bool has_format = false;
     if (const Json* given = fields.object("text")) {
         Fields text(fields, *given, "text");
-        has_format = read_format(text, "format", service, job, true);
+        read_format(text, "format", service, job, true);
     }
 
     Conversation talk;
@@ -436,8 +435,9 @@ Job read_responses(const Json& body, const Service& service) {
     talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
     read_tool_choice(fields, talk);
     read_reasoning(fields, talk);
-    apply(service, talk, has_format, job, most_prompt_tokens(fields, service));
+    apply(service, talk, job, most_prompt_tokens(fields, service));
     fit(fields, service, job, fields.integer("max_output_tokens", 1, 1 << 30), "max_output_tokens");
+    limit_thoughts(service, talk, job);
     add_warnings(fields, service, job);
     return job;
 }

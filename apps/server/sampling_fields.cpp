@@ -141,14 +141,14 @@ std::string schema_of(Fields& fields, const char* name) {
 
 }  // namespace
 
-bool read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
+void read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
     const Json* given = outer.object(name);
-    if (given == nullptr) return false;
+    if (given == nullptr) return;
     const std::string path = outer.path(name);
     Fields fields(outer, *given, path);
     const auto type = fields.word("type", {"text", "json_object", "json_schema"});
     if (!type) fields.refuse("type", "is missing");
-    if (*type == "text") return false;
+    if (*type == "text") return;
     std::string schema = R"({"type": "object"})", param = path;
     if (*type == "json_object" || is_flat) {
         if (*type == "json_schema") fields.take({"name", "strict", "description"});
@@ -171,7 +171,6 @@ bool read_format(Fields& outer, const char* name, const Service& service, Job& j
         throw translate(error, param);
     }
     job.schema = std::move(schema);
-    return true;
 }
 
 namespace {

@@ -50,12 +50,15 @@ struct AnswerGrammarOptions {
     bool thoughts = true;             ///< false: the model writes none; those that the prompt has opened end at once
     std::string generation_prompt{};  ///< AnswerOptions::generation_prompt
     SchemaOptions schema{};
+    /// A JSON array as tool_grammar() takes it: the answer is calls of them, or the content. Only with a schema.
+    std::string tools{};
+    ToolGrammarOptions calls{};  ///< how; `use` and generation_prompt are not read
 };
 
 /// The answers whose content is a JSON text that `schema` allows, in the frame of the family that `chat_template`
 /// belongs to: free thoughts first, unless they are switched off, then the marks that open the answer, then the JSON.
-/// AnswerParser gives it as the content of each of them. For families without a frame it is Schema::parse(schema).
-/// Throws what Schema::parse throws.
+/// AnswerParser gives it as the content of each of them. For families without a frame it is Schema::parse(schema). With
+/// tools, answers that call them are allowed, too. Throws what Schema::parse and tool_grammar throw.
 [[nodiscard]] TINFER_API Grammar answer_grammar(const ChatTemplate& chat_template, std::string_view schema,
                                                 const AnswerGrammarOptions& options = {});
 /// The same for a grammar of the caller's own, as Grammar::parse(gbnf, vocab) reads it: it binds the content. A

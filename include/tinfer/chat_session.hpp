@@ -89,6 +89,10 @@ public:
     [[nodiscard]] std::vector<Token> mark_tokens(const Vocab& vocab) const;
     /// A reader for GenerationOptions::content, with the state of this parser: its content is ChatAnswer::content.
     [[nodiscard]] std::shared_ptr<const ContentReader> content_reader() const;
+    /// A limit of the thoughts for EngineRequest::thoughts, with the state of this parser. `message` is written before
+    /// the closing mark. nullopt for models without thoughts.
+    [[nodiscard]] std::optional<ThoughtsLimit> thoughts_limit(const Vocab& vocab, std::int64_t max_tokens,
+                                                              std::string_view message = {}) const;
     /// "hermes", "llama3": how calls are read. "own": as this template writes them, which no known family does;
     /// "generic": the template writes none that could be read.
     [[nodiscard]] std::string_view family() const noexcept;
@@ -98,6 +102,10 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
+/// Most tokens of thoughts in an answer of at most n tokens whose content has to follow: half of the tokens are left
+/// for it, and never more than 256.
+[[nodiscard]] TINFER_API std::int64_t thoughts_before_content(std::int64_t n_tokens) noexcept;
+
 /// What a template does with inputs, found out by rendering small ones.
 struct TemplateCapabilities {
     bool system_role = true;       ///< a system message is shown
@@ -105,6 +113,7 @@ struct TemplateCapabilities {
     bool typed_content = false;    ///< content that is a list of parts is shown
     bool developer_role = false;   ///< told apart from "system"
     bool tools = false;            ///< the list of tools is shown
+    bool null_tools = false;       ///< without tools, `tools` has to be a null: the template fails where it is absent
     bool tool_calls = false;       ///< calls in messages of the assistant are shown
     bool parallel_calls = false;   ///< more than one in a message
     bool tool_role = false;        ///< results of tools are shown

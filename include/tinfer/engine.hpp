@@ -118,6 +118,7 @@ struct EngineRequest {
     /// n_predict, stop, shown, speculation; the rest is the engine's own. Guesses are checked in rounds in which nobody
     /// reads a prompt, as far as rows of n_score_rows and room in the cache suffice. They change no byte.
     GenerationOptions generation{};
+    std::optional<ThoughtsLimit> thoughts{};  ///< together with a grammar, too
     /// Where the answer's guesses come from when generation.speculation has no drafter: the text itself, or the
     /// engine's draft model.
     enum class Guess : std::uint8_t { none, ngram, draft } guess = Guess::none;

@@ -51,6 +51,18 @@ public:
     [[nodiscard]] virtual std::size_t n_undecided() const = 0;
     /// Whether text that follows now would be content.
     [[nodiscard]] virtual bool is_content() const = 0;
+    /// Whether the text so far ends inside thoughts.
+    [[nodiscard]] virtual bool is_thinking() const { return false; }
+};
+
+/// Most tokens of an answer's thoughts (AnswerParser::thoughts_limit). Once there are so many, the tokens of the mark
+/// that closes thoughts are the only ones that may be drawn, and the answer goes on behind them. Where a grammar does
+/// not allow the mark yet, it is written as soon as the grammar does.
+struct ThoughtsLimit {
+    std::int64_t max_tokens = 0;  ///< at least 0; 0: thoughts are closed where they begin
+    /// Marks that close thoughts, each of at least one token; the first that the grammar allows is written.
+    std::vector<std::vector<Token>> closings{};
+    std::shared_ptr<const ContentReader> reader{};  ///< of the answer, from its first token on; a clone is used
 };
 
 struct GenerationOptions {

@@ -72,17 +72,21 @@ ChatPrompt make_prompt(const tinfer::Model& model, nb::handle messages, nb::hand
                       .answer = {.tools = options.tools},
                       .text = rendered.text,
                       .tokens = tinfer::encode(model.vocab(), rendered).tokens,
-                      .grammar = {}};
+                      .grammar = {},
+                      .has_content = !schema_json.empty()};
     if (rendered.text.starts_with(before)) prompt.answer.generation_prompt = rendered.text.substr(before.size());
     const auto& end = prompt.answer.generation_prompt;
     const bool wants_calls = !options.tools.empty() && options.tools != "[]";
-    if (!schema_json.empty()) {
-        prompt.grammar =
-            tinfer::answer_grammar(prompt.chat_template, schema_json, {.thoughts = thinking, .generation_prompt = end});
+    tinfer::ToolGrammarOptions how{.parallel = parallel_calls, .generation_prompt = end};
+    if (wants_calls && choice != "auto") how.use = tinfer::ToolUse::required;
+    if (choice != "auto" && choice != "required") how.function = choice;
+    prompt.has_content = prompt.has_content || how.use == tinfer::ToolUse::required;
+    if (!schema_json.empty() && how.use != tinfer::ToolUse::required) {
+        tinfer::AnswerGrammarOptions frame{.thoughts = thinking, .generation_prompt = end};
+        if (wants_calls) frame.tools = options.tools;
+        frame.calls = how;
+        prompt.grammar = tinfer::answer_grammar(prompt.chat_template, schema_json, frame);
     } else if (wants_calls) {
-        tinfer::ToolGrammarOptions how{.parallel = parallel_calls, .generation_prompt = end};
-        if (choice != "auto") how.use = tinfer::ToolUse::required;
-        if (choice != "auto" && choice != "required") how.function = choice;
         prompt.grammar = tinfer::tool_grammar(prompt.chat_template, options.tools, how);
     }
     return prompt;

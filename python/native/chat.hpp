@@ -12,6 +12,7 @@ struct ChatPrompt {
     std::string text;
     std::vector<tinfer::Token> tokens;
     std::optional<tinfer::Grammar> grammar;
+    bool has_content = false;  ///< the grammar wants something behind the thoughts
 
     [[nodiscard]] tinfer::AnswerParser parser() const { return tinfer::AnswerParser(chat_template, answer); }
 };

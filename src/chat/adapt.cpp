@@ -311,6 +311,7 @@ TemplateCapabilities capabilities(const ChatTemplate& chat_template) {
         if (!able.string_content && able.typed_content)  // the other probes use the form that the template supports
             able.system_role =
                 probe.shows(Json::array({message_of("system", part(kNeedle)), message_of("user", part("u"))}));
+        able.null_tools = chat::wants_null_tools(chat_template);
         probe_tools(probe, able);
         if (able.system_role) probe_systems(probe, able);
         probe_reasoning(probe, able);
@@ -350,6 +351,7 @@ void adapt_inputs(const TemplateCapabilities& able, Json& inputs) {
         const Json& tools = std::as_const(inputs)["tools"];
         if (tools.is_array() && !tools.empty() && !able.tools) tools_as_text(able, messages, tools);
         if (!able.system_role) system_as_text(able, messages);
+        if (able.null_tools && !inputs.contains("tools")) inputs["tools"] = nullptr;
     });
 }
 

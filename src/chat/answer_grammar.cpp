@@ -70,6 +70,16 @@ public:
 
     [[nodiscard]] bool is_bare() const { return thinks_ == nullptr && opening_.empty() && !has_channels_; }
 
+    /// Calls of the tools, if there are any, are an answer, too. To be called before of_schema().
+    void add_calls(const ChatTemplate& chat_template, grammar::SchemaWork& work) {
+        if (options_.tools.empty()) return;
+        ToolGrammarOptions calls = options_.calls;
+        calls.use = ToolUse::required;
+        calls.generation_prompt = options_.generation_prompt;
+        *program_ = *chat::tool_program(chat_template, options_.tools, calls, &work);
+        calls_ = program_->start;
+    }
+
     /// The content is JSON of a schema.
     std::shared_ptr<const grammar::Program> of_schema(std::string_view schema, grammar::SchemaWork& work) {
         grammar::Checker checker(schema, options_.schema, &work);
@@ -78,10 +88,10 @@ public:
         grammar::Normalizer& normalizer = checker.normalizer();
         grammar::Emitter value(normalizer, checker.options(), program_);
         const std::uint32_t end = end_of_content();
-        program_->start = answer(program_->add_document(value.rule({normalizer.root()}), end));
+        program_->start = or_calls(answer(program_->add_document(value.rule({normalizer.root()}), end)));
         value.finish();
-        program_->n_rules = 2;
-        program_->warnings = checker.warnings();
+        program_->n_rules += 2;
+        for (const std::string& warning : checker.warnings()) program_->warnings.push_back(warning);
         checker.close();
         if (!grammar::prune(*program_)) fail(ErrorCode::bad_schema, "schema: no value is allowed by it");
         program_->work = nullptr;
@@ -139,6 +149,10 @@ private:
     std::uint32_t text(std::string_view bytes, std::uint32_t next) { return program_->add_text(bytes, next); }
     std::uint32_t blanks(std::uint32_t next) { return chat::add_blanks(*program_, next); }
 
+    std::uint32_t or_calls(std::uint32_t node) {
+        return calls_ == grammar::kNone ? node : program_->add_split({calls_, node});
+    }
+
     std::uint32_t end_of_content() {
         return has_channels_ ? chat::add_message_end(*program_) : program_->add({grammar::NodeKind::ret});
     }
@@ -186,6 +200,7 @@ private:
     const ReasoningFormat* thinks_;
     bool has_channels_;
     std::string opening_;
+    std::uint32_t calls_ = grammar::kNone;
     std::shared_ptr<grammar::Program> program_ = std::make_shared<grammar::Program>();
 };
 
@@ -195,10 +210,11 @@ std::shared_ptr<const Grammar::Impl> chat::compile_answer(const ChatTemplate& ch
                                                           const AnswerGrammarOptions& options,
                                                           grammar::SchemaWork& work) {
     FramedAnswer answer(chat_template, options);
-    if (answer.is_bare()) {
+    if (answer.is_bare() && options.tools.empty()) {
         std::vector<std::string> warnings;
         return grammar::compile_schema(schema, options.schema, work, warnings);
     }
+    answer.add_calls(chat_template, work);
     return std::make_shared<const Grammar::Impl>(answer.of_schema(schema, work), options.schema.grammar);
 }
 

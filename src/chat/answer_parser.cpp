@@ -2,6 +2,7 @@
 // The public AnswerParser, thin over its state.
 #include "base/number_text.hpp"
 #include "chat/answer_parser_impl.hpp"
+#include "chat/channel_grammar.hpp"
 
 namespace tinfer {
 namespace {
@@ -93,6 +94,7 @@ std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
             if (parser.mode == Impl::Mode::response) return true;
             return parser.mode == Impl::Mode::content && chat::first_visible(parser.buffer) == parser.buffer.size();
         }
+        [[nodiscard]] bool is_thinking() const override { return parser.mode == Impl::Mode::reasoning; }
 
         /// The parser's content, and white space behind it that it still holds back.
         void update() {
@@ -106,6 +108,32 @@ std::shared_ptr<const ContentReader> AnswerParser::content_reader() const {
         std::size_t n_certain = 0;
     };
     return reporting_memory(kParsing, [&] { return std::make_shared<const Reader>(*impl_); });
+}
+
+std::optional<ThoughtsLimit> AnswerParser::thoughts_limit(const Vocab& vocab, std::int64_t max_tokens,
+                                                          std::string_view message) const {
+    if (reasoning_end().empty()) return std::nullopt;
+    return reporting_memory(kParsing, [&] {
+        ThoughtsLimit limit{.max_tokens = max_tokens, .closings = {}, .reader = content_reader()};
+        const auto add = [&](std::string_view behind) {
+            const std::string mark = cat(message, reasoning_end(), behind);
+            auto tokens = vocab.encode(mark, {.add_special = false, .parse_special = true});
+            // Some vocabularies put a space before a text.
+            if (!tokens.empty() && mark[0] != ' ' && vocab.piece(tokens[0], true) == " ") tokens.erase(tokens.begin());
+            limit.closings.push_back(std::move(tokens));
+        };
+        if (impl_->has_channels()) {
+            add(cat(chat::kOwnMessage, chat::kChannelMark, "final", chat::kMessageMark));
+            add(chat::kOwnMessage);  // a call has to follow
+        } else {
+            add({});
+        }
+        return std::optional(std::move(limit));
+    });
+}
+
+std::int64_t thoughts_before_content(std::int64_t n_tokens) noexcept {
+    return n_tokens - std::min<std::int64_t>(n_tokens / 2, 256);
 }
 
 std::string_view AnswerParser::family() const noexcept { return impl_->row->name; }

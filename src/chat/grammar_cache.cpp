@@ -48,12 +48,23 @@ std::shared_ptr<const grammar::TokenTrie> add_vocab(std::string& key, const Voca
     return trie;
 }
 
+void add_calls(std::string& key, const ToolGrammarOptions& options) {
+    const auto& [use, function, parallel, reasoning, generation_prompt, schema] = options;
+    add_field(key, function);
+    add_field(key, generation_prompt);
+    for (const bool value : {parallel, reasoning}) add_field(key, value ? "1" : "0");
+    add_field(key, to_string(use));
+    add_options(key, schema);
+}
+
 void add_frame(std::string& key, const ChatTemplate& chat_template, const AnswerGrammarOptions& options) {
-    const auto& [thoughts, generation_prompt, schema] = options;
+    const auto& [thoughts, generation_prompt, schema, tools, calls] = options;
     add_field(key, chat_template.source());
     add_field(key, thoughts ? "1" : "0");
     add_field(key, generation_prompt);
     add_options(key, schema);
+    add_field(key, tools);
+    if (!tools.empty()) add_calls(key, calls);
 }
 
 }  // namespace
@@ -189,16 +200,10 @@ Grammar GrammarCache::schema(std::string_view json, const CancelFn& cancel) {
 
 Grammar GrammarCache::calls(const ChatTemplate& chat_template, std::string_view tools,
                             const ToolGrammarOptions& options, const CancelFn& cancel) {
-    // Every field that an answer depends on is part of the key: a new one does not compile until it is named here.
-    const auto& [use, function, parallel, reasoning, generation_prompt, schema] = options;
     std::string key = "calls ";
     add_field(key, chat_template.source());
     add_field(key, tools);
-    add_field(key, function);
-    add_field(key, generation_prompt);
-    for (const bool value : {parallel, reasoning}) add_field(key, value ? "1" : "0");
-    add_field(key, to_string(use));
-    add_options(key, schema);
+    add_calls(key, options);
     return impl_->get(key, cancel, [&](grammar::SchemaWork& work) -> Compiled {
         return std::make_shared<const Grammar::Impl>(chat::tool_program(chat_template, tools, options, &work),
                                                      options.schema.grammar);

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "chat/make_prompt.hpp"
+#include "grammar/constraint.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/json.hpp"
 
@@ -132,11 +133,16 @@ struct Chat::Impl {
         if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
 
         parser = std::move(new_parser);
-        const bool closes_at_once = options.reasoning_budget == 0 && parser->is_reasoning();
+        max_thoughts = options.reasoning_budget;
+        if (max_thoughts < 0 && sampler.constraint() != nullptr) {  // what it asks for has to find room
+            const auto room = context.options().n_ctx - static_cast<std::int64_t>(tokens.size());
+            max_thoughts = thoughts_before_content(options.n_predict < 0 ? room : std::min(options.n_predict, room));
+        }
+        const bool closes_at_once = max_thoughts == 0 && parser->is_reasoning();
         if (closes_at_once) {
-            const auto closing = closing_tokens();
+            const auto closing = closing_tokens(sampler.constraint());
             tokens.insert(tokens.end(), closing.begin(), closing.end());
-            (void)parser->push(cat(options.reasoning_message, parser->reasoning_end()));
+            for (const Token token : closing) (void)parser->push(model.vocab().piece(token, true));
             for (const Token token : closing)
                 if (sampler.constraint() != nullptr) sampler.constraint()->accept(token);
         }
@@ -180,16 +186,20 @@ struct Chat::Impl {
         reasoning_end.clear();
     }
 
-    [[nodiscard]] std::vector<Token> closing_tokens() const {
-        return model.vocab().encode(cat(options.reasoning_message, parser->reasoning_end()),
-                                    {.add_special = false, .parse_special = true});
+    /// The tokens that close thoughts; none where the constraint allows none here.
+    [[nodiscard]] std::vector<Token> closing_tokens(const TokenConstraint* constraint) const {
+        const auto limit = parser->thoughts_limit(model.vocab(), max_thoughts, options.reasoning_message);
+        if (limit)
+            for (const auto& mark : limit->closings)
+                if (grammar::may_follow(constraint, mark)) return mark;
+        return {};
     }
 
     /// When reasoning exceeds its budget, its end is forced: these tokens are not sampled.
-    void watch_budget(bool was_reasoning) {
-        if (options.reasoning_budget < 0 || !parser->is_reasoning() || generation->stop()) return;
+    void watch_budget(bool was_reasoning, Sampler& sampler) {
+        if (max_thoughts < 0 || !parser->is_reasoning() || generation->stop()) return;
         if (was_reasoning) ++n_reasoning;
-        if (n_reasoning >= options.reasoning_budget) reasoning_end = closing_tokens();
+        if (n_reasoning >= max_thoughts) reasoning_end = closing_tokens(sampler.constraint());
     }
 
     /// Decodes and appends the next of the forced tokens.
@@ -274,6 +284,7 @@ struct Chat::Impl {
     std::optional<AnswerParser> parser;
     ChatAnswer answer;
     std::optional<StopReason> stop;
+    std::int64_t max_thoughts = -1;    // of this answer; -1: any number
     std::int64_t n_reasoning = 0;      // reasoning tokens of this answer
     std::size_t n_forced = 0;          // tokens decoded while the end was forced
     std::vector<Token> reasoning_end;  // forced tokens that are still to be written
@@ -329,7 +340,7 @@ std::optional<ChatAnswer> Chat::next(Context& context, Sampler& sampler) {
         const bool was_reasoning = impl_->parser->is_reasoning();
         const auto text = impl_->generation->next(context, sampler);
         ChatAnswer more = impl_->take(text.value_or(std::string_view()));
-        if (impl_->generation->tokens().size() > n_before) impl_->watch_budget(was_reasoning);
+        if (impl_->generation->tokens().size() > n_before) impl_->watch_budget(was_reasoning, sampler);
         return more;
     });
 }

@@ -40,6 +40,16 @@ void find_tokens(const Vocab& vocab, const TokenTrie& trie, std::string_view tex
 
 }  // namespace
 
+bool may_follow(const TokenConstraint* constraint, std::span<const Token> tokens) {
+    if (constraint == nullptr) return true;
+    const auto copy = constraint->clone();
+    return std::ranges::all_of(tokens, [&](Token token) {
+        if (!copy->allows(token)) return false;
+        copy->accept(token);
+        return true;
+    });
+}
+
 GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> grammar,
                                      std::shared_ptr<const TokenTrie> trie, const Vocab* vocab)
     : grammar_(std::move(grammar)), trie_(std::move(trie)), matcher_(grammar_->matcher(trie_)), history_(kRemembered),

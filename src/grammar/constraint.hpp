@@ -10,6 +10,9 @@
 
 namespace tinfer::grammar {
 
+/// Whether the tokens may follow one after the other; without a constraint they may.
+[[nodiscard]] bool may_follow(const TokenConstraint* constraint, std::span<const Token> tokens);
+
 /// A constraint whose masks can be made in slices.
 class SlicedConstraint : public TokenConstraint {
 public:

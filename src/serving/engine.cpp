@@ -15,6 +15,7 @@
 #include "runtime/adapters.hpp"
 #include "serving/fingerprint.hpp"
 #include "serving/scheduler.hpp"
+#include "serving/thoughts.hpp"
 
 namespace tinfer {
 
@@ -175,6 +176,13 @@ void Engine::Impl::check(const EngineRequest& request) const {
                        "must be above 0 ms");
     if (request.grammar && request.constraint)
         fail(ErrorCode::bad_parameter, "engine: a request has a grammar or a constraint of its own, not both");
+    if (request.thoughts) {
+        require_option(request.thoughts->max_tokens >= 0, "thoughts.max_tokens", request.thoughts->max_tokens,
+                       "must be 0 or more");
+        if (request.thoughts->reader == nullptr || request.thoughts->closings.empty() ||
+            std::ranges::any_of(request.thoughts->closings, [](const auto& mark) { return mark.empty(); }))
+            fail(ErrorCode::bad_parameter, "engine: a limit of thoughts needs a reader and the tokens that close them");
+    }
     if (request.guess == EngineRequest::Guess::draft && !options.draft)
         fail(ErrorCode::unsupported_operation, "engine: a request wants a draft model's guesses, and there is none");
     check_watched(request);
@@ -216,8 +224,14 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     asked.score_prompt = asked.score_prompt || asked.kind == EngineRequest::Kind::score;
     request.sampler.emplace(model.vocab(), std::move(asked.sampler));
     request.has_grammar = asked.grammar.has_value();
-    if (asked.grammar) request.sampler->constrain(asked.grammar->constraint(model.vocab(), std::move(asked.triggers)));
-    else if (asked.constraint) request.sampler->constrain(asked.constraint->clone());
+    std::unique_ptr<TokenConstraint> constraint;
+    if (asked.grammar) constraint = asked.grammar->constraint(model.vocab(), std::move(asked.triggers));
+    else if (asked.constraint) constraint = asked.constraint->clone();
+    if (asked.thoughts)
+        constraint = std::make_unique<serving::ThoughtsConstraint>(model.vocab(), std::move(*asked.thoughts),
+                                                                   asked.generation.shown, std::move(constraint),
+                                                                   request.has_grammar);
+    request.sampler->constrain(std::move(constraint));
     SpeculationOptions& speculation = asked.generation.speculation;
     speculation.before.clear();
     SpeculationOptions own = speculation;
@@ -253,6 +267,7 @@ std::unique_ptr<serving::Request> Engine::Impl::make(EngineRequest&& asked, Even
         request->trace = std::make_shared<serving::RequestTrace>(asked, context);
     asked.grammar.reset();
     asked.constraint.reset();
+    asked.thoughts.reset();
     asked.observers.clear();
     asked.adapters.clear();
     request->asked = std::move(asked);

@@ -40,7 +40,7 @@ struct Request {
     std::size_t next_keep = 0;    ///< number of tokens at which the sequence goes to the store next; 0: never
     std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
     std::uint32_t suspects = 0;       ///< not 0: id of the part of a round that threw, which runs before all others
-    bool has_grammar = false;         ///< the sampler's constraint is that of a grammar
+    bool has_grammar = false;         ///< the sampler's constraint is a SlicedConstraint
     bool sampler_has_prompt = false;  ///< the sampler's penalties know the prompt
     bool may_wait = true;             ///< for an older request with the same prefix
     bool is_held = false;             ///< its next token waits for the constraint's mask; it takes part in no round

@@ -115,6 +115,24 @@ TEST_CASE("adapting: several system messages, and late ones, become one where a 
     CHECK(shown(leading, late) == "[system]S\n\nD[user]a[assistant]b[user]c");
 }
 
+TEST_CASE("adapting: a template that fails without `tools` gets a null, and no other does") {
+    const char* text = R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]})";
+    const ChatTemplate wants{std::string_view("{% if tools is not none %}[{{ tools | tojson }}]{% endif %}"
+                                              "{% for m in messages %}{{ m.content }}{% endfor %}")};
+    CHECK(capabilities(wants).null_tools);
+    CHECK(shown(wants, text) == "su");
+    const ChatTemplate only_system{
+        // fails in conversations with a system message alone
+        std::string_view("{% for m in messages %}{% if m.role == 'system' and tools is not none %}{{ tools | tojson }}"
+                         "{% endif %}{{ m.content }}{% endfor %}")};
+    CHECK(capabilities(only_system).null_tools);
+    CHECK(shown(only_system, text) == "su");
+    const ChatTemplate tells{std::string_view("{% if tools is defined %}[tools]{% endif %}"
+                                              "{% for m in messages %}{{ m.content }}{% endfor %}")};
+    CHECK_FALSE(capabilities(tells).null_tools);
+    CHECK(shown(tells, text) == "su");
+}
+
 TEST_CASE("adapting: thoughts go to where the template reads them, under whatever name they come") {
     const auto with = [](const std::string& key) {
         return R"({"messages": [{"role": "user", "content": "u"}, {"role": "assistant", "content": "c", ")" + key +

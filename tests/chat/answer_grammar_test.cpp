@@ -87,6 +87,34 @@ TEST_CASE("structured answers: thoughts are free, then the schema binds") {
     CHECK_THROWS_AS((void)answer_grammar(qwen, "false"), Error);
 }
 
+TEST_CASE("structured answers: beside tools an answer is calls, or thoughts and the JSON") {
+    const char* tools = R"([{"type": "function", "function": {"name": "w", "parameters": {"type": "object",
+        "properties": {"c": {"type": "string"}}, "required": ["c"]}}}])";
+    const std::string call = R"({"name": "w", "arguments": {"c": "x"}})";
+    const ChatTemplate qwen("<tool_call>{\"name\"</tool_call> <think> </think>");
+    const auto open = answer_grammar(qwen, kPerson, {.generation_prompt = "<think>\n", .tools = tools});
+    CHECK(open.matches(std::string("hm\n</think>\n\n") + kAnn));
+    CHECK(open.matches("hm\n</think>\n<tool_call>\n" + call + "\n</tool_call>"));
+    CHECK_FALSE(open.matches(std::string("hm</think>") + kAnn + "<tool_call>\n" + call + "\n</tool_call>"));
+    CHECK_FALSE(open.matches("hm</think>text<tool_call>\n" + call + "\n</tool_call>"));
+    CHECK_FALSE(open.matches("hm</think>text"));
+    CHECK_FALSE(open.matches(R"(hm</think>{"name": "Ann"})"));
+
+    const ChatTemplate plain("{% for m in messages %}{{ m.content }}{% endfor %}");  // no frame of its own
+    const auto generic = answer_grammar(plain, kPerson, {.tools = tools});
+    CHECK(generic.matches(kAnn));
+    CHECK(generic.matches("{\"tool_calls\": [" + call + "]}"));
+    CHECK_FALSE(generic.matches(R"({"response": "text"})"));
+    for (const auto& [text, content] :
+         {std::pair<std::string, std::string>{kAnn, kAnn}, {"{\"tool_calls\": [" + call + "]}", ""}}) {
+        AnswerParser parser(plain, {.tools = tools});
+        (void)parser.push(text);
+        (void)parser.finish();
+        CHECK(parser.whole().content == content);
+        CHECK(parser.whole().tool_calls.size() == (content.empty() ? 1 : 0));
+    }
+}
+
 TEST_CASE("[S9] structured answers: in a frame, too, no object gives a name twice") {
     const ChatTemplate qwen("<tool_call>{\"name\"</tool_call> <think> </think>");
     const auto open = answer_grammar(qwen, R"({"type": "object"})", {.generation_prompt = "<think>\n"});

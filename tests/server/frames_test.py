@@ -19,6 +19,8 @@ STRICT = ("{% for m in messages %}{% if m.role == 'system' and not loop.first %}
           "[{{ m.role }}]{{ m.content }}{% endfor %}")
 TOOL = {"type": "function", "function": {"name": "w", "parameters": {
     "type": "object", "properties": {"c": {"type": "string"}}, "required": ["c"]}}}
+SHORT = {"type": "function", "function": {"name": "w", "parameters": {
+    "type": "object", "properties": {"c": {"enum": ["x", "y"]}}, "required": ["c"], "additionalProperties": False}}}
 PERSON = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1, "maximum": 9}},
           "required": ["age"], "additionalProperties": False}
 
@@ -82,17 +84,61 @@ class Schemas(unittest.TestCase):
             self.assertFalse(choice["message"].get("reasoning_content"))
             deltas = [e["choices"][0]["delta"] for e in server.events("/v1/chat/completions", closed) if e["choices"]]
             self.assertEqual("".join(d.get("content") or "" for d in deltas), choice["message"]["content"])
-            free = server.post("/v1/chat/completions", {**body, **self.FORMAT})["choices"][0]
-            if free["finish_reason"] == "length" and not free["message"]["content"]:   # random weights think on
-                self.assertTrue(free["message"]["reasoning_content"])
-                self.assertFalse(free["message"]["reasoning_content"].startswith('{"age"'))
-            else:
-                self.assertEqual(list(json.loads(free["message"]["content"])), ["age"])
+            free = server.post("/v1/chat/completions", {**body, **self.FORMAT, "max_tokens": 300})["choices"][0]
+            self.assertTrue(free["message"]["reasoning_content"])   # random weights think on, and are stopped
+            self.assertEqual(list(json.loads(free["message"]["content"])), ["age"])
+            self.assertEqual(free["finish_reason"], "stop")
             answer = server.post("/v1/responses", {
                 "input": "Ann", "max_output_tokens": 60, "temperature": 0, "reasoning": {"effort": "none"},
                 "text": {"format": {"type": "json_schema", "name": "p", "schema": PERSON}}})
             texts = [part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"]]
             self.assertEqual(list(json.loads("".join(texts))), ["age"])
+
+
+    def test_or_calls(self):
+        """with tools the answer is calls, or what the schema binds; where a call is required, only that"""
+        body = {"messages": [{"role": "user", "content": "Ann"}], "max_tokens": 600, "tools": [SHORT], **self.FORMAT}
+        with Server(*template("free", FREE)) as server:
+            for seed in range(4):
+                message = server.post("/v1/chat/completions", {**body, "seed": seed})["choices"][0]["message"]
+                if message.get("tool_calls"):
+                    self.assertEqual(message["tool_calls"][0]["function"]["name"], "w")
+                else:
+                    self.assertEqual(list(json.loads(message["content"])), ["age"])
+            bias = {**body, "tool_choice": "required", "seed": 1}
+            message = server.post("/v1/chat/completions", bias)["choices"][0]["message"]
+            self.assertEqual(message["tool_calls"][0]["function"]["name"], "w")
+
+
+class Thoughts(unittest.TestCase):
+    BODY = {"messages": [{"role": "user", "content": "Ann"}], "temperature": 0, "max_tokens": 60}
+
+    def test_budget(self):
+        """thoughts end at the request's budget, and the answer goes on; none where they are switched off"""
+        with Server(*template("open", OPEN)) as server:
+            long = server.post("/v1/chat/completions", self.BODY)["choices"][0]["message"]
+            self.assertFalse(long["content"])   # random weights think on
+            for budget in (0, 1, 20):
+                message = server.post("/v1/chat/completions", {**self.BODY, "reasoning_budget": budget})
+                message = message["choices"][0]["message"]
+                self.assertTrue(message["content"])
+                self.assertTrue(long["reasoning_content"].startswith(message.get("reasoning_content") or ""))
+                self.assertEqual(bool(message.get("reasoning_content")), budget > 0)
+            message = server.post("/v1/chat/completions", {**self.BODY, "enable_thinking": False})
+            message = message["choices"][0]["message"]
+            self.assertTrue(message["content"])
+            self.assertFalse(message.get("reasoning_content"))
+            blocks = server.post("/v1/messages", {**self.BODY, "thinking": {"type": "enabled", "budget_tokens": 20}})
+            self.assertEqual([block["type"] for block in blocks["content"]], ["thinking", "text"])
+            server.post("/v1/chat/completions", {**self.BODY, "reasoning_budget": -1}, status=400)
+
+    def test_room_for_a_call(self):
+        """a call that is required finds room behind the thoughts"""
+        with Server(*template("open", OPEN)) as server:
+            answer = server.post("/v1/chat/completions", {**self.BODY, "max_tokens": 600, "tools": [SHORT], "seed": 3,
+                                                          "temperature": 1, "tool_choice": "required"})["choices"][0]
+            self.assertLess(len(answer["message"]["reasoning_content"]), 600)
+            self.assertEqual(answer["message"]["tool_calls"][0]["function"]["name"], "w")
 
 
 class Grammars(unittest.TestCase):
@@ -107,12 +153,8 @@ class Grammars(unittest.TestCase):
             self.assertFalse(message.get("reasoning_content"))
             self.assertIn("is defined again", *whole["warnings"])
             free = server.post("/v1/chat/completions", body)["choices"][0]
-            thought = free["message"].get("reasoning_content") or ""
-            if free["finish_reason"] == "length":   # random weights think on
-                self.assertNotEqual(thought, "yes")
-                self.assertTrue(thought)
-            else:
-                self.assertEqual(free["message"]["content"], "yes")
+            self.assertTrue(free["message"].get("reasoning_content"))
+            self.assertEqual(free["message"]["content"], "yes")
             text = server.post("/v1/completions", {"prompt": "Ann", "max_tokens": 40, "grammar": body["grammar"]})
             self.assertEqual(text["choices"][0]["text"], "yes")
             self.assertIn("is defined again", *text["warnings"])

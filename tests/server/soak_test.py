@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A server under mixed load for a long time: every answer is equal to the first one to the same request, memory and the
-number of pages stay flat, and answers take hardly longer than beside the same clients alone. Eight clients ask requests of all kinds over and over, ask for texts that
-nobody has seen, leave in the middle, and send nonsense. Beside them are a crowd of connections that are idle, half
-sent, or read nothing, and clients that are stopped and killed while they read; the disk of the prompt store is full.
+number of pages stay flat, and answers take hardly longer than beside the same clients alone. Eight clients ask requests
+of all kinds over and over, ask for texts that nobody has seen, leave in the middle, and send nonsense. Beside them are
+a crowd of connections that are idle, half sent, or read nothing, and clients that are stopped and killed while they
+read; the disk of the prompt store is full.
 --seconds N (default 12; an hour in the slow form), --connections N of the crowd (default 100; a thousand),
 --model FILE (default: a tiny one with adapters)"""
 import json
@@ -281,9 +282,11 @@ class Soak(unittest.TestCase):
             print(f"{samples[-1][0]:.0f} s, {deeds} deeds of {N_CLIENTS} clients, {compared + len(samples)} answers "
                   f"equal to their first, memory {memory[0] / 2**20:.1f} to {memory[1] / 2**20:.1f} MiB "
                   f"(most {max(s[1] for s in samples) / 2**20:.1f}), "
-                  f"latency {1e3 * latency[0]:.0f} ms without and {1e3 * latency[1]:.0f} with {N_CONNECTIONS} in the crowd, "
+                  f"latency {1e3 * latency[0]:.0f} ms without and {1e3 * latency[1]:.0f} with {N_CONNECTIONS} in the "
+                  f"crowd, "
                   f"{crowd.n_came} came, {crowd.n_refused} were refused; {victims.n_stopped} clients stopped, "
-                  f"{victims.n_killed} killed, {victims.n_woken} woken; {left.f_bavail * left.f_bsize >> 10} KiB left on the disk of the store")
+                  f"{victims.n_killed} killed, {victims.n_woken} woken; "
+                  f"{left.f_bavail * left.f_bsize >> 10} KiB left on the disk of the store")
             self.assertGreater(compared, N_CLIENTS)
             self.assertLess(memory[1], memory[0] * 1.05 + (8 << 20), "memory grows")
             self.assertLess(latency[1], latency[0] * 4 + 0.05, "hostile clients slow the others")
