@@ -239,23 +239,21 @@ void apply(const Service& service, const Conversation& talk, Job& job, std::size
 }
 
 void limit_thoughts(const Service& service, const Conversation& talk, Job& job) {
-    std::optional<std::int64_t> limit = talk.max_thoughts;
-    const auto narrow = [&](std::int64_t n) { limit = std::min(limit.value_or(n), n); };
-    if (!talk.thinking) narrow(0);
     const bool has_tools = !talk.tools.is_null();
     const bool is_bound =
         !job.schema.empty() || !job.gbnf.empty() || (has_tools && talk.tool_use == tinfer::ToolUse::required);
-    if (is_bound)
+    if (talk.thinking && !talk.max_thoughts && !is_bound) return;
+    const tinfer::AnswerParser parser(service.chat_template(has_tools),
+                                      {.tools = job.tools, .generation_prompt = job.generation_prompt});
+    const auto most = talk.thinking ? talk.max_thoughts.value_or(tinfer::ThoughtsLimit::kNone) : 0;
+    auto limit = parser.thoughts_limit(service.model.vocab(), most);
+    if (limit && is_bound)
         for (const Prompt& prompt : job.prompts) {
             const auto room = static_cast<std::int64_t>(service.engine.max_tokens() - prompt.tokens.size());
             const std::int64_t n_predict = job.request.generation.n_predict;
-            const std::int64_t n = n_predict < 0 ? room : std::min(n_predict, room);
-            narrow(tinfer::thoughts_before_content(n));
+            limit->leave_room(n_predict < 0 ? room : std::min(n_predict, room));
         }
-    if (!limit) return;
-    const tinfer::AnswerParser parser(service.chat_template(has_tools),
-                                      {.tools = job.tools, .generation_prompt = job.generation_prompt});
-    job.request.thoughts = parser.thoughts_limit(service.model.vocab(), *limit);
+    job.request.thoughts = std::move(limit);
 }
 
 }  // namespace tinfer::server

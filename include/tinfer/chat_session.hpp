@@ -102,10 +102,6 @@ private:
     std::unique_ptr<Impl> impl_;
 };
 
-/// Most tokens of thoughts in an answer of at most n tokens whose content has to follow: half of the tokens are left
-/// for it, and never more than 256.
-[[nodiscard]] TINFER_API std::int64_t thoughts_before_content(std::int64_t n_tokens) noexcept;
-
 /// What a template does with inputs, found out by rendering small ones.
 struct TemplateCapabilities {
     bool system_role = true;       ///< a system message is shown

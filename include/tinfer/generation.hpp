@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -58,11 +59,17 @@ public:
 /// Most tokens of an answer's thoughts (AnswerParser::thoughts_limit). Once there are so many, the tokens of the mark
 /// that closes thoughts are the only ones that may be drawn, and the answer goes on behind them. Where a grammar does
 /// not allow the mark yet, it is written as soon as the grammar does.
-struct ThoughtsLimit {
-    std::int64_t max_tokens = 0;  ///< at least 0; 0: thoughts are closed where they begin
+struct TINFER_API ThoughtsLimit {
+    static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+    std::int64_t max_tokens = kNone;  ///< of thoughts; at least 0; 0: they are closed where they begin
+    std::int64_t until = kNone;       ///< tokens of the answer, marks and all, before they are closed
     /// Marks that close thoughts, each of at least one token; the first that the grammar allows is written.
     std::vector<std::vector<Token>> closings{};
     std::shared_ptr<const ContentReader> reader{};  ///< of the answer, from its first token on; a clone is used
+
+    /// Lowers `until` so that in an answer of at most so many tokens half of them, but never more than 256, are left for
+    /// the content behind the thoughts.
+    void leave_room(std::int64_t n_tokens) noexcept;
 };
 
 struct GenerationOptions {

@@ -255,7 +255,8 @@ PyRequest submit(const PyEngine& self, nb::handle prompt, std::string_view kind,
         if (chat.has_content && chat.tokens.size() < engine.max_tokens()) {
             const auto room = static_cast<std::int64_t>(engine.max_tokens() - chat.tokens.size());
             const auto n = max_tokens < 0 ? room : std::min(max_tokens, room);
-            request.thoughts = parser.thoughts_limit(vocab, tinfer::thoughts_before_content(n));
+            request.thoughts = parser.thoughts_limit(vocab, tinfer::ThoughtsLimit::kNone);
+            if (request.thoughts) request.thoughts->leave_room(n);
         }
     } else {
         request.prompt = tokens_of(prompt);

@@ -114,7 +114,7 @@ std::optional<ThoughtsLimit> AnswerParser::thoughts_limit(const Vocab& vocab, st
                                                           std::string_view message) const {
     if (reasoning_end().empty()) return std::nullopt;
     return reporting_memory(kParsing, [&] {
-        ThoughtsLimit limit{.max_tokens = max_tokens, .closings = {}, .reader = content_reader()};
+        ThoughtsLimit limit{.max_tokens = max_tokens, .reader = content_reader()};
         const auto add = [&](std::string_view behind) {
             const std::string mark = cat(message, reasoning_end(), behind);
             auto tokens = vocab.encode(mark, {.add_special = false, .parse_special = true});
@@ -130,10 +130,6 @@ std::optional<ThoughtsLimit> AnswerParser::thoughts_limit(const Vocab& vocab, st
         }
         return std::optional(std::move(limit));
     });
-}
-
-std::int64_t thoughts_before_content(std::int64_t n_tokens) noexcept {
-    return n_tokens - std::min<std::int64_t>(n_tokens / 2, 256);
 }
 
 std::string_view AnswerParser::family() const noexcept { return impl_->row->name; }

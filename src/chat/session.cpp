@@ -133,12 +133,13 @@ struct Chat::Impl {
         if (tokens.empty()) fail(ErrorCode::bad_parameter, "chat: the template makes an empty prompt");
 
         parser = std::move(new_parser);
-        max_thoughts = options.reasoning_budget;
-        if (max_thoughts < 0 && sampler.constraint() != nullptr) {  // what it asks for has to find room
+        const auto most = options.reasoning_budget < 0 ? ThoughtsLimit::kNone : options.reasoning_budget;
+        thoughts_limit = parser->thoughts_limit(model.vocab(), most, options.reasoning_message);
+        if (thoughts_limit && most == ThoughtsLimit::kNone && sampler.constraint() != nullptr) {
             const auto room = context.options().n_ctx - static_cast<std::int64_t>(tokens.size());
-            max_thoughts = thoughts_before_content(options.n_predict < 0 ? room : std::min(options.n_predict, room));
+            thoughts_limit->leave_room(options.n_predict < 0 ? room : std::min(options.n_predict, room));
         }
-        const bool closes_at_once = max_thoughts == 0 && parser->is_reasoning();
+        const bool closes_at_once = most == 0 && parser->is_reasoning();
         if (closes_at_once) {
             const auto closing = closing_tokens(sampler.constraint());
             tokens.insert(tokens.end(), closing.begin(), closing.end());
@@ -188,18 +189,19 @@ struct Chat::Impl {
 
     /// The tokens that close thoughts; none where the constraint allows none here.
     [[nodiscard]] std::vector<Token> closing_tokens(const TokenConstraint* constraint) const {
-        const auto limit = parser->thoughts_limit(model.vocab(), max_thoughts, options.reasoning_message);
-        if (limit)
-            for (const auto& mark : limit->closings)
+        if (thoughts_limit)
+            for (const auto& mark : thoughts_limit->closings)
                 if (grammar::may_follow(constraint, mark)) return mark;
         return {};
     }
 
     /// When reasoning exceeds its budget, its end is forced: these tokens are not sampled.
     void watch_budget(bool was_reasoning, Sampler& sampler) {
-        if (max_thoughts < 0 || !parser->is_reasoning() || generation->stop()) return;
+        if (!thoughts_limit || !parser->is_reasoning() || generation->stop()) return;
         if (was_reasoning) ++n_reasoning;
-        if (n_reasoning >= max_thoughts) reasoning_end = closing_tokens(sampler.constraint());
+        const auto n_tokens = static_cast<std::int64_t>(generation->tokens().size());
+        if (n_reasoning >= thoughts_limit->max_tokens || n_tokens >= thoughts_limit->until)
+            reasoning_end = closing_tokens(sampler.constraint());
     }
 
     /// Decodes and appends the next of the forced tokens.
@@ -284,10 +286,10 @@ struct Chat::Impl {
     std::optional<AnswerParser> parser;
     ChatAnswer answer;
     std::optional<StopReason> stop;
-    std::int64_t max_thoughts = -1;    // of this answer; -1: any number
-    std::int64_t n_reasoning = 0;      // reasoning tokens of this answer
-    std::size_t n_forced = 0;          // tokens decoded while the end was forced
-    std::vector<Token> reasoning_end;  // forced tokens that are still to be written
+    std::optional<ThoughtsLimit> thoughts_limit;  // of this answer
+    std::int64_t n_reasoning = 0;                 // reasoning tokens of this answer
+    std::size_t n_forced = 0;                     // tokens decoded while the end was forced
+    std::vector<Token> reasoning_end;             // forced tokens that are still to be written
 };
 
 Chat::Chat(const Model& model, ChatOptions options)

@@ -32,6 +32,13 @@ std::vector<std::pair<Token, std::size_t>> control_tokens(const Vocab& vocab, co
 
 }  // namespace
 
+void ThoughtsLimit::leave_room(std::int64_t n_tokens) noexcept {
+    std::size_t n_mark = 0;
+    for (const auto& mark : closings) n_mark = std::max(n_mark, mark.size());
+    const std::int64_t n_content = std::min<std::int64_t>(n_tokens / 2, 256);
+    until = std::clamp<std::int64_t>(n_tokens - n_content - static_cast<std::int64_t>(n_mark), 0, until);
+}
+
 std::string_view to_string(StopReason reason) noexcept {
     switch (reason) {
         case StopReason::eog: return "eog";

@@ -179,6 +179,7 @@ void Engine::Impl::check(const EngineRequest& request) const {
     if (request.thoughts) {
         require_option(request.thoughts->max_tokens >= 0, "thoughts.max_tokens", request.thoughts->max_tokens,
                        "must be 0 or more");
+        require_option(request.thoughts->until >= 0, "thoughts.until", request.thoughts->until, "must be 0 or more");
         if (request.thoughts->reader == nullptr || request.thoughts->closings.empty() ||
             std::ranges::any_of(request.thoughts->closings, [](const auto& mark) { return mark.empty(); }))
             fail(ErrorCode::bad_parameter, "engine: a limit of thoughts needs a reader and the tokens that close them");

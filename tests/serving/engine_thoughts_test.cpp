@@ -75,6 +75,18 @@ TEST_CASE("engine: behind the limit of thoughts comes what a schema binds") {
     CHECK(parser.whole().reasoning.ends_with("Enough."));
     CHECK((parser.whole().content == "true" || parser.whole().content == "false"));
 
+    for (const int n : {40, 60, 100}) {  // room for the content, marks not counted
+        EngineRequest short_one = request;
+        short_one.generation.n_predict = n;
+        short_one.thoughts = opened().thoughts_limit(vocab, ThoughtsLimit::kNone);
+        short_one.thoughts->leave_room(n);
+        CHECK(short_one.thoughts->until == n / 2 - 8);
+        AnswerParser of_short = opened();
+        (void)of_short.push(engine.ask(short_one).text);
+        (void)of_short.finish();
+        CHECK((of_short.whole().content == "true" || of_short.whole().content == "false"));
+    }
+
     const auto code = [&](ThoughtsLimit limit) {
         request.thoughts = std::move(limit);
         return code_of([&] { (void)engine.ask(request); });
@@ -83,6 +95,8 @@ TEST_CASE("engine: behind the limit of thoughts comes what a schema binds") {
           ErrorCode::bad_parameter);
     CHECK(code({.max_tokens = 1, .closings = {{}}, .reader = opened().content_reader()}) == ErrorCode::bad_parameter);
     CHECK(code({.max_tokens = 1, .closings = {{Token{3}}}, .reader = {}}) == ErrorCode::bad_parameter);
+    CHECK(code({.until = -1, .closings = {{Token{3}}}, .reader = opened().content_reader()}) ==
+          ErrorCode::bad_parameter);
     CHECK_FALSE(AnswerParser(ChatTemplate("{{ messages }}")).thoughts_limit(vocab, 1).has_value());
 }
 
