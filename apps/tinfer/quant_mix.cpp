@@ -161,11 +161,25 @@ tinfer::DType tensor_type(std::string_view name, std::string_view option) {
     throw UsageError(std::string(option) + ": '" + std::string(name) + "' is no type that can be written: " + names);
 }
 
-TensorRule parse_tensor_rule(const std::string& text) {
+TensorRule parse_tensor_rule(const std::string& text, std::string_view option) {
     const auto equals = text.rfind('=');
     if (equals == std::string::npos || equals == 0)
-        throw UsageError("--tensor-type '" + text + "': GLOB=TYPE is expected, as 'blk.0.*=q8_0'");
-    return {text.substr(0, equals), tensor_type(std::string_view(text).substr(equals + 1), "--tensor-type")};
+        throw UsageError(std::string(option) + " '" + text + "': GLOB=TYPE is expected, as 'blk.0.*=q8_0'");
+    return {text.substr(0, equals), tensor_type(std::string_view(text).substr(equals + 1), option)};
+}
+
+tinfer::DType type_by_rules(const MixTensor& tensor, tinfer::DType type, std::span<const TensorRule> rules,
+                            std::string_view option) {
+    for (const TensorRule& rule : rules) {
+        if (!matches_glob(rule.glob, tensor.name)) continue;
+        if (tensor.n_dims < 2 && rule.glob != tensor.name) continue;  // a pattern means matrices
+        if (rule.type != tensor.type && type_for_rows(rule.type, tensor.ne[0]) != rule.type)
+            throw UsageError(std::string(option) + " " + rule.glob + "=" + std::string(tinfer::to_string(rule.type)) +
+                             ": the rows of '" + std::string(tensor.name) + "' have " + std::to_string(tensor.ne[0]) +
+                             " values, no whole blocks of that type");
+        type = rule.type;
+    }
+    return type;
 }
 
 bool is_quantizable(const MixTensor& tensor) {
@@ -220,16 +234,7 @@ std::vector<tinfer::DType> choose_types(std::span<const MixTensor> tensors, cons
             const DType mixed = mixer.type_of(tensor);  // counts, so it is asked in any case
             type = type_for_rows(request.pure ? request.type->base : mixed, tensor.ne[0]);
         }
-        for (const TensorRule& rule : request.rules) {
-            if (!matches_glob(rule.glob, tensor.name)) continue;
-            if (tensor.n_dims < 2 && rule.glob != tensor.name) continue;  // a pattern means matrices
-            if (type_for_rows(rule.type, tensor.ne[0]) != rule.type)
-                throw UsageError("--tensor-type " + rule.glob + "=" + std::string(tinfer::to_string(rule.type)) +
-                                 ": the rows of '" + std::string(tensor.name) + "' have " +
-                                 std::to_string(tensor.ne[0]) + " values, no whole blocks of that type");
-            type = rule.type;
-        }
-        types.push_back(type);
+        types.push_back(type_by_rules(tensor, type, request.rules, "--tensor-type"));
     }
     return types;
 }

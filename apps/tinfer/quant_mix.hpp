@@ -46,8 +46,8 @@ struct TensorRule {
     std::string glob;
     tinfer::DType type;
 };
-/// Throws UsageError.
-[[nodiscard]] TensorRule parse_tensor_rule(const std::string& text);
+/// Throws UsageError, which begins with `option`.
+[[nodiscard]] TensorRule parse_tensor_rule(const std::string& text, std::string_view option = "--tensor-type");
 
 struct MixRequest {
     const FileType* type = nullptr;
@@ -60,6 +60,9 @@ struct MixRequest {
 [[nodiscard]] bool is_quantizable(const MixTensor& tensor);
 /// The type itself, or what takes its place where rows are not whole blocks of it: see docs/tools.md.
 [[nodiscard]] tinfer::DType type_for_rows(tinfer::DType type, std::int64_t n_per_row);
+/// `type`, or that of the last rule that matches. Throws UsageError for a type that does not suit the tensor's rows.
+[[nodiscard]] tinfer::DType type_by_rules(const MixTensor& tensor, tinfer::DType type,
+                                          std::span<const TensorRule> rules, std::string_view option);
 /// The type of each tensor; its own where it is not changed. Throws UsageError, naming the tensor, for a rule whose
 /// type does not suit it.
 [[nodiscard]] std::vector<tinfer::DType> choose_types(std::span<const MixTensor> tensors, const MixModel& model,

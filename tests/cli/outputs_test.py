@@ -31,6 +31,7 @@ OUTPUTS = {
     ("embed", "--output"): ["-p", "a"],
     ("perplexity", "--save-logprobs"): ["-p", "a"],
     ("graph", "--output"): [],
+    ("quantize", "--costs"): [str(FOLDER / "smaller.gguf"), "--kl", "1", "-p", "a"],
     ("replay", "--html"): ["--compare"],
     ("trace record", "--output"): ["-p", "a"],
     ("trace record", "--router-inputs"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
@@ -45,7 +46,7 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --imatrix --merge --input --router-inputs --peaks --model-a --model-b""".split())
+    --vars --expect --imatrix --merge --input --router-inputs --peaks --recipe --model-a --model-b""".split())
 
 
 def commands():
