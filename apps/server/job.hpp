@@ -94,6 +94,8 @@ void apply(const Service& service, const Conversation& talk, bool has_format, Jo
 void constrain_calls(const Service& service, const Conversation& talk, Job& job);
 /// Reads and validates messages, tools, tool_choice and parallel_tool_calls of /v1/chat/completions.
 [[nodiscard]] Conversation read_conversation(Fields& fields);
+/// Reads and validates `tools`; null where there are none.
+[[nodiscard]] Json read_tools(Fields& fields);
 /// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
 /// A choice of allowed tools: the model is told of all, and may call these.

@@ -123,7 +123,7 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
                        "timeout");
     // Copies in the parser, the answer and the document.
     kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
-    if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
+    kept_ += protocol_->gather(index, event, is_streaming_);
     queue_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
@@ -186,7 +186,7 @@ bool Reply::stream_events(const std::function<bool(std::string_view)>& write, co
         auto event = queue_->next(kPoll);
         if (!queue_->done() && gone()) return false;
         if (!event) {
-            if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return false;
+            if (Clock::now() - written_at > kQuiet && !send(std::string(protocol_->ping()))) return false;
             continue;
         }
         std::string bytes;

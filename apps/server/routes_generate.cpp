@@ -5,22 +5,12 @@
 
 namespace tinfer::server {
 
-namespace {
-
-using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
-using ReadJob = std::function<Job(const Json&, const Service&)>;
-
-void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
+void check_gives_text(const Service& service) {
     if (service.gives_vectors())
         throw ApiError(501, "this model was started to give vectors; it generates no text", "not_supported");
-    std::shared_ptr<Reply> reply;
-    {
-        const Body read_once = std::move(text);
-        const Reading reading(service, response.client, read_once.size());
-        const Json body = parse_body(read_once.text());
-        reply = std::make_shared<Reply>(service, read(body, service),
-                                        [&](const Job& kept) { return protocol(service, kept, body); });
-    }
+}
+
+void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& response) {
     if (!reply->job().stream) {
         ClientWatch watch(response.client);
         auto document = reply->whole([&] { return watch.gone(); });
@@ -32,10 +22,29 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     response.status = 200;
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
-    response.set_stream("text/event-stream", [reply, &client = response.client](const WriteBytes& write) {
-        ClientWatch watch(client, [&] { return write(Reply::kPing); });
+    const auto type = reply->protocol().stream_type();
+    response.set_stream(type, [reply = std::move(reply), &client = response.client](const WriteBytes& write) {
+        ClientWatch watch(client, [&] { return write(reply->protocol().probe()); });
         return reply->stream(write, [&] { return watch.gone(); });
     });
+}
+
+namespace {
+
+using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
+using ReadJob = std::function<Job(const Json&, const Service&)>;
+
+void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
+    check_gives_text(service);
+    std::shared_ptr<Reply> reply;
+    {
+        const Body read_once = std::move(text);
+        const Reading reading(service, response.client, read_once.size());
+        const Json body = parse_body(read_once.text());
+        reply = std::make_shared<Reply>(service, read(body, service),
+                                        [&](const Job& kept) { return protocol(service, kept, body); });
+    }
+    send_reply(service, std::move(reply), response);
 }
 
 }  // namespace

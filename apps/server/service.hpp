@@ -215,7 +215,7 @@ public:
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
     /// An error as clients may see it: files have their names, without folders.
     [[nodiscard]] ApiError told(const ApiError& error) const;
-    /// Throws ApiError 404 unless the named model is absent or this one.
+    /// Throws ApiError 404 unless the named model is absent or this one, with the tag ":latest" or without.
     void check_model(const std::optional<std::string>& name) const;
 
 private:
