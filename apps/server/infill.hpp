@@ -3,10 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "job.hpp"
+#include "reply.hpp"
 
 namespace tinfer::server {
 
@@ -18,8 +19,14 @@ struct Gap {
 
 /// Whether the model has tokens for a gap.
 [[nodiscard]] bool can_infill(const tinfer::Vocab& vocab);
-/// [BOS] PRE prefix SUF suffix MID, at most `most` tokens of each text. The texts form no control tokens. Throws
-/// ApiError 400 where the model has no such tokens, or for more tokens than that.
+/// [BOS] PRE prefix SUF suffix MID, or with ServeOptions::spm_infill [BOS] SUF suffix PRE prefix MID; at most `most`
+/// tokens of each text. The texts form no control tokens. Throws ApiError 400 where the model has no such tokens, or
+/// for more tokens than that.
 [[nodiscard]] std::vector<tinfer::Token> infill_tokens(const Service& service, const Gap& gap, std::size_t most);
+
+/// Reads a body of /infill, which is changed: adapters, which it numbers, get their names. Throws ApiError.
+[[nodiscard]] Job read_infill(Json& body, const Service& service);
+/// `body`: its response_fields are read.
+[[nodiscard]] std::unique_ptr<Protocol> infill_protocol(const Service& service, const Job& job, const Json& body);
 
 }  // namespace tinfer::server

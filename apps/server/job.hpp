@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fields.hpp"
+#include "line_limit.hpp"
 #include "service.hpp"
 
 namespace tinfer::server {
@@ -36,9 +37,10 @@ struct Job {
     bool is_score = false;  ///< no token is generated
     bool trace = false;     ///< a trace file for each answer
     std::string suffix;
-    std::string schema;                 ///< of the answer's content, as JSON; empty: none
-    std::string gbnf;                   ///< the client's own grammar; empty: none
-    std::vector<std::string> warnings;  ///< parts of the request that were ignored
+    std::optional<LineLimit> line_limit;  ///< of each answer that is no chat
+    std::string schema;                   ///< of the answer's content, as JSON; empty: none
+    std::string gbnf;                     ///< the client's own grammar; empty: none
+    std::vector<std::string> warnings;    ///< parts of the request that were ignored
 };
 
 /// The names and bounds of a sampler's number in requests, which have no infinite ones.

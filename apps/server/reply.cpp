@@ -73,6 +73,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
                 seed = (seed + static_cast<std::uint32_t>(i)) % tinfer::kRandomSeed;
             auto& choice = choices_.emplace_back();
             choice.prompt = p;
+            choice.line_limit = job_.line_limit;
             if (job_.is_chat)
                 choice.parser.emplace(service_.chat_template(!job_.tools.empty()),
                                       tinfer::AnswerOptions{.tools = job_.tools,
@@ -128,12 +129,14 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
     if (choice.parser) added = read_pieces(*choice.parser, event);
+    else if (choice.line_limit) add_piece(added, PartKind::content, choice.line_limit->push(event.text, event.ended()));
     else add_piece(added, PartKind::content, std::string(event.text));
     for (const Piece& piece : added) add_to(choice, piece);
     std::string out;
     const bool has_scores = job_.request.n_top >= 0 && (!event.tokens.empty() || (job_.echo && !event.prompt.empty()));
     if (is_streaming_ && (!added.empty() || has_scores)) out += protocol_->more(index, choice, added, event);
     const bool ended = event.ended();
+    if (!ended && choice.line_limit && choice.line_limit->is_over()) service_.engine.cancel(event.request);
     choice.last = std::move(event);
     if (ended) {
         choice.finish_reason = finish_of(choice);

@@ -34,6 +34,7 @@ struct Piece {
 struct Choice {
     std::size_t prompt = 0;                        ///< index into Job::prompts
     std::optional<tinfer::AnswerParser> parser{};  ///< for conversations
+    std::optional<LineLimit> line_limit{};         ///< Job::line_limit
     tinfer::ChatAnswer answer{};                   ///< so far; without a parser everything is content
     std::vector<Part> parts{};                     ///< of `answer`, in the order in which the model wrote them
     tinfer::EngineEvent last{};

@@ -10,7 +10,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::array<Route, 32> kRoutes{{
+constexpr std::array<Route, 34> kRoutes{{
     {"/", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
@@ -34,6 +34,8 @@ constexpr std::array<Route, 32> kRoutes{{
     {"/tokenize", "POST"},
     {"/detokenize", "POST"},
     {"/apply-template", "POST"},
+    {"/infill", "POST"},
+    {"/props", "GET"},
     {"/api/chat", "POST"},
     {"/api/generate", "POST"},
     {"/api/embed", "POST"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Routes that generate text.
-#include "reply.hpp"
+#include "infill.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
@@ -32,7 +32,7 @@ void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& respon
 namespace {
 
 using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
-using ReadJob = std::function<Job(const Json&, const Service&)>;
+using ReadJob = std::function<Job(Json&, const Service&)>;  ///< may change the body
 
 void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
     check_gives_text(service);
@@ -40,7 +40,7 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     {
         const Body read_once = std::move(text);
         const Reading reading(service, response.client, read_once.size());
-        const Json body = parse_body(read_once.text());
+        Json body = parse_body(read_once.text());
         reply = std::make_shared<Reply>(service, read(body, service),
                                         [&](const Job& kept) { return protocol(service, kept, body); });
     }
@@ -59,6 +59,7 @@ void add_generating_routes(Router& router) {
     const MakeProtocol openai = [](const Service& s, const Job& job, const Json&) { return openai_protocol(s, job); };
     for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
     for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
+    add("/infill", read_infill, infill_protocol);
     add("/v1/responses", read_responses, responses_protocol);
     add(
         "/v1/messages", [](const Json& body, const Service& s) { return read_anthropic(body, s); },
