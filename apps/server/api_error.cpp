@@ -24,6 +24,8 @@ Json ApiError::to_messages_json() const {
     return {{"type", "error"}, {"error", {{"type", name}, {"message", what()}}}};
 }
 
+Json ApiError::to_text_json() const { return {{"error", what()}}; }
+
 ApiError bad_request(std::string param, const std::string& message, std::string code) {
     const std::string text = param.empty() ? message : param + ": " + message;
     return {400, text, std::move(code), std::move(param)};

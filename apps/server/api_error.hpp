@@ -24,6 +24,8 @@ public:
     [[nodiscard]] Json to_json() const;
     /// {"type": "error", "error": {"type", "message"}}, the form of /v1/messages.
     [[nodiscard]] Json to_messages_json() const;
+    /// {"error": TEXT}, the form of Ollama's interface.
+    [[nodiscard]] Json to_text_json() const;
 };
 
 /// Status 400 for an invalid request.

@@ -84,6 +84,8 @@ Json read_messages(Fields& fields) {
     return messages;
 }
 
+}  // namespace
+
 Json read_tools(Fields& fields) {
     const Json* list = fields.list("tools");
     if (list == nullptr || list->empty()) return {};
@@ -104,8 +106,6 @@ Json read_tools(Fields& fields) {
     }
     return *list;
 }
-
-}  // namespace
 
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words) {
     const auto type = tool.text("type");

@@ -62,6 +62,8 @@ std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions&
     list.add("template", plain.source());
     list.add("template with tools", with_tools.source());
     list.add("clip_max_tokens", options.clip_max_tokens ? 1 : 0);
+    list.add("spm_infill", options.spm_infill ? 1 : 0);
+    list.add("infill_window", options.infill_window);
     add_sampler(list, options.sampler);
     return list.digest() + (of_engine.ends_with("-sample") ? "-sample" : "");
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fields.hpp"
+#include "line_limit.hpp"
 #include "service.hpp"
 
 namespace tinfer::server {
@@ -36,9 +37,10 @@ struct Job {
     bool is_score = false;  ///< no token is generated
     bool trace = false;     ///< a trace file for each answer
     std::string suffix;
-    std::string schema;                 ///< of the answer's content, as JSON; empty: none
-    std::string gbnf;                   ///< the client's own grammar; empty: none
-    std::vector<std::string> warnings;  ///< parts of the request that were ignored
+    std::optional<LineLimit> line_limit;  ///< of each answer that is no chat
+    std::string schema;                   ///< of the answer's content, as JSON; empty: none
+    std::string gbnf;                     ///< the client's own grammar; empty: none
+    std::vector<std::string> warnings;    ///< parts of the request that were ignored
 };
 
 /// The names and bounds of a sampler's number in requests, which have no infinite ones.
@@ -100,6 +102,8 @@ void limit_thoughts(const Service& service, const Conversation& talk, Job& job);
 void constrain_calls(const Service& service, const Conversation& talk, Job& job);
 /// Reads and validates messages, tools, tool_choice and parallel_tool_calls of /v1/chat/completions.
 [[nodiscard]] Conversation read_conversation(Fields& fields);
+/// Reads and validates `tools`; null where there are none.
+[[nodiscard]] Json read_tools(Fields& fields);
 /// Refuses a tool of a type that is none of the words by its name: tools that others would run cannot be run here.
 void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words);
 /// A choice of allowed tools: the model is told of all, and may call these.

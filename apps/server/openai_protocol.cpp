@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Responses of /v1/chat/completions and /v1/completions.
-#include <cmath>
 #include <deque>
 #include <utility>
 
 #include "reply.hpp"
 #include "text_places.hpp"
+#include "token_score.hpp"
 
 namespace tinfer::server {
 
 namespace {
-
-constexpr double kLeast = -9999;  ///< stands for -inf, which JSON does not have
-
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(kLeast); }
-
-Json bytes_of(std::string_view piece) {
-    Json bytes = Json::array();
-    for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
-    return bytes;
-}
 
 class OpenAi : public Protocol {
 public:
@@ -89,7 +79,8 @@ public:
 
     std::string failed(const ApiError& error) override { return event(error.to_json()); }
 
-    std::size_t gather(std::size_t index, const tinfer::EngineEvent& from) override {
+    std::size_t gather(std::size_t index, const tinfer::EngineEvent& from, bool is_streaming) override {
+        if (is_streaming || job_.request.n_top < 0) return 0;
         if (gathered_.size() <= index) gathered_.resize(index + 1);
         Gathered& to = gathered_[index];
         const auto before = to.bytes();
@@ -160,17 +151,7 @@ private:
         list += to_line(item);
     }
 
-    Json chat_logprob(const tinfer::TokenChoice& token) const {
-        Json top = Json::array();
-        for (const auto& [id, value] : token.top) {
-            const auto piece = service_.model.vocab().piece(id, true);
-            top.push_back({{"token", piece}, {"logprob", finite(value)}, {"bytes", bytes_of(piece)}});
-        }
-        return {{"token", token.piece},
-                {"logprob", token.log_prob ? finite(*token.log_prob) : Json()},
-                {"bytes", bytes_of(token.piece)},
-                {"top_logprobs", top}};
-    }
+    Json chat_logprob(const tinfer::TokenChoice& token) const { return token_score(service_.model.vocab(), token); }
     Json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
         Json list = Json::array();
         for (const auto& token : tokens) list.push_back(chat_logprob(token));

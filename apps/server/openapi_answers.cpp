@@ -263,7 +263,10 @@ Json answers() {
         {"Embeddings", vectors()},
         {"Ranks", ranks()},
         {"Count", with_warnings("input_tokens", count())},
-        {"Tokens", with_warnings("tokens", list_of(count()))},
+        {"Tokens",
+         with_warnings("tokens", list_of(any_of({count(), object({{"id", count()},
+                                                                  {"piece", any_of({string(), list_of(count())})}},
+                                                                 {"id", "piece"})})))},
         {"Text", with_warnings("text", string())},
         {"Prompt", with_warnings("prompt", string())}};
 }

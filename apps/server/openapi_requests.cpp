@@ -432,7 +432,8 @@ Json requests(const Service& service) {
     Json tokenize = object({{"text", text("")},
                             {"content", text("Another name of text.")},
                             {"add_special", flag("Tokens that begin and end a text.")},
-                            {"parse_special", flag("Text that spells control tokens becomes them.")}});
+                            {"parse_special", flag("Text that spells control tokens becomes them.")},
+                            {"with_pieces", flag("Each token with its text, or its bytes within a character.")}});
     const Json string{{"type", "string"}};
     tokenize["anyOf"] = Json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
     add_taken(tokenize["properties"], {"model"});

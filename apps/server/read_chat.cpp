@@ -2,6 +2,7 @@
 // Reads the bodies of POST /v1/chat/completions and POST /v1/completions.
 #include <algorithm>
 
+#include "infill.hpp"
 #include "job.hpp"
 
 namespace tinfer::server {
@@ -81,27 +82,12 @@ Job read_completion(const Json& body, const Service& service) {
     const Json* prompt = fields.find("prompt");
     if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const auto suffix = fields.text("suffix");
-    const auto& vocab = service.model.vocab();
     const std::size_t most = most_prompt_tokens(fields, service);
     if (suffix && !suffix->empty()) {
-        using tinfer::Special;
-        const auto pre = vocab.special(Special::fim_pre), suf = vocab.special(Special::fim_suf),
-                   mid = vocab.special(Special::fim_mid);
-        if (!pre || !suf || !mid) fields.refuse("suffix", "this model has no tokens for filling in the middle");
         if (!prompt->is_string()) fields.refuse("prompt", "with a suffix a text is expected");
         Prompt whole;
         whole.text = prompt->get<std::string>();
-        const auto append = [&](const std::string& text, const char* name) {
-            const auto tokens = encode_within(
-                most, name, service, [&] { return vocab.encode(text, {.add_special = false, .max_tokens = most}); });
-            whole.tokens.insert(whole.tokens.end(), tokens.begin(), tokens.end());
-        };
-        if (vocab.add_bos() && vocab.bos()) whole.tokens.push_back(*vocab.bos());
-        whole.tokens.push_back(*pre);
-        append(whole.text, "prompt");
-        whole.tokens.push_back(*suf);
-        append(*suffix, "suffix");
-        whole.tokens.push_back(*mid);
+        whole.tokens = infill_tokens(service, {.prefix = whole.text, .suffix = *suffix}, most);
         job.suffix = *suffix;
         job.prompts.push_back(std::move(whole));
     } else if (prompt->is_array() && !prompt->empty() && !prompt->front().is_number()) {

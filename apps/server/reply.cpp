@@ -73,6 +73,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
                 seed = (seed + static_cast<std::uint32_t>(i)) % tinfer::kRandomSeed;
             auto& choice = choices_.emplace_back();
             choice.prompt = p;
+            choice.line_limit = job_.line_limit;
             if (job_.is_chat)
                 choice.parser.emplace(service_.chat_template(!job_.tools.empty()),
                                       tinfer::AnswerOptions{.tools = job_.tools,
@@ -123,17 +124,19 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
                        "timeout");
     // Copies in the parser, the answer and the document.
     kept_ += (service_.options.expose_text ? 4 : 3) * event.text.size();
-    if (job_.request.n_top >= 0 && !is_streaming_) kept_ += protocol_->gather(index, event);
+    kept_ += protocol_->gather(index, event, is_streaming_);
     queue_->keep(kept_);
     if (service_.options.expose_text) service_.texts.append(event.request, event.text);
     std::vector<Piece> added;
     if (choice.parser) added = read_pieces(*choice.parser, event);
+    else if (choice.line_limit) add_piece(added, PartKind::content, choice.line_limit->push(event.text, event.ended()));
     else add_piece(added, PartKind::content, std::string(event.text));
     for (const Piece& piece : added) add_to(choice, piece);
     std::string out;
     const bool has_scores = job_.request.n_top >= 0 && (!event.tokens.empty() || (job_.echo && !event.prompt.empty()));
     if (is_streaming_ && (!added.empty() || has_scores)) out += protocol_->more(index, choice, added, event);
     const bool ended = event.ended();
+    if (!ended && choice.line_limit && choice.line_limit->is_over()) service_.engine.cancel(event.request);
     choice.last = std::move(event);
     if (ended) {
         choice.finish_reason = finish_of(choice);
@@ -186,7 +189,7 @@ bool Reply::stream_events(const std::function<bool(std::string_view)>& write, co
         auto event = queue_->next(kPoll);
         if (!queue_->done() && gone()) return false;
         if (!event) {
-            if (Clock::now() - written_at > kQuiet && !send(std::string(kPing))) return false;
+            if (Clock::now() - written_at > kQuiet && !send(std::string(protocol_->ping()))) return false;
             continue;
         }
         std::string bytes;

@@ -34,6 +34,7 @@ struct Piece {
 struct Choice {
     std::size_t prompt = 0;                        ///< index into Job::prompts
     std::optional<tinfer::AnswerParser> parser{};  ///< for conversations
+    std::optional<LineLimit> line_limit{};         ///< Job::line_limit
     tinfer::ChatAnswer answer{};                   ///< so far; without a parser everything is content
     std::vector<Part> parts{};                     ///< of `answer`, in the order in which the model wrote them
     tinfer::EngineEvent last{};
@@ -50,6 +51,12 @@ struct Usage {
 class Protocol {
 public:
     virtual ~Protocol() = default;
+    /// The content type of a stream.
+    [[nodiscard]] virtual std::string_view stream_type() const { return "text/event-stream"; }
+    /// Bytes that clients skip, for a stream in which nothing has happened for a while; empty: nothing is sent.
+    [[nodiscard]] virtual std::string_view ping() const { return ": ping\n\n"; }
+    /// The same for a client that has shut down its sending side: whether it has gone shows when something is sent.
+    [[nodiscard]] virtual std::string_view probe() const { return ping(); }
     /// The first bytes of a stream.
     virtual std::string begin() { return {}; }
     /// The first event of the first prompt: how much of it was cached is known now.
@@ -63,8 +70,8 @@ public:
     virtual std::string progress(const tinfer::EngineEvent&) { return {}; }
     /// An error after the stream has begun.
     virtual std::string failed(const ApiError& error) = 0;
-    /// Collects log-probabilities of an answer that is not streamed. Returns the bytes kept.
-    virtual std::size_t gather(std::size_t /*index*/, const tinfer::EngineEvent&) { return 0; }
+    /// Keeps what the end of the answer needs of an event. Returns the bytes kept.
+    virtual std::size_t gather(std::size_t /*index*/, const tinfer::EngineEvent&, bool /*is_streaming*/) { return 0; }
     /// The whole document, as text.
     [[nodiscard]] virtual std::string whole(const std::vector<Choice>& choices) = 0;
 };
@@ -91,14 +98,13 @@ public:
     Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol);
 
     [[nodiscard]] const Job& job() const noexcept { return job_; }
+    [[nodiscard]] const Protocol& protocol() const noexcept { return *protocol_; }
     /// Waits for the end and returns the document's text, polling `gone`. nullopt: the client has gone. Throws
     /// ApiError.
     [[nodiscard]] std::optional<std::string> whole(const std::function<bool()>& gone);
     /// Writes events until the end, which may be an error event, or until `write` returns false or `gone` true. Whether
     /// the stream has its end. Throws std::bad_alloc if there is no memory to tell of an error.
     [[nodiscard]] bool stream(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
-    /// A comment in the event stream, which clients ignore.
-    static constexpr std::string_view kPing = ": ping\n\n";
 
 private:
     void show_texts();

@@ -10,7 +10,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::array<Route, 23> kRoutes{{
+constexpr std::array<Route, 34> kRoutes{{
     {"/", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
@@ -34,7 +34,33 @@ constexpr std::array<Route, 23> kRoutes{{
     {"/tokenize", "POST"},
     {"/detokenize", "POST"},
     {"/apply-template", "POST"},
+    {"/infill", "POST"},
+    {"/props", "GET"},
+    {"/api/chat", "POST"},
+    {"/api/generate", "POST"},
+    {"/api/embed", "POST"},
+    {"/api/embeddings", "POST"},
+    {"/api/tags", "GET"},
+    {"/api/ps", "GET"},
+    {"/api/show", "POST"},
+    {"/api/version", "GET"},
+    {"/api/pull", "POST"},
 }};
+
+/// Routes of Ollama's interface that change what the server has, with any method: paths, and what begins with them and
+/// a slash.
+constexpr std::array<std::string_view, 6> kNotSupported{"/api/create", "/api/push",  "/api/copy",
+                                                        "/api/delete", "/api/blobs", "/api/me"};
+
+std::optional<ApiError> not_supported(std::string_view path) {
+    for (const auto name : kNotSupported)
+        if (path.starts_with(name) && (path.size() == name.size() || path[name.size()] == '/'))
+            return ApiError(501,
+                            std::string(name) + " is not supported by tinfer" +
+                                (name == "/api/delete" ? "; remove the file of the model" : ""),
+                            "not_supported");
+    return std::nullopt;
+}
 
 constexpr std::string_view kModels = "/v1/models/";  ///< and an id behind it; without one like /v1/models
 
@@ -152,6 +178,7 @@ Router::Router(Broker& broker) : broker_(broker), is_loopback_(is_loopback_addre
     add_generating_routes(*this);
     add_text_routes(*this);
     add_vector_routes(*this);
+    add_ollama_routes(*this);
 }
 
 void Router::get(std::string_view path, GetHandler handler) {
@@ -177,10 +204,12 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
                             " may not ask here; --cors ORIGIN allows it",
                         "origin_not_allowed");
     if (request.path == "*") return {};
-    if (method.empty()) return ApiError(404, "there is no " + request.path.substr(0, 128), "not_found");
+    const auto refused = not_supported(request.path);
+    if (method.empty() && !refused) return ApiError(404, "there is no " + request.path.substr(0, 128), "not_found");
     if (request.method == "OPTIONS") return {};
     if (!options.api_keys.empty() && needs_key(request.path) && !is_known_key(options.api_keys, key_of(request)))
         return ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
+    if (refused) return refused;
     if (request.method != method && !(method == "GET" && request.method == "HEAD")) {
         response.set_header("Allow", allowed_methods(method));
         return ApiError(405,
@@ -220,7 +249,10 @@ void Router::answer(const Request& request, Body body, Response& response) {
     };
     try {
         if (request.path == "/") {  // while the model loads, too: the page itself waits for it
-            set_page(broker_, response);
+            // Clients of Ollama's interface look whether somebody is here; who asks for any kind gets a line of text.
+            const auto accepted = request.find("Accept");
+            if (accepted.empty() || accepted.find("text/html") != accepted.npos) set_page(broker_, response);
+            else response.set_content("tinfer is running\n", "text/plain; charset=utf-8");
         } else {
             handlers_.at(handler_path(request.path))(*broker_.service(), request, std::move(body), response);
         }
@@ -237,8 +269,10 @@ void Router::answer(const Request& request, Body body, Response& response) {
 }
 
 void Router::refuse(const Request* request, Response& response, const ApiError& error) {
-    const bool is_messages = request != nullptr && request->path.starts_with("/v1/messages");
-    Json document = is_messages ? error.to_messages_json() : error.to_json();
+    const auto is_below = [&](std::string_view path) { return request != nullptr && request->path.starts_with(path); };
+    Json document = is_below("/v1/messages") ? error.to_messages_json()
+                    : is_below("/api/")      ? error.to_text_json()
+                                             : error.to_json();
     if (error.code == "loading" && request != nullptr && is_health(request->path)) {
         Json status{{"status", "loading"}};
         status.update(document);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "http.hpp"
+#include "reply.hpp"
 #include "service.hpp"
 
 namespace tinfer::server {
@@ -65,10 +66,16 @@ private:
 // The parts of a Router.
 void add_generating_routes(Router& router);
 void add_text_routes(Router& router);
+void add_ollama_routes(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
 /// The page for people. Throws ApiError if the server has none.
 void set_page(Broker& broker, Response& response);
+
+/// Throws ApiError 501 for a model that was started to give vectors.
+void check_gives_text(const Service& service);
+/// Answers with what `reply` gives, whole or as a stream, as its job says.
+void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& response);
 
 void set_json(Response& response, const Json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Routes that generate text.
-#include "reply.hpp"
+#include "infill.hpp"
 #include "routes.hpp"
 
 namespace tinfer::server {
 
-namespace {
-
-using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
-using ReadJob = std::function<Job(const Json&, const Service&)>;
-
-void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
+void check_gives_text(const Service& service) {
     if (service.gives_vectors())
         throw ApiError(501, "this model was started to give vectors; it generates no text", "not_supported");
-    std::shared_ptr<Reply> reply;
-    {
-        const Body read_once = std::move(text);
-        const Reading reading(service, response.client, read_once.size());
-        const Json body = parse_body(read_once.text());
-        reply = std::make_shared<Reply>(service, read(body, service),
-                                        [&](const Job& kept) { return protocol(service, kept, body); });
-    }
+}
+
+void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& response) {
     if (!reply->job().stream) {
         ClientWatch watch(response.client);
         auto document = reply->whole([&] { return watch.gone(); });
@@ -32,10 +22,29 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     response.status = 200;
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
-    response.set_stream("text/event-stream", [reply, &client = response.client](const WriteBytes& write) {
-        ClientWatch watch(client, [&] { return write(Reply::kPing); });
+    const auto type = reply->protocol().stream_type();
+    response.set_stream(type, [reply = std::move(reply), &client = response.client](const WriteBytes& write) {
+        ClientWatch watch(client, [&] { return write(reply->protocol().probe()); });
         return reply->stream(write, [&] { return watch.gone(); });
     });
+}
+
+namespace {
+
+using MakeProtocol = std::function<std::unique_ptr<Protocol>(const Service&, const Job&, const Json&)>;
+using ReadJob = std::function<Job(Json&, const Service&)>;  ///< may change the body
+
+void answer(Service& service, Body text, Response& response, const ReadJob& read, const MakeProtocol& protocol) {
+    check_gives_text(service);
+    std::shared_ptr<Reply> reply;
+    {
+        const Body read_once = std::move(text);
+        const Reading reading(service, response.client, read_once.size());
+        Json body = parse_body(read_once.text());
+        reply = std::make_shared<Reply>(service, read(body, service),
+                                        [&](const Job& kept) { return protocol(service, kept, body); });
+    }
+    send_reply(service, std::move(reply), response);
 }
 
 }  // namespace
@@ -50,6 +59,7 @@ void add_generating_routes(Router& router) {
     const MakeProtocol openai = [](const Service& s, const Job& job, const Json&) { return openai_protocol(s, job); };
     for (const char* path : {"/v1/chat/completions", "/chat/completions"}) add(path, read_chat, openai);
     for (const char* path : {"/v1/completions", "/completions"}) add(path, read_completion, openai);
+    add("/infill", read_infill, infill_protocol);
     add("/v1/responses", read_responses, responses_protocol);
     add(
         "/v1/messages", [](const Json& body, const Service& s) { return read_anthropic(body, s); },

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Routes for models, state and metrics, and the page.
+#include <tinfer/version.hpp>
+
 #include "delivery.hpp"
 #include "openapi.hpp"
 #include "page.hpp"
@@ -39,6 +41,19 @@ void add_state_routes(Router& router) {
     get("/v1/models/", [](Service& service, const auto& request, auto& response) {
         service.check_model(request.path.substr(std::string_view("/v1/models/").size()));
         set_json(response, service.model_card());
+    });
+    get("/props", [](Service& service, const auto&, auto& response) {  // what editors ask before they begin
+        const auto& paths = service.model.file().paths();
+        set_json(response, {{"default_generation_settings", {{"n_ctx", service.engine.max_tokens()}}},
+                            {"total_slots", service.engine.options().context.n_seq_max},
+                            {"model_path", paths.front().filename().string()},
+                            {"chat_template", service.chat_template(false).source()},
+                            {"chat_template_caps",
+                             {{"supports_tools", service.able(true).tools},
+                              {"supports_system_role", service.able(false).system_role}}},
+                            {"modalities", {{"vision", false}, {"audio", false}}},
+                            {"build_info", "tinfer " + std::string(tinfer::version())},
+                            {"is_sleeping", false}});
     });
     get("/openapi.json", [](Service& service, const auto&, auto& response) {
         response.status = 200;

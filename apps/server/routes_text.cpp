@@ -15,6 +15,14 @@ std::string with_warnings(std::string document, const Fields& fields, const Serv
     return document + to_line(warnings) + "}";
 }
 
+/// The text of a token, or its bytes where they are part of a character.
+std::string piece_of(std::string_view piece) {
+    if (Json text(piece); Json::parse(to_line(text)) == piece) return to_line(text);
+    Json bytes = Json::array();
+    for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+    return to_line(bytes);
+}
+
 void tokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service, response.client, body.size());
     const Json document = parse_body(body.text());
@@ -27,10 +35,13 @@ void tokenize(Service& service, const Body& body, Response& response) {
     tinfer::EncodeOptions options;
     options.add_special = fields.boolean("add_special").value_or(false);
     options.parse_special = fields.boolean("parse_special").value_or(false);
+    const bool has_pieces = fields.boolean("with_pieces").value_or(false);
     std::string ids;  // as text: a JSON document would take many times the memory
     for (const auto token : service.model.vocab().encode(*text, options)) {
         ids += ids.empty() ? "{\"tokens\":[" : ",";
-        ids += std::to_string(static_cast<std::int32_t>(token));
+        const std::string id = std::to_string(static_cast<std::int32_t>(token));
+        ids += has_pieces ? "{\"id\":" + id + ",\"piece\":" + piece_of(service.model.vocab().piece(token, true)) + "}"
+                          : id;
     }
     if (ids.empty()) ids = "{\"tokens\":[";
     set_answer(service, response, with_warnings(ids + "]}", fields, service));

@@ -2,80 +2,14 @@
 // POST /v1/embeddings and POST /v1/rerank.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "capabilities.hpp"
-#include "event_queue.hpp"
 #include "routes.hpp"
+#include "vectors.hpp"
 
 namespace tinfer::server {
 
 namespace {
-
-constexpr std::size_t kMaxTexts = 2048;
-constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
-constexpr std::chrono::milliseconds kVectorPoll{20};
-
-/// The share of one answer in AnswerMemory.
-class Held {
-public:
-    explicit Held(AnswerMemory& memory) : share_(memory, [] {}) {}  // nothing to cut: add() is called often enough
-    /// Throws ApiError if the answer was cut.
-    void add(std::size_t bytes) {
-        if (!share_.add(static_cast<std::int64_t>(bytes))) throw share_.reason();
-    }
-
-private:
-    AnswerMemory::Share share_;
-};
-
-struct VectorResults {
-    struct One {
-        std::vector<float> vector;
-        std::size_t n_prompt = 0;
-    };
-    std::vector<One> all;
-    Json traces = Json::array();  ///< per text, if asked for
-};
-
-/// Runs all requests, a few at a time so that the queue has room for others. nullopt: the client has gone.
-std::optional<VectorResults> run(Service& service, const Job& job, std::vector<tinfer::EngineRequest> requests,
-                                 Held& held, Client& client) {
-    Traces traces(service, job, requests);
-    const auto at_once = static_cast<std::size_t>(std::max(1, service.engine.options().context.n_seq_max));
-    VectorResults results;
-    std::size_t n_tokens = 0;
-    for (const auto& request : requests) n_tokens += request.prompt.capacity();
-    held.add(requests.size() * sizeof(VectorResults::One) + n_tokens * sizeof(tinfer::Token));
-    results.all.resize(requests.size());
-    ClientWatch watch(client);
-    for (std::size_t first = 0; first < requests.size(); first += at_once) {
-        const std::size_t last = std::min(requests.size(), first + at_once);
-        std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
-                                                std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
-        EventQueue queue(service.engine, std::move(some), service.memory);
-        while (!queue.done()) {
-            auto event = queue.next(kVectorPoll);
-            if (watch.gone()) return std::nullopt;
-            held.add(event ? event->second.vector.capacity() * sizeof(float) : 0);
-            if (!event) continue;
-            if (event->second.error) throw translate(*event->second.error, "input");
-            if (event->second.ended())
-                results.all[first + event->first] = {std::move(event->second.vector), event->second.n_prompt};
-        }
-    }
-    if (job.trace)
-        for (std::size_t i = 0; i < requests.size(); ++i) results.traces.push_back(traces.close(i));
-    return results;
-}
-
-void normalize(std::vector<float>& vector) {
-    double sum = 0;
-    for (const float x : vector) sum += double(x) * x;
-    if (sum <= 0) return;
-    const double scale = 1 / std::sqrt(sum);
-    for (float& x : vector) x = static_cast<float>(x * scale);
-}
 
 std::string base64(const std::vector<float>& values) {
     static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -93,27 +27,6 @@ std::string base64(const std::vector<float>& values) {
     return out;
 }
 
-/// Maximum tokens to encode: more than fit, so that errors can usually tell the count.
-std::size_t most_tokens(const Service& service) { return 2 * service.engine.max_tokens(); }
-
-std::vector<tinfer::Token> input_tokens(const Json& item, const std::string& path, const Service& service) {
-    if (item.is_string())
-        return encode_within(most_tokens(service), path, service, [&] {
-            return service.model.vocab().encode(item.get<std::string>(), {.max_tokens = most_tokens(service)});
-        });
-    if (!item.is_array()) throw bad_request(path, "a text or a list of token ids is expected");
-    return read_token_ids(item, path, service);
-}
-
-void check_length(const std::vector<tinfer::Token>& tokens, const std::string& path, const Service& service) {
-    if (tokens.empty()) throw bad_request(path, "is empty");
-    if (tokens.size() > service.engine.max_tokens())
-        throw ApiError(400,
-                       path + ": " + std::to_string(tokens.size()) + " tokens are more than the limit of " +
-                           std::to_string(service.engine.max_tokens()),
-                       "context_length_exceeded", path);
-}
-
 struct VectorJob {
     Job job;  ///< common to all texts
     std::vector<tinfer::EngineRequest> requests;
@@ -127,26 +40,15 @@ VectorJob read_embeddings(Service& service, Client& client, std::string_view tex
     Fields fields(body);
     service.check_model(fields.text("model"));
     fields.take({"user"});
-    if (!service.gives_vectors() || service.ranks())
-        throw ApiError(501, "this server gives no vectors; an embedding model, or --pooling mean at its start, does",
-                       "not_supported");
+    check_gives_vectors(service);
     const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
     read_capabilities(fields, service, job.job, false);
     job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
-    const bool is_list = input->is_array() && !input->empty() && !input->front().is_number();
-    if (is_list && input->size() > kMaxTexts)
-        fields.refuse("input", "a list of at most " + std::to_string(kMaxTexts) + " is expected");
     add_warnings(fields, service, job.job);
-    for (std::size_t i = 0; i < (is_list ? input->size() : 1); ++i) {
-        const std::string path = is_list ? "input[" + std::to_string(i) + "]" : "input";
-        auto& one = job.requests.emplace_back(job.job.request);
-        one.kind = tinfer::EngineRequest::Kind::embed;
-        one.prompt = input_tokens(is_list ? (*input)[i] : *input, path, service);
-        check_length(one.prompt, path, service);
-    }
+    job.requests = read_texts(*input, "input", service, job.job.request);
     return job;
 }
 
@@ -156,8 +58,8 @@ void embeddings(Service& service, Body body, Response& response) {
     const auto n_numbers = static_cast<std::size_t>(job.dimensions.value_or(service.model.info().n_embd));
     const std::size_t size = job.requests.size() * (n_numbers * (job.as_base64 ? 6 : kNumberText) + 64);
     service.memory.check(size, "input", "send fewer texts at once, or ask for base64");
-    std::optional<Held> held(std::in_place, service.memory);
-    auto results = run(service, job.job, std::move(job.requests), *held, response.client);
+    std::optional<HeldMemory> held(std::in_place, service.memory);
+    auto results = run_vectors(service, job.job, std::move(job.requests), *held, response.client);
     if (!results) {
         response.status = 499;
         return;
@@ -230,17 +132,17 @@ void rerank(Service& service, Body text, Response& response) {
             auto& one = requests.emplace_back(job.request);
             one.kind = tinfer::EngineRequest::Kind::rank;
             const std::string path = "documents[" + std::to_string(i) + "]";
-            const std::size_t longest = most_tokens(service);
+            const std::size_t longest = most_vector_tokens(service);
             one.prompt = encode_within(longest, path, service, [&] {
                 return pair_tokens(service.model.vocab(), *query, documents[i], longest);
             });
-            check_length(one.prompt, path, service);
+            check_vector_length(one.prompt, path, service);
         }
     }
-    std::optional<Held> held(std::in_place, service.memory);
+    std::optional<HeldMemory> held(std::in_place, service.memory);
     held->add((gives_texts ? 3 : 1) * text.size());
     text.clear();
-    const auto results = run(service, job, std::move(requests), *held, response.client);
+    const auto results = run_vectors(service, job, std::move(requests), *held, response.client);
     if (!results) {
         response.status = 499;
         return;

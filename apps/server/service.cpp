@@ -196,7 +196,7 @@ ApiError Service::told(const ApiError& error) const {
 }
 
 void Service::check_model(const std::optional<std::string>& name) const {
-    if (!name || *name == id || options.any_model) return;
+    if (!name || *name == id || *name == id + ":latest" || options.any_model) return;
     throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only '" + id + "'",
                    "model_not_found", "model");
 }

@@ -37,6 +37,8 @@ struct ServeOptions {
     bool any_model = false;             ///< requests may name any model
     bool strict = false;                ///< unknown fields are errors
     bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
+    bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
+    std::int64_t infill_window = 2048;  ///< /infill: tokens of prefix and suffix together
     bool no_page = false;
     bool expose_text = false;              ///< /slots also shows prompts and answers
     std::int64_t request_timeout_s = 600;  ///< of an answer
@@ -215,7 +217,7 @@ public:
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
     /// An error as clients may see it: files have their names, without folders.
     [[nodiscard]] ApiError told(const ApiError& error) const;
-    /// Throws ApiError 404 unless the named model is absent or this one.
+    /// Throws ApiError 404 unless the named model is absent or this one, with the tag ":latest" or without.
     void check_model(const std::optional<std::string>& name) const;
 
 private:

@@ -44,6 +44,12 @@ void add_options(CLI::App& command, ServeArgs& args) {
     command.add_option("--chat-template-file", args.template_file, "Jinja source, or the name of a built-in template")
         ->type_name("FILE")
         ->group(more);
+    command.add_option("--infill-window", options.infill_window, "/infill: most tokens of prefix and suffix")
+        ->check(whole(4))
+        ->type_name("N")
+        ->group(more);
+    command.add_flag("--spm-infill", options.spm_infill, "infill: the suffix stands in front of the prefix")
+        ->group(more);
     command.add_flag("--any-model", options.any_model, "requests may name any model")->group(more);
     command.add_flag("--strict", options.strict, "refuse fields that are not known")->group(more);
     command.add_flag("--clip-max-tokens", options.clip_max_tokens, "cut max_tokens that the context has no room for")

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, and
-openai of npm, installed beside the build. Which of them, the second argument says, so that each is a test of its own,
-which is skipped, saying so, where they cannot be installed: what is not there never passes beside what is.
+"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, openai
+of npm, and those of both that speak Ollama's interface, installed beside the build. Which of them, the second argument
+says, so that each is a test of its own, which is skipped, saying so, where they cannot be installed: what is not there
+never passes beside what is.
 TINFER_CLIENTS names a folder that keeps them.
 
-usage: clients_test.py PROGRAM openai|frameworks|node
+usage: clients_test.py PROGRAM openai|frameworks|node|ollama|node_ollama
 """
 import subprocess
 import sys
@@ -34,8 +35,22 @@ def run_node():
         return subprocess.run(["node", HERE / "clients_cases.mjs", folder, text.address, vectors.address]).returncode
 
 
+def run_node_ollama():
+    folder = node_modules(PROGRAM, "node_ollama", "ollama", "@langchain/ollama", "@langchain/core",
+                          "ollama-ai-provider-v2", "ai")
+    if folder is None:
+        return SKIPPED
+    sys.argv = [sys.argv[0], PROGRAM]
+    from server_support import Server
+    with Server("--parallel", 4, "-c", 2048) as text, Server("--pooling", "mean", "-c", 512) as vectors:
+        return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address]).returncode
+
+
 if __name__ == "__main__":
+    ollama = ["ollama", "langchain-ollama", "llama-index-llms-ollama", "llm-ollama"]
     openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py"]
     sys.exit({"openai": lambda: run_python("openai", openai, "openai", "anthropic", "pydantic"),
               "frameworks": lambda: run_python("frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
+              "ollama": lambda: run_python("ollama", ["ollama_cases.py"], *ollama),
+              "node_ollama": run_node_ollama,
               "node": run_node}[WHICH]())
