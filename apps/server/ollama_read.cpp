@@ -97,17 +97,16 @@ void read_think(Fields& fields, const Service& service, const std::string& model
         throw ApiError(400, "\"" + model.substr(0, 128) + "\" does not support thinking", "invalid_value", "think");
 }
 
-/// `format` as the other interfaces have it. True if it binds the answer.
-bool read_answer_format(Fields& fields, const Service& service, Job& job) {
+/// `format` as the other interfaces have it.
+void read_answer_format(Fields& fields, const Service& service, Job& job) {
     const Json* given = fields.find("format");
-    if (given == nullptr || *given == "") return false;
+    if (given == nullptr || *given == "") return;
     Json wanted = Json::object();
     if (*given == "json") wanted["format"] = {{"type", "json_object"}};
     else if (given->is_object()) wanted["format"] = {{"type", "json_schema"}, {"schema", *given}};
     else fields.refuse("format", "\"json\" or a JSON schema is expected");
     Fields inside(fields, wanted, "");
-    (void)read_format(inside, "format", service, job, true);
-    return true;
+    read_format(inside, "format", service, job, true);
 }
 
 /// Reads `options`, which are the sampler's beside some that would change how a model is loaded. Returns num_predict;
@@ -170,8 +169,7 @@ Json without_oldest(const Json& messages, std::size_t n) {
 }
 
 /// Sets the prompt. With `truncates` the fewest oldest messages go that leave room for `wanted` tokens of an answer.
-void set_prompt(const Service& service, Conversation& talk, bool has_format, Job& job, bool truncates,
-                std::size_t wanted) {
+void set_prompt(const Service& service, Conversation& talk, Job& job, bool truncates, std::size_t wanted) {
     const std::size_t room = service.engine.max_tokens();
     const Json all = talk.messages;
     std::size_t n_all = 0;
@@ -196,7 +194,7 @@ void set_prompt(const Service& service, Conversation& talk, bool has_format, Job
         }
         talk.messages = without_oldest(all, least);
     }
-    apply(service, talk, has_format, job, 2 * room);
+    apply(service, talk, job, 2 * room);
     if (truncates) {
         Prompt& prompt = job.prompts.front();
         prompt.n_dropped = n_all - std::min(n_all, prompt.tokens.size());
@@ -229,9 +227,9 @@ void put_in_front(const Json& context, const Service& service, Job& job) {
     prompt = std::move(tokens);
 }
 
-/// Sets the prompt of /api/generate; false where there is none.
-bool set_generate_prompt(Fields& fields, const Service& service, const std::string& model, bool has_format, Job& job,
-                         std::size_t wanted) {
+/// Sets the prompt of /api/generate, and `talk` where it is one of a conversation; false where there is none.
+bool set_generate_prompt(Fields& fields, const Service& service, const std::string& model, Job& job, std::size_t wanted,
+                         std::optional<Conversation>& talk_of_prompt) {
     const auto prompt = fields.text("prompt"), system = fields.text("system"), suffix = fields.text("suffix");
     const bool is_raw = fields.boolean("raw").value_or(false), truncates = read_truncate(fields);
     const Json* context = fields.list("context");
@@ -255,8 +253,9 @@ bool set_generate_prompt(Fields& fields, const Service& service, const std::stri
     }
     if (system && !system->empty()) talk.messages.push_back({{"role", "system"}, {"content", *system}});
     talk.messages.push_back({{"role", "user"}, {"content", *prompt}});
-    set_prompt(service, talk, has_format, job, truncates, wanted);
+    set_prompt(service, talk, job, truncates, wanted);
     if (context != nullptr) put_in_front(*context, service, job);
+    talk_of_prompt = std::move(talk);
     return true;
 }
 
@@ -300,20 +299,21 @@ Ask read(Kind kind, const Json& body, const Service& service) {
     read_top(fields, job);
     const auto n_predict = read_options(fields, service, job);
     const auto wanted = static_cast<std::size_t>(n_predict.value_or(1));
-    const bool has_format = read_answer_format(fields, service, job);
+    read_answer_format(fields, service, job);
+    std::optional<Conversation> talk;
     bool has_prompt = false;
     if (kind == Kind::chat) {
-        Conversation talk;
         const bool truncates = read_truncate(fields);
-        has_prompt = read_chat_prompt(fields, service, ask.model, talk);
-        if (has_prompt) set_prompt(service, talk, has_format, job, truncates, wanted);
+        has_prompt = read_chat_prompt(fields, service, ask.model, talk.emplace());
+        if (has_prompt) set_prompt(service, *talk, job, truncates, wanted);
     } else {
-        has_prompt = set_generate_prompt(fields, service, ask.model, has_format, job, wanted);
+        has_prompt = set_generate_prompt(fields, service, ask.model, job, wanted, talk);
     }
     if (has_prompt) {
         const Json none = Json::object();  // the fields by which other interfaces cut are not of this one
         Fields cuts(none);
         fit(cuts, service, job, n_predict, "options.num_predict");
+        if (talk) limit_thoughts(service, *talk, job);
         add_warnings(fields, service, job);
         ask.job = std::move(job);
     } else {

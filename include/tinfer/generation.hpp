@@ -67,8 +67,8 @@ struct TINFER_API ThoughtsLimit {
     std::vector<std::vector<Token>> closings{};
     std::shared_ptr<const ContentReader> reader{};  ///< of the answer, from its first token on; a clone is used
 
-    /// Lowers `until` so that in an answer of at most so many tokens half of them, but never more than 256, are left for
-    /// the content behind the thoughts.
+    /// Lowers `until` so that in an answer of at most so many tokens half of them, but never more than 256, are left
+    /// for the content behind the thoughts.
     void leave_room(std::int64_t n_tokens) noexcept;
 };
 
