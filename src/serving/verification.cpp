@@ -168,6 +168,9 @@ void Scheduler::note_drafts(double seconds) noexcept {
         if (n_drafted == 0) plain += (std::min(seconds, 2 * plain) - plain) / 4;
         plain = std::min(plain, seconds);
         for (const RoundPart& part : parts_) {
+            part.request->round_s += seconds;
+            part.request->plain_s +=
+                n_drafted == 0 ? seconds : plain * static_cast<double>(std::max<std::size_t>(part.n_kept, 1));
             if (!part.request->drafts || (n_drafted > 0 && part.n_drafted == 0)) continue;
             const double share = n_drafted == 0 ? 1.0 : n_going * static_cast<double>(part.n_drafted) / n_drafted;
             part.request->drafts->note(part.n_drafted, part.n_kept - std::min<std::size_t>(part.n_kept, 1),

@@ -3,7 +3,9 @@
 // whatever the head proposes.
 #include <doctest/doctest.h>
 
+#include "base/error.hpp"
 #include "generation/head_support.hpp"
+#include "support/gguf_copy.hpp"
 
 namespace tinfer {
 
@@ -201,6 +203,60 @@ TEST_CASE("[J4] a draft head is for the model that it was made for [golden]") {
     CHECK_THROWS_WITH_AS(Context(wrong, {.draft_head = DraftHead::of(model)}),
                          doctest::Contains("it was made for another model"), Error);
     CHECK_THROWS_WITH_AS((void)DraftHead::of(model, {.p_min = 2}), doctest::Contains("p_min = 2"), Error);
+}
+
+TEST_CASE("[J4] a head with a tokenizer must have the model's, token by token [golden]") {
+    const auto model_file = golden_file("drafts/eagle3/model.gguf"),
+               head_file = golden_file("drafts/eagle3/draft.gguf");
+    if (!model_file || !head_file) return;
+    const TempFolder folder;
+    const auto n_vocab = static_cast<std::size_t>(Model::load(*model_file).info().n_vocab);
+    const auto with_texts = [&](const std::filesystem::path& from, const char* name, std::size_t other) {
+        GgufWriter writer = gguf_copy(from);
+        std::vector<std::string> texts{"<unk>", "<s>", "</s>"};
+        while (texts.size() < n_vocab) texts.push_back(cat("t", texts.size(), texts.size() == other ? "!" : ""));
+        std::vector<std::int32_t> types(n_vocab, 1);
+        types[0] = 2, types[1] = types[2] = 3;
+        writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", texts);
+        writer.array("tokenizer.ggml.scores", std::vector<float>(n_vocab)).array("tokenizer.ggml.token_type", types);
+        writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
+        writer.save(folder / name);
+        return folder / name;
+    };
+    const auto model = Model::load(with_texts(*model_file, "model.gguf", 0));
+    CHECK(DraftHead::load(model, with_texts(*head_file, "same.gguf", 0))->kind() == DraftKind::eagle3);
+    CHECK_THROWS_WITH_AS((void)DraftHead::load(model, with_texts(*head_file, "other.gguf", 40)),
+                         doctest::Contains("draft vocabulary differs at token 40: 't40!', the target's is 't40'"),
+                         Error);
+    CHECK_NOTHROW((void)DraftHead::load(model, *head_file));  // it has no texts to compare
+}
+
+TEST_CASE("[J4] an assistant must fit the cache of its model [golden]") {
+    const auto model_file = golden_file("drafts/gemma4-assistant/model.gguf"),
+               head_file = golden_file("drafts/gemma4-assistant/draft.gguf");
+    if (!model_file || !head_file) return;
+    const TempFolder folder;
+    const auto changed = [&](auto&& change) {
+        GgufWriter writer = gguf_copy(*head_file);
+        change(writer);
+        writer.save(folder / "head.gguf");
+        return folder / "head.gguf";
+    };
+    const auto model = Model::load(*model_file);
+    const auto refused = [&](auto&& change, const char* what) {
+        CHECK_THROWS_WITH_AS((void)DraftHead::load(model, changed(change)), doctest::Contains(what), Error);
+    };
+    refused([](GgufWriter& w) { w.kv("gemma4-assistant.embedding_length_out", 64u); },
+            "draft expects model width 64, model has 32");
+    refused([](GgufWriter& w) { w.kv("gemma4-assistant.attention.sliding_window", 7u); },
+            "draft block 0 does not fit the model's cache");
+    refused(
+        [](GgufWriter& w) {
+            w.array("gemma4-assistant.attention.head_count_kv", std::vector<std::uint32_t>{2, 2, 2});
+        },
+        "draft block 2 does not fit the model's cache");
+    refused([](GgufWriter& w) { w.kv("gemma4-assistant.nextn_predict_layers", 2u); }, "must be block_count = 3");
+    refused([](GgufWriter& w) { w.kv("gemma4-assistant.embedding_length_per_layer_input", 8u); }, "must be 0");
 }
 
 TEST_CASE("[J4] a model without blocks that draft says so") {
