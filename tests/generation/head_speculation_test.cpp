@@ -124,7 +124,8 @@ Accepted check_head(const HeadCase& with, std::span<const Chooser> ways, std::sp
         for (const Variant& variant : list) {
             CAPTURE(chooser.name);
             CAPTURE(variant.name);
-            const auto prompt = prompt_of(with.model, 3 + 5 * (i % 8), ++i);
+            const auto prompt = prompt_of(with.model, 3 + 5 * (i % 8), i + 1);
+            ++i;
             const Outcome plain = generate_as(with, vocab, prompt, chooser, variant, false);
             const Outcome guided = generate_as(with, vocab, prompt, chooser, variant, true);
             check_same_outcome(guided, plain);
@@ -210,14 +211,15 @@ TEST_CASE("[J4] a head with a tokenizer must have the model's, token by token [g
                head_file = golden_file("drafts/eagle3/draft.gguf");
     if (!model_file || !head_file) return;
     const TempFolder folder;
-    const auto n_vocab = static_cast<std::size_t>(Model::load(*model_file).info().n_vocab);
+    const auto unnamed = Model::load(*model_file);
+    const auto n_vocab = static_cast<std::size_t>(unnamed.info().n_vocab);
     const auto with_texts = [&](const std::filesystem::path& from, const char* name, std::size_t other) {
         GgufWriter writer = gguf_copy(from);
         std::vector<std::string> texts{"<unk>", "<s>", "</s>"};
         while (texts.size() < n_vocab) texts.push_back(cat("t", texts.size(), texts.size() == other ? "!" : ""));
         std::vector<std::int32_t> types(n_vocab, 1);
         types[0] = 2, types[1] = types[2] = 3;
-        writer.kv("tokenizer.ggml.model", "llama").array("tokenizer.ggml.tokens", texts);
+        writer.set("tokenizer.ggml.model", GgufValue{std::string("llama")}).array("tokenizer.ggml.tokens", texts);
         writer.array("tokenizer.ggml.scores", std::vector<float>(n_vocab)).array("tokenizer.ggml.token_type", types);
         writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
         writer.save(folder / name);
@@ -246,17 +248,14 @@ TEST_CASE("[J4] an assistant must fit the cache of its model [golden]") {
     const auto refused = [&](auto&& change, const char* what) {
         CHECK_THROWS_WITH_AS((void)DraftHead::load(model, changed(change)), doctest::Contains(what), Error);
     };
-    refused([](GgufWriter& w) { w.kv("gemma4-assistant.embedding_length_out", 64u); },
+    refused([](GgufWriter& w) { w.set("gemma4-assistant.embedding_length_out", 64u); },
             "draft expects model width 64, model has 32");
-    refused([](GgufWriter& w) { w.kv("gemma4-assistant.attention.sliding_window", 7u); },
+    refused([](GgufWriter& w) { w.set("gemma4-assistant.attention.sliding_window", 7u); },
             "draft block 0 does not fit the model's cache");
-    refused(
-        [](GgufWriter& w) {
-            w.array("gemma4-assistant.attention.head_count_kv", std::vector<std::uint32_t>{2, 2, 2});
-        },
-        "draft block 2 does not fit the model's cache");
-    refused([](GgufWriter& w) { w.kv("gemma4-assistant.nextn_predict_layers", 2u); }, "must be block_count = 3");
-    refused([](GgufWriter& w) { w.kv("gemma4-assistant.embedding_length_per_layer_input", 8u); }, "must be 0");
+    refused([](GgufWriter& w) { w.set("gemma4-assistant.attention.head_count_kv", 2u); },
+            "draft block 2 does not fit the model's cache");
+    refused([](GgufWriter& w) { w.set("gemma4-assistant.nextn_predict_layers", 2u); }, "must be block_count = 3");
+    refused([](GgufWriter& w) { w.set("gemma4-assistant.embedding_length_per_layer_input", 8u); }, "must be 0");
 }
 
 TEST_CASE("[J4] a model without blocks that draft says so") {

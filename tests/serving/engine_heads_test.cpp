@@ -37,7 +37,7 @@ std::vector<EngineRequest> requests_for(const HeadCase& with, std::size_t n) {
 TEST_CASE("[J4][V2] engine: answers that a head drafts together are those of each alone without one [golden]") {
     for_each_head(false, [&](const HeadCase& with) {
         const auto requests = requests_for(with, 6);
-        EngineOptions options{.context = {.n_ctx = 1024, .n_seq_max = 4}, .n_score_rows = 16, .n_kept = 2};
+        EngineOptions options{.context = {.n_ctx = 1024, .n_seq_max = 4}, .n_kept = 2};
         const auto expected = alone(with.model, requests, options);
         options.context.draft_head = with.head;
         options.store = PrefixStoreOptions{.checkpoint_every = 64};
@@ -53,7 +53,7 @@ TEST_CASE(
     "[J4][V11] engine: a cancel in the middle of rounds that a head drafts for leaves the other answers [golden]") {
     for_each_head(false, [&](const HeadCase& with) {
         auto requests = requests_for(with, 4);
-        EngineOptions options{.context = {.n_ctx = 1024, .n_seq_max = 4}, .n_score_rows = 16};
+        EngineOptions options{.context = {.n_ctx = 1024, .n_seq_max = 4}};
         const auto expected = alone(with.model, requests, options);
         options.context.draft_head = with.head;
         Engine engine(with.model, options);
