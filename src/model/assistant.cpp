@@ -45,7 +45,7 @@ void find_caches(const gguf::File& file, HParams& hp, const BoundModel& target) 
     }
 }
 
-void bind_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
+void bind_assistant_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w) {
     const auto name = [&](std::string_view role) { return block_name(il, role); };
     const std::int64_t e = hp.n_embd, d = hp.head_k(il), n_q = hp.n_head_of(il) * d;
     w.attn_norm = binder.norm(name("attn_norm"), {e});
@@ -59,7 +59,7 @@ void bind_layer(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w
     w.out_scale = binder.find_vector(name("layer_output_scale.weight"), 1);
 }
 
-void bind_weights(WeightBinder& binder, DraftModel& head, const BoundModel& target) {
+void bind_assistant_weights(WeightBinder& binder, DraftModel& head, const BoundModel& target) {
     const HParams& hp = head.bound.hp;
     const std::int64_t e = hp.n_embd, width = hp.draft.n_state;
     Weights& w = head.bound.weights;
@@ -76,7 +76,8 @@ void bind_weights(WeightBinder& binder, DraftModel& head, const BoundModel& targ
          {"masked_embd_centroids.weight", "masked_embd_ordering", "masked_embd_ordering.weight"})
         binder.ignore(name);  // a shorter way to the best tokens
     w.layers.resize(static_cast<std::size_t>(hp.n_layer));
-    for (int il = 0; il < hp.n_layer; ++il) bind_layer(binder, hp, il, w.layers[static_cast<std::size_t>(il)]);
+    for (int il = 0; il < hp.n_layer; ++il)
+        bind_assistant_layer(binder, hp, il, w.layers[static_cast<std::size_t>(il)]);
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ DraftModel bind_assistant(std::shared_ptr<gguf::File> file, const BoundModel& ta
     check_target_vocabulary(*file, head.bound.hp, target);
     find_caches(*file, head.bound.hp, target);
     WeightBinder binder(*file, keys.arch());
-    bind_weights(binder, head, target);
+    bind_assistant_weights(binder, head, target);
     binder.finish(options);
     return head;
 }

@@ -84,6 +84,28 @@ TEST_CASE("[J4] a state has what its draft head remembers [golden]") {
     });
 }
 
+TEST_CASE("[J1] a state behind a check of which a part stayed has the rows that are left") {
+    const TempFolder folder;
+    const auto model = Model::load(TinyModel::of("llama").save(folder.path()));
+    const auto vocab = letters_vocab(model.info().n_vocab);
+    const auto prompt = random_tokens(9, 40, 1);
+    Context context(model, {.n_ctx = 64, .n_outputs = 8});
+    Sampler sampler(vocab, {.temp = 0});
+    GenerationOptions options{.n_predict = 12};
+    options.speculation = {.drafter = std::make_shared<Scripted>(prompt.size(), [](std::size_t) { return Token{3}; }),
+                           .n_max = 4,
+                           .adapt = false};
+    Generation generation(vocab, prompt, options);
+    while (generation.next(context, sampler)) {
+        const auto state = save_state(context);
+        Context other(model, {.n_ctx = 64, .n_outputs = 8});
+        CHECK(load_state(other, state).has_outputs);
+        CHECK(other.n_outputs() == context.n_outputs());
+        CHECK(bits_of(other.logits()) == bits_of(context.logits()));
+    }
+    CHECK(generation.timings().drafted_n > generation.timings().accepted_n);
+}
+
 TEST_CASE("[J4] every damaged byte of a draft head's part of a state is refused [golden]") {
     const auto file = golden_file("drafts/eagle3/model.gguf"), draft = golden_file("drafts/eagle3/draft.gguf");
     if (!file || !draft) return;

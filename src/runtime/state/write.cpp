@@ -153,7 +153,8 @@ void Writer::add_outputs() {
         .number(static_cast<std::uint64_t>(context_->outputs.size()))
         .number(n_logits)
         .number(n_embeddings);
-    head.out.numbers(context_->batch.output_rows());
+    // Of a check that kept a part of its tokens the first rows are left.
+    head.out.numbers(context_->batch.output_rows().first(static_cast<std::size_t>(context_->outputs.size())));
     add(Tag::outputs, std::move(head.bytes), n_logits + n_embeddings, [this](const Put& put) {
         put(context_->outputs.logits_bytes());
         put(context_->outputs.embedding_bytes());
