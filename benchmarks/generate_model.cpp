@@ -13,17 +13,20 @@ namespace {
 
 constexpr std::string_view kUsage =
     "usage: generate_model --out FILE [--shape 1.1b|110m|135m|moe|moe-dense|tiny|tiny-moe] "
-    "[--mix q4_k_m|q8_0|f16|…] [--seed 1]\n"
+    "[--mix q4_k_m|q8_0|f16|…] [--seed 1] [--head]\n"
     "Writes a llama model of seeded random weights and a toy vocabulary, and decodes "
-    "sixteen tokens to see that it lives.\n";
+    "sixteen tokens to see that it lives. --head: an EAGLE-3 draft head for that model instead.\n";
 
 void generate(Options& options) {
     const bool smoke = options.flag("smoke");
     const std::string mix = options.text("mix", "q4_k_m"), shape = options.text("shape", smoke ? "tiny" : "1.1b");
     const std::filesystem::path out = options.text("out", smoke ? "generate_model.smoke.gguf" : "");
     const double seed = options.number("seed", 1);
+    const bool is_head = options.flag("head");
     options.finish();
     if (out.empty()) throw std::runtime_error("--out FILE is missing; see --help");
+
+    if (is_head) return write_random_head(out, shape_named(shape), mix, static_cast<std::uint64_t>(seed));
 
     const auto begin = std::chrono::steady_clock::now();
     write_random_model(out, shape_named(shape), mix, static_cast<std::uint64_t>(seed));

@@ -215,9 +215,51 @@ void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::str
     }
 }
 
-/// The bytes of one tensor; norms are one.
+/// Keys and tensors of a head.
+void describe_head(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix) {
+    const auto number = [&](const char* key, int value) {
+        writer.kv(std::string("eagle3.") + key, static_cast<std::uint32_t>(value));
+    };
+    const std::int64_t e = shape.n_embd, n_kv = e / shape.n_head * shape.n_head_kv, n_ff = shape.n_ff,
+                       n_rows = shape.n_vocab / 4;
+    writer.kv("general.architecture", "eagle3").kv("general.name", "random head");
+    number("block_count", 1);
+    number("context_length", shape.n_ctx);
+    number("embedding_length", shape.n_embd);
+    number("feed_forward_length", shape.n_ff);
+    number("attention.head_count", shape.n_head);
+    number("attention.head_count_kv", shape.n_head_kv);
+    number("rope.dimension_count", shape.n_embd / shape.n_head);
+    number("vocab_size", shape.n_vocab);
+    number("target_hidden_size", shape.n_embd);
+    writer.kv("eagle3.attention.layer_norm_rms_epsilon", 1e-5f);
+    writer.array("eagle3.target_layers", std::vector<std::int32_t>{2, shape.n_layer / 2, shape.n_layer - 3});
+    const auto add = [&](const std::string& name, std::string_view role, std::vector<std::int64_t> ne) {
+        const DType type = ne.size() == 1 ? DType::f32 : matrix_type(mix, role, 0, 8);
+        const auto size = row_bytes(type, ne[0]) * (ne.size() == 1 ? 1 : ne[1]);
+        writer.reserve(name + ".weight", type, std::move(ne), static_cast<std::uint64_t>(size));
+    };
+    add("fc", "fc", {3 * e, e});
+    add("output_norm", "", {e});
+    add("output", "output", {e, n_rows});
+    writer.reserve("d2t", DType::i64, {n_rows}, static_cast<std::uint64_t>(8 * n_rows));
+    for (const char* norm : {"attn_norm", "attn_norm_2", "ffn_norm"}) add(cat("blk.0.", norm), "", {e});
+    add("blk.0.attn_q", "attn_q", {2 * e, e});
+    add("blk.0.attn_k", "attn_k", {2 * e, n_kv});
+    add("blk.0.attn_v", "attn_v", {2 * e, n_kv});
+    add("blk.0.attn_output", "attn_output", {e, e});
+    add("blk.0.ffn_gate", "ffn_gate", {e, n_ff});
+    add("blk.0.ffn_up", "ffn_up", {e, n_ff});
+    add("blk.0.ffn_down", "ffn_down", {n_ff, e});
+}
+
+/// The bytes of one tensor; norms are one, and ids count.
 void fill_tensor(std::vector<std::byte>& bytes, const test::GgufWriter::Tensor& tensor, std::uint64_t seed) {
     bytes.resize(tensor.size());
+    if (tensor.type == DType::i64) {
+        for (std::int64_t id = 0; id < tensor.ne[0]; ++id) std::memcpy(bytes.data() + 8 * id, &id, sizeof id);
+        return;
+    }
     if (tensor.ne.size() > 1) return fill_matrix(bytes, tensor.type, tensor.ne[0], seed);
     const float one = 1.0f;
     for (std::size_t i = 0; i < bytes.size(); i += sizeof one) std::memcpy(bytes.data() + i, &one, sizeof one);
@@ -254,13 +296,9 @@ void forget_pages(const std::filesystem::path& path) {
 
 }  // namespace
 
-void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
-                        std::uint64_t seed) {
-    test::GgufWriter writer;
-    add_keys(writer, shape);
-    add_vocabulary(writer, shape.n_vocab);
-    reserve_tensors(writer, shape, mix);
+namespace {
 
+void write_filled(const test::GgufWriter& writer, const std::filesystem::path& path, std::uint64_t seed) {
     auto temporary = path;
     temporary += ".part";
     std::ofstream file(temporary, std::ios::binary);
@@ -280,6 +318,24 @@ void write_random_model(const std::filesystem::path& path, const ModelShape& sha
     if (!file) throw std::runtime_error(cat("cannot write ", temporary.string()));
     forget_pages(temporary);
     std::filesystem::rename(temporary, path);
+}
+
+}  // namespace
+
+void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
+                        std::uint64_t seed) {
+    test::GgufWriter writer;
+    add_keys(writer, shape);
+    add_vocabulary(writer, shape.n_vocab);
+    reserve_tensors(writer, shape, mix);
+    write_filled(writer, path, seed);
+}
+
+void write_random_head(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
+                       std::uint64_t seed) {
+    test::GgufWriter writer;
+    describe_head(writer, shape, mix);
+    write_filled(writer, path, seed);
 }
 
 double check_model(const std::filesystem::path& path) {

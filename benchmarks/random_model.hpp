@@ -34,6 +34,10 @@ void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::ui
 void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
                         std::uint64_t seed = 1);
 
+/// Writes an EAGLE-3 head for a model of this shape: one block, and an output matrix of a quarter of the tokens.
+void write_random_head(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
+                       std::uint64_t seed = 1);
+
 /// Decodes sixteen tokens and throws unless all logits are finite and differ. Gives their standard deviation.
 double check_model(const std::filesystem::path& path);
 

@@ -16,6 +16,7 @@
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
 #include "tinfer/receipt.hpp"
+#include "tokenizer/same_vocabulary.hpp"
 #include "tokenizer/vocab.hpp"
 
 namespace tinfer {
@@ -314,6 +315,11 @@ std::shared_ptr<const DraftHead> DraftHead::load(const Model& model, const std::
         of_file.use_mmap = false;  // runs may read the model's mapping, too, and only one is guarded
         auto file = gguf::File::open(std::span(&path, 1), of_file);
         auto head = file->reading([&] { return model::bind_draft_file(file, detail::impl_of(model).bound, of_file); });
+        if (file->contains("tokenizer.ggml.tokens")) {
+            const auto own =
+                detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, of_file); }));
+            tokenizer::check_same_vocabulary(model.vocab(), own, 0);
+        }
         file->load_data(of_file);
         file->reading([&] { model::load_token_ids(head); });
         return make_head(model, std::move(head), options);

@@ -56,6 +56,7 @@ Json timings() {
                    {"generation_tps", real_or_null()},
                    {"drafted_n", count()},
                    {"accepted_n", count()},
+                   {"gain", real()},
                    {"seed", count()}},
                   {"prompt_n", "cached_n", "generation_n", "seed"});
 }

@@ -265,6 +265,7 @@ Json timings_of(const std::vector<Choice>& choices) {
             {"generation_tps", rate(n_decoded, times.generation_s)},
             {"drafted_n", times.drafted_n},
             {"accepted_n", times.accepted_n},
+            {"gain", times.gain()},
             {"seed", event.seed}};
 }
 

@@ -29,9 +29,9 @@
 
 namespace tinfer {
 
-/// Version of the format; it follows the magic at the start of a state. Version 1, without full fingerprints, is read,
-/// too.
-inline constexpr std::uint32_t kStateVersion = 2;
+/// Newest version of the format; it follows the magic at the start of a state. Version 3 has a part of a draft head; a
+/// state without it is of version 2. Version 1, without full fingerprints, is read, too.
+inline constexpr std::uint32_t kStateVersion = 3;
 
 /// What is saved.
 struct StateOptions {

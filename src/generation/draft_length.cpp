@@ -25,7 +25,9 @@ constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
 // Sizes of checks: each has a plan of its own, and there are not many places for plans.
 constexpr std::array<std::size_t, 11> kSizes{2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
-constexpr std::array<double, DraftLength::kDegrees> kExpected{0.4, 0.55, 0.7, 0.75, 0.8, 0.85, 0.9, 0.9, 0.95};
+constexpr std::array<double, DraftLength::kDegrees> kExpected{0.4, 0.55, 0.7, 0.75, 0.8, 0.85, 0.9, 0.9,  //
+                                                              0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.85, 0.95};
+constexpr double kExpectedOfHead = 0.7;
 
 }  // namespace
 
@@ -59,7 +61,24 @@ double DraftLength::chance(int degree) const noexcept {
     return (kExpected[d] * kPriorWeight + degrees_[d].accepted) / (kPriorWeight + degrees_[d].tried);
 }
 
-std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
+double DraftLength::promise(int degree, std::size_t n) const noexcept {
+    if (plain_.n == 0 || n == 0) return 1;
+    const Choice choice = best(chance(degree), n);
+    return choice.n == 0 ? 1 : choice.rate * plain_.seconds;
+}
+
+double DraftLength::promise_of_head(std::size_t n) const noexcept {
+    if (plain_.n == 0) return 1;
+    double accepted = kExpectedOfHead * kPriorWeight, tried = kPriorWeight;
+    for (std::size_t d = kOfHead; d < kForced; ++d) {
+        accepted += degrees_[d].accepted;
+        tried += degrees_[d].tried;
+    }
+    const Choice choice = best(accepted / tried, n);
+    return choice.n == 0 ? 1 : choice.rate * plain_.seconds;
+}
+
+DraftLength::Choice DraftLength::best(double chance, std::size_t n) const noexcept {
     std::size_t chosen = 0;
     double best_rate = kLeastGain / plain_.seconds, emitted = 1, power = 1;
     std::size_t n_drafted = 0;
@@ -75,14 +94,14 @@ std::size_t DraftLength::best(double chance, std::size_t n) const noexcept {
             chosen = size - 1;
         }
     }
-    return chosen;
+    return {chosen, best_rate};
 }
 
 std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
     if (plain_.n == 0 || credit_ <= asking_.seconds || n_checks_ >= kMaxChecks) return 0;
     double highest = 0;
     for (int degree = 0; degree < kForced; ++degree) highest = std::max(highest, chance(degree));
-    return best(highest, limit);
+    return best(highest, limit).n;
 }
 
 std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
@@ -90,7 +109,7 @@ std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
     if (degree == kForced && chance(kForced) >= kSure)
         return std::min({n, checks_.size() - 1, degrees_[kForced].accepted > 0 ? n : kFirstForced});
     if (plain_.n == 0) return 0;
-    const std::size_t chosen = best(chance(degree), n);
+    const std::size_t chosen = best(chance(degree), n).n;
     if (chosen == 0) {
         Degree& d = degrees_[static_cast<std::size_t>(degree)];
         d.accepted *= kSkipped;

@@ -17,13 +17,17 @@ struct StepShape {
 
 class DraftLength {
 public:
-    /// Degrees of confidence: the drafter's, and one for tokens that are forced.
-    static constexpr int kForced = 8, kDegrees = 9;
+    /// Degrees of confidence: a drafter's, those of the context's head, and one for tokens that are forced.
+    static constexpr int kOfHead = 8, kForced = 16, kDegrees = 17;
 
     explicit DraftLength(const StepShape& shape = {}) : shape_(shape) {}
 
     /// Tokens to ask a drafter for, at most `limit`; 0: none would be verified.
     [[nodiscard]] std::size_t wanted(std::size_t limit) const noexcept;
+    /// How much faster than plain steps a text would be, checks of this degree and at most n drafted tokens provided that
+    /// they pay; 1 where they do not. Of a head, whose degree is not known before it is asked, as it was so far.
+    [[nodiscard]] double promise(int degree, std::size_t n) const noexcept;
+    [[nodiscard]] double promise_of_head(std::size_t n) const noexcept;
     /// Of n drafted tokens the number that is worth verifying. One that is 0 lets the degree be tried again after some
     /// time. Forced tokens are right unless the model spells the same bytes by others: while they are, all of them.
     [[nodiscard]] std::size_t worth(int degree, std::size_t n) noexcept;
@@ -48,7 +52,12 @@ private:
     };
     [[nodiscard]] double cost(std::size_t n_tokens) const noexcept;
     [[nodiscard]] double chance(int degree) const noexcept;
-    [[nodiscard]] std::size_t best(double chance, std::size_t n) const noexcept;
+    /// Tokens that are worth verifying, and tokens a second then.
+    struct Choice {
+        std::size_t n = 0;
+        double rate = 0;
+    };
+    [[nodiscard]] Choice best(double chance, std::size_t n) const noexcept;
 
     StepShape shape_;
     Mean plain_, asking_;          // asking: where the drafter had nothing to say

@@ -27,17 +27,21 @@ public:
     /// none, or none worth verifying. Valid until the next call.
     [[nodiscard]] std::span<const Token> draft(Context& context, SeqId seq, Token drawn, Sampler& sampler,
                                                std::size_t limit);
+    /// The same in two parts, so that the head of a context can be asked for several sequences at once: what it may
+    /// fill, empty where it need not be asked; then what it has proposed and the seconds that took.
+    [[nodiscard]] std::span<Token> begin(Context& context, Sampler& sampler, std::size_t limit);
+    [[nodiscard]] std::span<const Token> finish(Context& context, std::size_t n_proposed, float least, double seconds);
     /// What became of the step for which draft() was called, or of one for which it was not.
     void note(std::size_t n, std::size_t n_accepted, double seconds) noexcept;
     /// Seconds of a step of one token, as far as it is known.
     [[nodiscard]] double plain() const noexcept { return length_.plain(); }
 
 private:
-    Draft propose(Context& context, SeqId seq, Token drawn, std::span<Token> out);
-
     SpeculationOptions options_;
     std::vector<Token> text_;     // of the sequence, where a drafter reads it
     std::vector<Token> drafted_;  // {n_max}
+    std::vector<Token> of_head_;  // {n_max}, where a drafter fills drafted_
+    std::size_t n_drafted_ = 0;   // by a drafter, or forced
     DraftLength length_;
     bool has_shape_ = false;
     int degree_ = 0;     // of the last draft

@@ -9,36 +9,14 @@
 #include "tinfer/batch.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/text.hpp"
+#include "tokenizer/same_vocabulary.hpp"
 
 namespace tinfer {
 
 namespace {
 
 constexpr SeqId kText{0}, kTrial{1};
-constexpr std::size_t kMaxPadding = 128;   // tokens that one of two equal vocabularies may have more
-constexpr std::size_t kFirstCompared = 5;  // those before are often named differently and mean the same
-
-void check_same_vocabulary(const Vocab& target, const Vocab& draft) {
-    const auto refuse = [](const std::string& what) {
-        fail(ErrorCode::bad_parameter, cat("draft vocabulary differs ", what));
-    };
-    if (target.algorithm() != draft.algorithm())
-        refuse(cat("in kind: '", draft.algorithm(), "', the target's is '", target.algorithm(), "'"));
-    const auto differ = [&](Special special) { return target.special(special) != draft.special(special); };
-    if (differ(Special::bos) || target.add_bos() != draft.add_bos()) refuse("in BOS");
-    if (differ(Special::eos) || target.add_eos() != draft.add_eos()) refuse("in EOS");
-    const std::size_t n = std::min(target.size(), draft.size());
-    if (std::max(target.size(), draft.size()) - n > kMaxPadding)
-        refuse(cat("in size: ", draft.size(), " tokens, the target's has ", target.size(), ", limit ", kMaxPadding,
-                   " apart"));
-    for (std::size_t i = kFirstCompared; i < n; ++i) {
-        const Token token{static_cast<std::int32_t>(i)};
-        if (target.text(token) != draft.text(token))
-            refuse(cat("at token ", i, ": '", escaped(draft.text(token)), "', the target's is '",
-                       escaped(target.text(token)), "'"));
-    }
-}
-
+constexpr std::size_t kMaxPadding = 128;  // tokens that one of two equal vocabularies may have more
 class ModelDrafter final : public Drafter {
 public:
     ModelDrafter(Model model, ContextOptions options, float p_min)
@@ -126,7 +104,7 @@ std::unique_ptr<Drafter> model_drafter(const Model& target, const Model& draft, 
     return reporting_memory("making a drafter: an allocation failed", [&]() -> std::unique_ptr<Drafter> {
         if (!(options.p_min >= 0 && options.p_min <= 1))
             fail(ErrorCode::bad_parameter, cat("model drafter: p_min = ", options.p_min, ": must be 0 to 1"));
-        check_same_vocabulary(target.vocab(), draft.vocab());
+        tokenizer::check_same_vocabulary(target.vocab(), draft.vocab(), kMaxPadding);
         ContextOptions context = options.context;
         context.n_seq_max = std::max(context.n_seq_max, 2);
         return std::make_unique<ModelDrafter>(draft, std::move(context), options.p_min);

@@ -196,15 +196,17 @@ public:
 
     /// Pages to copy before it computes, in every layer. No source is a destination, so any order will do.
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept { return std::span(copies_).first(n_copies_); }
-    KvInputSizes write_inputs(const KvInputs& out) const noexcept;
+    /// `seen`: the cache whose tokens of these sequences are visible, of the same limits; null: this one's.
+    KvInputSizes write_inputs(const KvInputs& out, const KvCache* seen = nullptr) const noexcept;
     /// fn(sequence, slot, position) for each token, in order; the sequence is its first.
     template <class Fn>
     void for_each_placed(Fn&& fn) const {
         for (const RunToken& token : std::span(run_tokens_).first(n_run_tokens_))
             fn(run_sequences_[index(token.sequence)], token.slot, token.pos);
     }
-    /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp.
-    void write_spans(const Window& window, std::span<std::int32_t> out) const noexcept;
+    /// What each token sees of its first sequence: kv_spans {4, T} of kernels/ops.hpp. Of another cache: all tokens
+    /// that the window reaches, as if the token stood behind them.
+    void write_spans(const Window& window, std::span<std::int32_t> out, const KvCache* seen = nullptr) const noexcept;
     [[nodiscard]] std::size_t max_run_sequences() const noexcept;
     [[nodiscard]] std::size_t max_table_entries() const noexcept;
 

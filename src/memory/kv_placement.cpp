@@ -223,10 +223,11 @@ std::size_t KvCache::max_table_entries() const noexcept {
     return max_run_sequences() * index(limits_.table_capacity());
 }
 
-KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
+KvInputSizes KvCache::write_inputs(const KvInputs& out, const KvCache* seen) const noexcept {
+    const KvCache& of = seen != nullptr ? *seen : *this;
     std::size_t n = 0;
     for (std::size_t i = 0; i < n_run_sequences_; ++i) {
-        const auto entries = table(run_sequences_[i]);
+        const auto entries = of.table(run_sequences_[i]);
         out.seqs[2 * i] = static_cast<std::int32_t>(n);
         out.seqs[2 * i + 1] = static_cast<std::int32_t>(entries.size());
         for (const KvEntry& entry : entries) write_table_row(entry, &out.table[4 * n++]);
@@ -236,7 +237,7 @@ KvInputSizes KvCache::write_inputs(const KvInputs& out) const noexcept {
         out.slots[i] = token.slot;
         out.positions[i] = token.pos;
     }
-    for (std::size_t i = 0; i < out.slot_positions.size(); ++i) out.slot_positions[i] = slots_[i].pos;
+    for (std::size_t i = 0; i < out.slot_positions.size(); ++i) out.slot_positions[i] = of.slots_[i].pos;
     return {n, n_run_sequences_};
 }
 
@@ -255,13 +256,16 @@ std::int32_t KvCache::count_before(SeqId seq, std::int64_t pos) const noexcept {
     return ordinal;
 }
 
-void KvCache::write_spans(const Window& window, std::span<std::int32_t> out) const noexcept {
+void KvCache::write_spans(const Window& window, std::span<std::int32_t> out, const KvCache* seen) const noexcept {
+    const KvCache& of = seen != nullptr ? *seen : *this;
     for (std::size_t i = 0; i < n_run_tokens_; ++i) {
         const RunToken& token = run_tokens_[i];
         const SeqId seq = run_sequences_[index(token.sequence)];
         out[4 * i] = token.sequence;
-        out[4 * i + 1] = window.kind == WindowKind::none ? 0 : count_before(seq, window.begin(token.pos));
-        out[4 * i + 2] = window.causal ? token.end : count_before(seq, window.end(token.pos));
+        out[4 * i + 1] = window.kind == WindowKind::none ? 0 : of.count_before(seq, window.begin(token.pos));
+        out[4 * i + 2] = seen != nullptr && window.causal ? of.tables_[index(seq)].count
+                         : window.causal                  ? token.end
+                                                          : of.count_before(seq, window.end(token.pos));
         out[4 * i + 3] = token.pos;
     }
 }

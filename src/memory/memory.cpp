@@ -323,8 +323,11 @@ std::span<const PageCopy> Memory::window_copies() const noexcept {
     return window_ ? window_->copies() : std::span<const PageCopy>();
 }
 
-void Memory::write_inputs(const MemoryInputs& out) const noexcept {
-    if (kv_) {
+void Memory::write_inputs(const MemoryInputs& out, const Memory* seen) const noexcept {
+    if (kv_ && seen != nullptr) {
+        const KvInputSizes sizes = kv_->write_inputs(out.kv, &*seen->kv_);
+        if (seen->window_) seen->window_->write_inputs(out.kv, sizes, out.window_table, {});
+    } else if (kv_) {
         const KvInputSizes sizes = kv_->write_inputs(out.kv);
         if (window_) window_->write_inputs(out.kv, sizes, out.window_table, out.window_slots);
     }

@@ -144,7 +144,8 @@ public:
 
     [[nodiscard]] std::span<const PageCopy> copies() const noexcept;         ///< before it computes
     [[nodiscard]] std::span<const PageCopy> window_copies() const noexcept;  ///< likewise, in the pool of windows
-    void write_inputs(const MemoryInputs& out) const noexcept;
+    /// `seen`: whose tokens are visible in place of this one's (KvCache::write_inputs).
+    void write_inputs(const MemoryInputs& out, const Memory* seen = nullptr) const noexcept;
     /// Where a slot lies in the pool of windows; -1: nowhere.
     [[nodiscard]] std::int32_t window_slot(std::int32_t slot) const noexcept { return window_->slot(slot); }
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/bindings.hpp"
+#include "model/deepseek4.hpp"
 #include "model/families.hpp"
 #include "model/recurrent.hpp"
 #include "model/streams.hpp"
@@ -91,6 +91,15 @@ Tensor choose_entries(const BuildContext& b, const Inputs& in, int il, const Rot
                   "index_choice");
 }
 
+Tensor write_key(const BuildContext& b, const Inputs& in, int il, const Rotation& r, Tensor h) {
+    Graph& g = b.g;
+    const LayerWeights& w = b.layer(il);
+    const Tensor kv = norm(b, w.attn_kv_a_norm, g.name(linear(b, w.attn_k, h), "kv"), "kv_norm");
+    const Tensor key = turn(b, r, g.heads(kv, 1), r.forward, "k_rope");
+    const LayerMemory& memory = b.memory[static_cast<std::size_t>(il)];
+    return g.name(g.kv_write(g.cache(*memory.k), key, in.full.slots, attention_params(b, il), false), "cache_k_write");
+}
+
 Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation& r, Tensor h) {
     Graph& g = b.g;
     const auto i = static_cast<std::size_t>(il);
@@ -102,9 +111,7 @@ Tensor attention(const BuildContext& b, const Inputs& in, int il, const Rotation
     const Tensor latent_q = norm(b, w.attn_q_a_norm, g.name(linear(b, w.attn_q_a, h), "q_a"), "q_a_norm");
     Tensor q = g.heads(g.name(linear(b, w.attn_q_b, latent_q), "q"), p.n_head);
     q = turn(b, r, norm(b, Norm{.present = true}, q, "q_norm"), r.forward, "q_rope");
-    const Tensor kv = norm(b, w.attn_kv_a_norm, g.name(linear(b, w.attn_k, h), "kv"), "kv_norm");
-    const Tensor key = turn(b, r, g.heads(kv, 1), r.forward, "k_rope");
-    const Tensor keys = g.name(g.kv_write(g.cache(*b.memory[i].k), key, in.full.slots, p, false), "cache_k_write");
+    const Tensor keys = write_key(b, in, il, r, h);
     Tensor past, chosen;
     if (c.ratios[i] > 0) {
         const Tensor entry = entries(b, in, il, w.compress, r, h, 0);
@@ -215,17 +222,6 @@ void read_attention(KeyReader& keys, HParams& hp) {
     // Layers without groups turn by the plain angles, the others by a base of their own and the file's scaling.
     hp.windows.freq_base = hp.rope.freq_base;
     hp.windows.rope_scaled = false;
-    hp.rope.freq_base = positive_f32(keys, "attention.compress_rope_freq_base", {});
-
-    IndexerParams& x = hp.attention.indexer;
-    x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
-    x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
-    x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.rope.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim),
-                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
-    read_ratios(keys, hp);
-
     CompressParams& c = hp.attention.compress;
     c.n_output_group = positive_u32(keys, "attention.output_group_count", 1u << 16);
     c.n_lora_o = positive_u32(keys, "attention.output_lora_rank", 1u << 24);
@@ -234,9 +230,23 @@ void read_attention(KeyReader& keys, HParams& hp) {
             keys.bad("attention.output_group_count", cat(c.n_output_group), cat("must divide head_count ", n));
 }
 
-}  // namespace
+void read_groups(KeyReader& keys, HParams& hp) {
+    hp.rope.freq_base = positive_f32(keys, "attention.compress_rope_freq_base", {});
+    IndexerParams& x = hp.attention.indexer;
+    x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
+    x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
+    x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
+    if (x.head_dim < hp.rope.n_rot)
+        keys.bad("attention.indexer.key_length", cat(x.head_dim),
+                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
+    read_ratios(keys, hp);
+    const std::uint32_t n_hash = keys.u32("hash_layer_count", 0);
+    if (n_hash > static_cast<std::uint32_t>(hp.n_layer))
+        keys.bad("hash_layer_count", cat(n_hash), cat("must lie in 0 to ", hp.n_layer));
+    hp.attention.compress.n_hash_layer = static_cast<int>(n_hash);
+}
 
-HParams read(KeyReader& keys) {
+HParams read_blocks(KeyReader& keys) {
     HParams hp = read_common(keys, RopeKind::norm, CommonKeys{.ff = FeedForwardKey::optional});
     hp.takes_embeddings = false;
     read_streams(keys, hp);
@@ -257,10 +267,28 @@ HParams read(KeyReader& keys) {
                       .dense = layer_limits(keys, hp, "swiglu_clamp_shexp"),
                       .before = true};
     if (hp.gate_limits.dense.empty()) hp.gate_limits.dense = hp.gate_limits.routed;
-    const std::uint32_t n_hash = keys.u32("hash_layer_count", 0);
-    if (n_hash > static_cast<std::uint32_t>(hp.n_layer))
-        keys.bad("hash_layer_count", cat(n_hash), cat("must lie in 0 to ", hp.n_layer));
-    hp.attention.compress.n_hash_layer = static_cast<int>(n_hash);
+    return hp;
+}
+
+}  // namespace
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_blocks(keys);
+    read_groups(keys, hp);
+    return hp;
+}
+
+HParams read_without_groups(KeyReader& keys) {
+    HParams hp = read_blocks(keys);
+    constexpr std::string_view kKey = "attention.compress_ratios";
+    const auto ratios = keys.note(kKey) ? keys.file().find_array(keys.full(kKey)) : std::nullopt;
+    for (std::size_t i = 0; ratios && i < ratios->size(); ++i)
+        if (ratios->integer(i) != 0) keys.bad(kKey, cat(ratios->integer(i)), "must be 0 in a draft head");
+    if (keys.u32("hash_layer_count", 0) != 0)
+        keys.bad("hash_layer_count", cat(keys.u32("hash_layer_count", 0)), "must be 0 in a draft head");
+    (void)keys.find_f32("attention.compress_rope_freq_base");
+    hp.attention.compress.ratios.assign(static_cast<std::size_t>(hp.n_layer), 0);
+    hp.rope.scaling = RopeScaling::none;
     return hp;
 }
 
@@ -281,6 +309,11 @@ void bind_own_parts(WeightBinder& binder, const HParams& hp, int il, LayerWeight
 }
 
 }  // namespace
+
+void bind_any_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
+    bind_block(binder, hp, il, layer, kParts);
+    bind_own_parts(binder, hp, il, layer);
+}
 
 Weights bind(WeightBinder& binder, const HParams& hp) {
     Weights w = bind_globals(binder, hp, Head::required);
@@ -318,11 +351,6 @@ void tap_mean(const BuildContext& b, int il, Tensor x) {
     tap_stream(b, il, g.name(g.scale(sum, 1.0f / static_cast<float>(b.hp.streams.n)), "stream_mean"));
 }
 
-void bind_draft_block(WeightBinder& binder, const HParams& hp, int il, LayerWeights& layer) {
-    bind_block(binder, hp, il, layer, kParts);
-    bind_own_parts(binder, hp, il, layer);
-}
-
 Tensor build_draft_block(const BuildContext& b, const Inputs& in, int il, Tensor x) {
     Streams s{x, {}, {}};
     const bool goes_on = build_layer(b, in, il, make_rotation(b, in, b.rope_window, false), s);
@@ -330,6 +358,24 @@ Tensor build_draft_block(const BuildContext& b, const Inputs& in, int il, Tensor
 }
 
 }  // namespace
+
+void write_keys(const BuildContext& b, const Inputs& in, Tensor h) {
+    const Rotation r = make_rotation(b, in, b.rope_window, false);
+    each_layer(b, [&](int il, const LayerWeights&) {
+        b.g.set_part(Part::attn);
+        (void)write_key(b, in, il, r, h);
+        return true;
+    });
+}
+
+Tensor run_blocks(const BuildContext& b, const Inputs& in, Tensor x) {
+    const Rotation r = make_rotation(b, in, b.rope_window, false);
+    Streams s{repeated(b.g, x, b.hp.streams.n), {}, {}};
+    if (!each_layer(b, [&](int il, const LayerWeights&) { return build_layer(b, in, il, r, s); })) return {};
+    b.g.set_layer(kNoLayer);
+    b.g.set_part(Part::head);
+    return mix_streams(b, b.w.output_streams, s);
+}
 
 void build(const BuildContext& b) {
     Graph& g = b.g;
@@ -360,6 +406,6 @@ const Family families::deepseek4{.read_all = deepseek4::read,
                                  .bind_all = deepseek4::bind,
                                  .build_all = deepseek4::build,
                                  .draft = {.state = DraftBlocks::State::streams,
-                                           .bind = deepseek4::bind_draft_block,
+                                           .bind = deepseek4::bind_any_block,
                                            .layer = deepseek4::build_draft_block}};
 }  // namespace tinfer::model

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Heads that propose all tokens of a draft in one pass over masked places: DFlash (arXiv:2602.06036), whose memory is
 // filled from the target's layers; DSpark, which corrects each place by the token chosen in front of it; DFlash 2,
-// which convolves along the block and chooses a path through the best tokens of each place.
+// which convolves along the block and chooses a path through the best tokens of each place. For DeepSeek V4 the blocks are
+// that model's, of several streams.
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "model/bindings.hpp"
+#include "model/deepseek4.hpp"
 #include "model/draft_files.hpp"
 #include "model/kv_rotation.hpp"
+#include "model/streams.hpp"
 
 namespace tinfer::model {
 
@@ -38,15 +41,16 @@ Token read_mask(const gguf::File& file, const HParams& hp) {
 }
 
 HParams read_dflash(KeyReader& keys, DraftModel& head) {
-    if (keys.find_u32("hyper_connection.count").value_or(0) > 0)
-        unsupported(keys.file(), keys.arch(), "drafts over several streams are not supported");
-    HParams hp = read_common(keys, RopeKind::neox);
+    const bool has_streams = keys.u32("hyper_connection.count", 0) > 0;
+    HParams hp = has_streams ? deepseek4::read_without_groups(keys) : read_common(keys, RopeKind::neox);
     head.looks_ahead = !keys.boolean("attention.causal", false);
     hp.attention.causal = true;  // its memory is
     hp.embd_scale = keys.f32("embedding_scale", 1.0f);
-    hp.activation = read_activation(keys);
-    read_window(keys, hp, WindowKind::standard, 0, 0);
-    (void)keys.find_per_layer("rope.dimension_sections", 4);  // of images: text turns as without
+    if (!has_streams) {
+        hp.activation = read_activation(keys);
+        read_window(keys, hp, WindowKind::standard, 0, 0);
+        (void)keys.find_per_layer("rope.dimension_sections", 4);  // of images: text turns as without
+    }
     head.n_max = positive_u32(keys, "block_size", kMaxBlock);
     head.mask = read_mask(keys.file(), hp);
     return hp;
@@ -60,6 +64,8 @@ void read_dspark(KeyReader& keys, DraftModel& head) {
 
 void read_dflash2(KeyReader& keys, DraftModel& head, HParams& hp) {
     head.kind = DraftKind::dflash2;
+    if (hp.streams.n > 0)
+        unsupported(keys.file(), keys.arch(), "a choice of paths over several streams is not supported");
     hp.draft.n_conv = positive_u32(keys, "conv_kernel_size", 64);
     hp.draft.conv_group = positive_u32(keys, "conv_group_size", 1u << 24);
     if (hp.n_embd % hp.draft.conv_group != 0)
@@ -146,7 +152,9 @@ DraftModel bind_dflash(std::shared_ptr<gguf::File> file, const BoundModel& targe
     w.token_embd = find_embedding(binder, head, target);
     w.output = find_output(binder, head, target, true);
     w.layers.resize(static_cast<std::size_t>(hp.n_layer));
-    for (int il = 0; il < hp.n_layer; ++il) bind_dflash_layer(binder, hp, il, w.layers[static_cast<std::size_t>(il)]);
+    const auto bind_layer = hp.streams.n > 0 ? deepseek4::bind_any_block : bind_dflash_layer;
+    for (int il = 0; il < hp.n_layer; ++il) bind_layer(binder, hp, il, w.layers[static_cast<std::size_t>(il)]);
+    if (hp.streams.n > 0) w.output_streams = bind_streams(binder, hp, "output_hc", hp.streams.n, 1);
     bind_choice(binder, head);
     binder.finish(options);
     head.way = DraftModel::Way::pass;
@@ -171,6 +179,7 @@ void fill_memory(const BuildContext& b) {
     const Tensor states = g.input(graph::Input::states, DType::f32, {b.hp.draft.n_state, b.shape.n_tokens, 1, 1});
     g.set_part(Part::embed);
     const Tensor h = norm(b, b.w.draft.fc_norm, g.name(linear(b, b.w.draft.fc, states), "fc"), "fc_norm");
+    if (b.hp.streams.n > 0) return deepseek4::write_keys(b, in, h);
     each_layer(b, [&](int il, const LayerWeights& w) {
         g.set_part(Part::attn);
         const AttentionParams p = attention_params(b, il);
@@ -224,9 +233,9 @@ Tensor attention_of_block(const BuildContext& b, const Inputs& in, int il, Tenso
     return attention_out(b, in, il, x);
 }
 
-void pass_over_block(const BuildContext& b) {
+/// The rows of a block behind all layers, those that are outputs.
+Tensor rows_of_block(const BuildContext& b, const Inputs& in) {
     Graph& g = b.g;
-    const Inputs in = make_inputs(b);
     Tensor x = in.x;
     each_layer(b, [&](int il, const LayerWeights& w) {
         const auto coefficients = [&](const ConvWeights& conv, Tensor h) {
@@ -250,9 +259,17 @@ void pass_over_block(const BuildContext& b) {
     });
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    x = output_rows(b, in, x);
+    return output_rows(b, in, x);
+}
+
+void pass_over_block(const BuildContext& b) {
+    Graph& g = b.g;
+    const Inputs in = make_inputs(b);
+    const bool has_streams = b.hp.streams.n > 0;
+    const Tensor x = has_streams ? deepseek4::run_blocks(b, in, in.x) : rows_of_block(b, in);
     const Tensor s = norm(b, b.w.output_norm, x, "result_norm");
-    g.output(g.name(b.w.draft.selector ? linear(b, b.w.draft.selector, s) : g.copy(s), "draft_state"));
+    const Tensor read = has_streams ? x : s;  // what the confidence is of
+    g.output(g.name(b.w.draft.selector ? linear(b, b.w.draft.selector, s) : g.copy(read), "draft_state"));
     Tensor logits = linear(b, b.w.output, s);
     if (b.hp.logit_scale != 1.0f) logits = g.scale(logits, b.hp.logit_scale);
     if (const float c = b.hp.final_softcap; c > 0) logits = g.scale(g.tanh(g.scale(logits, 1.0f / c)), c);

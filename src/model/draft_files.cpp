@@ -67,8 +67,12 @@ const TensorInfo* borrow(DraftModel& head, const BoundModel& target, const Tenso
 const TensorInfo* find_embedding(WeightBinder& binder, DraftModel& head, const BoundModel& target) {
     const HParams& hp = head.bound.hp;
     if (const TensorInfo* own = binder.find_matrix("token_embd", {hp.n_embd, hp.n_vocab})) return own;
+    return borrow_embedding(head, target, hp.n_embd);
+}
+
+const TensorInfo* borrow_embedding(DraftModel& head, const BoundModel& target, std::int64_t width) {
     const TensorInfo* theirs = target.weights.token_embd;
-    if (theirs == nullptr || theirs->ne[0] != hp.n_embd) refuse_borrowing(head, "embedding", theirs);
+    if (theirs == nullptr || theirs->ne[0] != width) refuse_borrowing(head, "embedding", theirs);
     return borrow(head, target, *theirs);
 }
 

@@ -18,6 +18,8 @@ void check_target_vocabulary(const gguf::File& file, const HParams& hp, const Bo
 
 /// The head's own embedding, or the target's.
 [[nodiscard]] const TensorInfo* find_embedding(WeightBinder& binder, DraftModel& head, const BoundModel& target);
+/// The target's, of this width, whatever the head's is.
+[[nodiscard]] const TensorInfo* borrow_embedding(DraftModel& head, const BoundModel& target, std::int64_t width);
 /// The head's own output matrix, of as many rows as it has; that of its embedding where `tied`; or the target's.
 [[nodiscard]] Linear find_output(WeightBinder& binder, DraftModel& head, const BoundModel& target, bool tied);
 /// "d2t": the token of each row of the output matrix. Sets hp.draft.n_logits where it is there.
@@ -31,5 +33,8 @@ void build_eagle3(const BuildContext& b);
 [[nodiscard]] DraftModel bind_dflash(std::shared_ptr<gguf::File> file, const BoundModel& target,
                                      const ModelOptions& options);
 void build_dflash(const BuildContext& b);
+[[nodiscard]] DraftModel bind_assistant(std::shared_ptr<gguf::File> file, const BoundModel& target,
+                                        const ModelOptions& options);
+void build_assistant(const BuildContext& b);
 
 }  // namespace tinfer::model

@@ -18,8 +18,8 @@ struct DraftModel {
     /// token's.
     bool behind = false;
     /// How a draft is made: row by row, each with what the one before fed back; by one block after the other; in one
-    /// pass.
-    enum class Way : std::uint8_t { chain, blocks, pass };
+    /// pass; row by row over the target's memory, with no memory of its own.
+    enum class Way : std::uint8_t { chain, blocks, pass, reader };
     Way way = Way::chain;
     int fed_graph = 0;  ///< of rows that take what is fed back
 

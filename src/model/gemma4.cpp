@@ -47,10 +47,13 @@ Tensor ffn(const BuildContext& b, const LayerWeights& w, Tensor y) {
 
 }  // namespace
 
-HParams read(KeyReader& keys) {
-    HParams hp = read_common(keys, RopeKind::neox, CommonKeys{.two_head_sizes = true, .shared_kv = true});
+}  // namespace tinfer::model::gemma4
+
+namespace tinfer::model {
+
+HParams read_gemma4_blocks(KeyReader& keys, const CommonKeys& common) {
+    HParams hp = read_common(keys, RopeKind::neox, common);
     hp.activation = Activation::gelu;
-    hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
     hp.attention.scale = 1.0f;
     require_window_array(keys);
     read_window(keys, hp, WindowKind::standard, 0, 0);
@@ -70,6 +73,16 @@ HParams read(KeyReader& keys) {
                  cat("must be even and at most the head size ", window_head));
     read_window_base(keys, hp, 10000.0f);
     hp.windows.rope_scaled = hp.windows.rope_factors = false;
+    return hp;
+}
+
+}  // namespace tinfer::model
+
+namespace tinfer::model::gemma4 {
+
+HParams read(KeyReader& keys) {
+    HParams hp = read_gemma4_blocks(keys, {.two_head_sizes = true, .shared_kv = true});
+    hp.embd_scale = std::sqrt(static_cast<float>(hp.n_embd));
     hp.final_softcap = keys.f32("final_logit_softcapping", 30.0f);
     if (!(hp.final_softcap >= 0)) keys.bad("final_logit_softcapping", cat(hp.final_softcap), "must not be below 0");
     const std::uint32_t per_layer = keys.require_u32("embedding_length_per_layer_input");

@@ -8,6 +8,8 @@
 
 namespace tinfer::model {
 
+/// Keys of Gemma 4's blocks: heads, windows, angles.
+[[nodiscard]] HParams read_gemma4_blocks(KeyReader& keys, const CommonKeys& common);
 /// The layers behind n_own look at keys and values of the last own ones, which must be one with a window and one
 /// without; `key` is what says so.
 void share_last_layers(KeyReader& keys, HParams& hp, int n_own, std::string_view key);

@@ -89,8 +89,13 @@ int vocabulary_size(KeyReader& keys) {
 }
 
 // The trailing blocks that only draft tokens ("MTP") are not run; per-layer keys cover them too.
-void leave_out_draft_blocks(KeyReader& keys, HParams& hp) {
+void leave_out_draft_blocks(KeyReader& keys, HParams& hp, bool only_drafts) {
     const std::uint32_t n = keys.u32("nextn_predict_layers", 0);
+    if (only_drafts) {
+        if (n != static_cast<std::uint32_t>(hp.n_layer))
+            keys.bad("nextn_predict_layers", cat(n), cat("must be block_count = ", hp.n_layer));
+        return;
+    }
     if (n >= static_cast<std::uint32_t>(hp.n_layer))
         keys.bad("nextn_predict_layers", cat(n), cat("must be below block_count = ", hp.n_layer));
     hp.n_layer_draft = static_cast<int>(n);
@@ -129,7 +134,7 @@ HParams read_common(KeyReader& keys, RopeKind rope, NormKind norm, LayerKinds ki
 }
 
 HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
-    const auto [norm, kinds, ff, two_head_sizes, shared_kv, ignores_heads, eps_otherwise] = common;
+    const auto [norm, kinds, ff, two_head_sizes, shared_kv, only_drafts, ignores_heads, eps_otherwise] = common;
     HParams hp;
     hp.arch = keys.arch();
     hp.rope.kind = rope;
@@ -152,7 +157,7 @@ HParams read_common(KeyReader& keys, RopeKind rope, const CommonKeys& common) {
     if (norm == NormKind::layer) hp.layer_norm_eps = positive_f32(keys, "attention.layer_norm_epsilon", {});
     recurrent ? read_no_heads(keys, hp, kinds, ignores_heads) : read_head_sizes(keys, hp, kinds);
     if (rope != RopeKind::none) read_rope(keys, hp);
-    leave_out_draft_blocks(keys, hp);
+    leave_out_draft_blocks(keys, hp, only_drafts);
     if (!shared_kv && keys.u32("attention.shared_kv_layers", 0) > 0)
         unsupported(keys.file(), hp.arch, "shared KV layers not supported");
     for (const std::string_view side : {"key", "value"}) {

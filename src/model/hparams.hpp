@@ -240,6 +240,8 @@ struct DraftParams {
     bool norms_streams = false;
     int n_conv = 0, conv_group = 0;  ///< DFlash 2: rows of a convolution, channels that share coefficients
     int n_rank = 0;
+    std::vector<int>
+        target_caches{};  ///< of blocks that attend to their target's cache: its layer; empty: to their own
 };
 
 struct HParams {
@@ -370,6 +372,7 @@ struct CommonKeys {
     FeedForwardKey ff = FeedForwardKey::required;
     bool two_head_sizes = false;           ///< windowed layers may have heads of another size
     bool shared_kv = false;                ///< the last layers may look at keys and values of others
+    bool only_drafts = false;              ///< every block drafts, and is one of n_layer
     bool ignores_heads = false;            ///< attention.head_count has no effect (recurrent models)
     std::string_view rms_eps_otherwise{};  ///< the key that stands in for attention.layer_norm_rms_epsilon
 };

@@ -166,10 +166,8 @@ DraftModel bind_draft_file(std::shared_ptr<gguf::File> file, const BoundModel& t
     const std::string arch(file->require_string("general.architecture"));
     if (arch == "eagle3") return bind_eagle3(std::move(file), target, options);
     if (arch == "dflash") return bind_dflash(std::move(file), target, options);
-    if (!has_draft_blocks(*file))
-        unsupported(*file, arch,
-                    arch == "gemma4-assistant" ? "drafts that attend to the model's cache are not supported"
-                                               : "this is no draft head");
+    if (arch == "gemma4-assistant") return bind_assistant(std::move(file), target, options);
+    if (!has_draft_blocks(*file)) unsupported(*file, arch, "this is no draft head");
     if (arch != target.hp.arch)
         fail(ErrorCode::arch_mismatch, cat(file->name(), ": draft is for architecture '", escaped(arch),
                                            "', model is '", escaped(target.hp.arch), "'"));

@@ -119,6 +119,8 @@ struct DraftWeights {
     Norm fc_norm;
     const TensorInfo *predecessor = nullptr, *successor = nullptr;
     Linear markov, confidence, selector;
+    Linear pre, post;  ///< from the target's width, and back
+    const TensorInfo* target_embd = nullptr;
 };
 
 /// One pair of matrices for each adapter that is part of the model, and one for none: {n_in, rank, n}, {rank, n_out,

@@ -59,8 +59,8 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     : Impl(std::move(owner_), bound, options_, table_for(options_.isa)) {}
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_,
-                    const kernels::KernelTable& table)
-    : owner(std::move(owner_)), layout(bound, options_, table),
+                    const kernels::KernelTable& table, const runtime::Layout* target)
+    : owner(std::move(owner_)), layout(bound, options_, table, target),
       options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
       batch(layout.batch_limits()), session(std::make_shared<trace::TraceSession>(layout.tensors(), traced_file(owner),
                                                                                   layout.table().name, bound.hp.arch)),
@@ -79,7 +79,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     runner.executor().guard((bound.lender ? bound.lender : bound.file)->guarded_maps());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
-        if (layout.caches()[i].tensor_class == TensorClass::weight) continue;  // a draft head's, of its target
+        if (layout.caches()[i].address != nullptr) continue;  // a draft head's, of its target
         std::byte*& next = layout.caches()[i].tensor_class == TensorClass::recurrent ? next_state : next_cache;
         layout.place_cache(i, next);
         next += (layout.caches()[i].bytes + 63) / 64 * 64;
@@ -87,7 +87,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     plans = std::make_unique<runtime::PlanCache>(
         layout, runtime::MemoryMap{layout.tensors(), arena.data(), scratch.data(), scratch.size(), inputs.places(),
                                    kernels::this_processor()});
-    if (options.draft_head) head = std::make_unique<runtime::Head>(*options.draft_head, options, table);
+    if (options.draft_head) head = std::make_unique<runtime::Head>(*options.draft_head, layout, sequences);
 }
 
 Context::Impl::~Impl() {

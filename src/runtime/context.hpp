@@ -33,7 +33,9 @@ struct Context::Impl {
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
     /// With the kernels of `table` instead of the one that `options` names.
-    Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table);
+    /// `target`: of a draft head, the layout of its target's context, whose caches it may read.
+    Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table,
+         const runtime::Layout* target = nullptr);
     ~Impl();
 
     /// A transaction in its parts (runtime::Transaction). The batch is copied, and the context is busy until the

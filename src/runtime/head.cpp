@@ -64,27 +64,29 @@ ContextOptions head_options(const ContextOptions& target, const model::DraftMode
 }  // namespace
 
 // Rows that wait for their turn are few, or those of a micro-batch: that much is counted.
-void add_head_memory(MemoryPlan& plan, const ContextOptions& options, const kernels::KernelTable& table) {
+void add_head_memory(MemoryPlan& plan, const Layout& target) {
+    const ContextOptions& options = target.options();
     if (options.draft_head == nullptr) return;
     const model::DraftModel& head = detail::impl_of(*options.draft_head).head;
-    const MemoryPlan own = Layout(head.bound, head_options(options, head), table).memory();
+    const MemoryPlan own = Layout(head.bound, head_options(options, head), target.table(), &target).memory();
     plan.cache += own.cache;
     plan.compute += own.compute;
     plan.outputs += own.outputs;
-    plan.fixed += own.fixed + sizeof(Head) +
-                  static_cast<std::uint64_t>(2 * options.n_ubatch + options.n_seq_max) *
-                      static_cast<std::uint64_t>(head.taps.width) * sizeof(float);
+    plan.fixed +=
+        own.fixed + sizeof(Head) +
+        static_cast<std::uint64_t>(2 * options.n_ubatch + options.n_seq_max + options.n_ctx / memory::kPageSlots) *
+            static_cast<std::uint64_t>(head.taps.width) * sizeof(float);
 }
 
-Head::Head(const DraftHead& head, const ContextOptions& options, const kernels::KernelTable& table)
-    : head_(detail::impl_of(head).head), p_min_(detail::impl_of(head).p_min),
+Head::Head(const DraftHead& head, const Layout& target, const memory::Memory& past)
+    : head_(detail::impl_of(head).head), past_(past), p_min_(detail::impl_of(head).p_min),
       n_state_(static_cast<std::size_t>(head_.taps.width)),
-      n_many_(static_cast<std::size_t>(std::max(options.n_ubatch, options.n_outputs))),
+      n_many_(static_cast<std::size_t>(std::max(target.options().n_ubatch, target.options().n_outputs))),
       n_vocab_(std::min(detail::impl_of(head).target.vocab().size(),
                         static_cast<std::size_t>(detail::impl_of(head).target_bound->hp.n_vocab))),
-      context_(std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound, head_options(options, head_),
-                                               table)),
-      sequences_(static_cast<std::size_t>(options.n_seq_max)) {
+      context_(std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound,
+                                               head_options(target.options(), head_), target.table(), &target)),
+      sequences_(static_cast<std::size_t>(target.options().n_seq_max)) {
     for (Sequence& s : sequences_) s.carry.resize(n_state_);
 }
 
@@ -107,6 +109,7 @@ void Head::lose(SeqId seq) noexcept {
     s.rows.clear();
     s.states.clear();
     s.is_known = false;
+    s.page_ends.clear();
     try {
         context_->rollback();
         (void)context_->sequences.seq_rm(seq, Pos{0}, Pos{-1});
@@ -127,9 +130,16 @@ void Head::truncate(SeqId seq, std::int32_t end) {
     s.states.resize(n * n_state_);
     forget_rows(seq, from);
     if (end >= s.end) return;
+    forget_page_ends(s, end);
     s.end = end;
-    s.is_known = end == 0;
-    std::ranges::fill(s.carry, 0.0f);
+    const auto kept = s.page_ends.find(end);
+    s.is_known = end == 0 || kept != s.page_ends.end();
+    if (kept != s.page_ends.end()) std::ranges::copy(kept->second, s.carry.begin());
+    else std::ranges::fill(s.carry, 0.0f);
+}
+
+void Head::forget_page_ends(Sequence& s, std::int32_t behind) noexcept {
+    s.page_ends.erase(s.page_ends.upper_bound(behind), s.page_ends.end());
 }
 
 // A token of the text, and the state behind it. Its row takes the state in front of it.
@@ -140,8 +150,9 @@ void Head::push(SeqId seq, std::int32_t token, std::int32_t pos, std::span<const
         s.is_known = false;
     }
     const std::int32_t place = row_pos(pos);
-    const bool is_pass = head_.way == model::DraftModel::Way::pass;
-    if (is_pass || (s.is_known && token >= 0 && place >= 0)) {
+    const bool is_pass = head_.way == model::DraftModel::Way::pass,
+               keeps_rows = head_.way != model::DraftModel::Way::reader;
+    if (is_pass || (keeps_rows && s.is_known && token >= 0 && place >= 0)) {
         s.rows.push_back({std::max(token, 0), place});
         const std::span<const float> of = is_pass ? state : std::span<const float>(s.carry);
         s.states.insert(s.states.end(), of.begin(), of.end());
@@ -149,6 +160,7 @@ void Head::push(SeqId seq, std::int32_t token, std::int32_t pos, std::span<const
     std::ranges::copy(state, s.carry.begin());
     s.is_known = true;
     s.end = pos + 1;
+    if (s.end % memory::kPageSlots == 0 && n_carry() > 0) s.page_ends[s.end] = s.carry;
 }
 
 void Head::add(SeqId seq, const Row& row, std::span<const float> state, bool output) {
@@ -168,6 +180,7 @@ void Head::add_true_rows(SeqId seq) {
 bool Head::run(int graph, bool looks_ahead) {
     if (batch_.empty()) return true;
     context_->inputs.draft = {.states = states_, .block = graph, .looks_ahead = looks_ahead};
+    if (head_.way == model::DraftModel::Way::reader) context_->inputs.draft.seen = &past_;
     const auto status = context_->decode(batch_);
     batch_.clear();
     states_.clear();
@@ -272,6 +285,7 @@ void Head::seq_rm(SeqId seq, Pos p0, Pos p1, Pos end) noexcept {
         Sequence& s = at(seq);
         if (last < 0 || last >= s.end) return truncate(seq, std::min(first, s.end));
         flush();
+        forget_page_ends(s, first);
         (void)context_->sequences.seq_rm(seq, Pos{std::max(row_pos(first), 0)}, Pos{std::max(row_pos(last), 0)});
         if (s.end != static_cast<std::int32_t>(end)) replaced(seq, end);
     });
@@ -287,8 +301,12 @@ void Head::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1, Pos end) noexcept {
         context_->sequences.seq_cp(from, to, Pos{std::max(row_pos(std::max(first, 0)), 0)},
                                    last < 0 ? p1 : Pos{std::max(row_pos(last), 0)});
         t.end = static_cast<std::int32_t>(end);
-        t.is_known = whole && s.is_known && t.end == s.end;
-        t.carry = s.carry;
+        t.page_ends.clear();
+        if (first <= 0) t.page_ends = s.page_ends;
+        forget_page_ends(t, t.end);
+        const auto kept = t.page_ends.find(t.end);
+        t.is_known = (whole && s.is_known && t.end == s.end) || kept != t.page_ends.end();
+        t.carry = kept != t.page_ends.end() ? kept->second : s.carry;
     });
 }
 
@@ -298,6 +316,7 @@ void Head::seq_add(SeqId seq, Pos p0, Pos p1, int delta, Pos end) noexcept {
         const auto last = static_cast<std::int32_t>(p1);
         context_->sequences.seq_add(seq, Pos{std::max(row_pos(static_cast<std::int32_t>(p0)), 0)},
                                     last < 0 ? p1 : Pos{std::max(row_pos(last), 0)}, delta);
+        forget_page_ends(at(seq), static_cast<std::int32_t>(p0));
         at(seq).end = static_cast<std::int32_t>(end);
     });
 }
@@ -308,6 +327,7 @@ void Head::seq_shift(SeqId seq, Pos keep, int n, Pos end) noexcept {
         if (context_->sequences.shift(seq, Pos{std::max(row_pos(static_cast<std::int32_t>(keep)), 0)}, n) !=
             RemoveStatus::ok)
             lose(seq);
+        forget_page_ends(at(seq), static_cast<std::int32_t>(keep));
         at(seq).end = static_cast<std::int32_t>(end);
     });
 }
@@ -325,10 +345,45 @@ void Head::clear() noexcept {
     for (Sequence& s : sequences_) {
         s.rows.clear();
         s.states.clear();
+        s.page_ends.clear();
         s.end = 0;
         s.is_known = true;
         std::ranges::fill(s.carry, 0.0f);
     }
+}
+
+// ---- states ---------------------------------------------------------------------------------------------------------
+
+// In one pass over masked places every row is made of the state of its own token.
+std::size_t Head::n_carry() const noexcept { return head_.way == model::DraftModel::Way::pass ? 0 : n_state_; }
+
+Head::Carried Head::carried(SeqId seq) noexcept {
+    const Sequence& s = at(seq);
+    return {s.end, s.is_known, std::span(s.carry).first(n_carry())};
+}
+
+std::span<const float> Head::carry_behind(SeqId seq, Pos end) noexcept {
+    const Sequence& s = at(seq);
+    const auto place = static_cast<std::int32_t>(end);
+    if (s.is_known && s.end == place) return std::span(s.carry).first(n_carry());
+    const auto kept = s.page_ends.find(place);
+    return kept == s.page_ends.end() ? std::span<const float>() : std::span<const float>(kept->second);
+}
+
+void Head::settle() noexcept {
+    for (int i = 0; i < n_seq_max(); ++i) guarded(SeqId{i}, [&] { flush(); });
+    context_->outputs.forget();
+}
+
+void Head::adopt(SeqId seq, const Carried& carried) {
+    Sequence& s = at(seq);
+    s.rows.clear();
+    s.states.clear();
+    s.page_ends.clear();
+    s.end = carried.end;
+    s.is_known = carried.is_known;
+    std::ranges::copy(carried.state, s.carry.begin());
+    if (s.is_known && s.end > 0 && s.end % memory::kPageSlots == 0 && n_carry() > 0) s.page_ends[s.end] = s.carry;
 }
 
 }  // namespace tinfer::runtime

@@ -5,6 +5,7 @@
 // nothing else.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,16 +28,18 @@ struct DraftHead::Impl {
 
 namespace runtime {
 
+class Layout;
+
 /// What the head in the options reads of the model; null without one. Throws bad_parameter where it is another model's.
 [[nodiscard]] const model::Taps* taps_of(const model::BoundModel& model, const ContextOptions& options);
 
-/// Adds what the head of the options takes, if there is one.
-void add_head_memory(MemoryPlan& plan, const ContextOptions& options, const kernels::KernelTable& table);
+/// Adds what the head of a context takes, if there is one.
+void add_head_memory(MemoryPlan& plan, const Layout& target);
 
 class Head {
 public:
-    /// `options`: effective ones of the target's context. Throws as making a context does.
-    Head(const DraftHead& head, const ContextOptions& options, const kernels::KernelTable& table);
+    /// Layout and memory of the target's context outlive it. Throws as making a context does.
+    Head(const DraftHead& head, const Layout& target, const memory::Memory& past);
     ~Head();
     Head(const Head&) = delete;
     Head& operator=(const Head&) = delete;
@@ -62,6 +65,26 @@ public:
     void clear() noexcept;
     [[nodiscard]] int n_seq_max() const noexcept { return static_cast<int>(sequences_.size()); }
 
+    // -- states and stores: what a sequence carries on, beside the rows in the head's memory
+
+    /// The position behind its last token, and the state of that token, {n_carry}, if it is known.
+    struct Carried {
+        std::int32_t end = 0;
+        bool is_known = false;
+        std::span<const float> state{};
+    };
+    [[nodiscard]] std::size_t n_carry() const noexcept;
+    [[nodiscard]] Carried carried(SeqId seq) noexcept;
+    /// The state of the token in front of `end`, where that is known; at the ends of pages of 64 tokens it is kept.
+    [[nodiscard]] std::span<const float> carry_behind(SeqId seq, Pos end) noexcept;
+    /// Brings all rows into memory; a sequence where that fails has none.
+    void settle() noexcept;
+    /// The rows are in memory.
+    void adopt(SeqId seq, const Carried& carried);
+    [[nodiscard]] Context::Impl& context() noexcept { return *context_; }
+    /// Where the row of the token at `pos` lies; -1: it makes none.
+    [[nodiscard]] std::int32_t row_pos(std::int32_t pos) const noexcept { return head_.behind ? pos - 1 : pos; }
+
     // -- drafts
 
     [[nodiscard]] int n_max() const noexcept { return head_.n_max; }
@@ -69,12 +92,27 @@ public:
         std::size_t n = 0;
         float least = 1;  ///< the smallest probability of its tokens
     };
-    /// Proposes tokens behind `drawn`, which stands at `pos` and is not decoded yet.
+    /// Wants tokens behind `drawn`, which stands at `pos` and is not decoded yet.
+    struct Ask {
+        SeqId seq{};
+        Token drawn{};
+        Pos pos{};
+        std::span<Token> out{};
+        Proposal proposal{};  ///< what there is
+    };
+    /// Proposes for several sequences, of each at most one: where the head works row by row, step by step for all of
+    /// them together. Throws what a decode does; the sequences then have no rows.
+    void draft(std::span<Ask> asks);
+    /// The same for one.
     Proposal draft(SeqId seq, Token drawn, Pos pos, std::span<Token> out);
 
     std::vector<float>* record = nullptr;  ///< for tests: rows that tokens were drafted from are appended
 
     std::vector<float>* confidences = nullptr;  ///< likewise, how sure DSpark is of each
+
+    /// Likewise of DFlash 2: for each place the tokens that are chosen from, and their scores behind each of the place
+    /// in front, {top_k, 1 + top_k}; behind the token drawn last, as often.
+    std::vector<float>* lattice = nullptr;
 
 private:
     struct Row {
@@ -88,6 +126,7 @@ private:
         std::vector<float> carry{};
         std::vector<Row> rows{};
         std::vector<float> states{};
+        std::map<std::int32_t, std::vector<float>> page_ends{};  ///< states in front of positions that begin a page
     };
     /// Of a sequence when a transaction began.
     struct Saved {
@@ -98,10 +137,10 @@ private:
     };
 
     [[nodiscard]] Sequence& at(SeqId seq) noexcept { return sequences_[static_cast<std::size_t>(seq)]; }
-    [[nodiscard]] std::int32_t row_pos(std::int32_t pos) const noexcept { return head_.behind ? pos - 1 : pos; }
     void push(SeqId seq, std::int32_t token, std::int32_t pos, std::span<const float> state);
     void truncate(SeqId seq, std::int32_t end);
     void lose(SeqId seq) noexcept;
+    static void forget_page_ends(Sequence& s, std::int32_t behind) noexcept;
     template <class Fn>
     void guarded(SeqId seq, Fn&& fn) noexcept;
     void flush();
@@ -110,16 +149,24 @@ private:
     void add(SeqId seq, const Row& row, std::span<const float> state, bool output);
     void add_true_rows(SeqId seq);
     void forget_rows(SeqId seq, std::int32_t from);
-    [[nodiscard]] runtime::Head::Proposal draft_chain(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
-    [[nodiscard]] runtime::Head::Proposal draft_blocks(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
-    [[nodiscard]] runtime::Head::Proposal draft_pass(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
-    [[nodiscard]] runtime::Head::Proposal correct_in_turn(SeqId seq, Token drawn, std::int32_t pos,
-                                                          std::span<Token> out);
-    [[nodiscard]] runtime::Head::Proposal choose_path(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out);
-    /// Takes the best token of a row of logits; false where it, or `p`, is not probable enough.
-    bool take(Proposal& proposal, std::span<Token> out, std::span<const float> row, std::optional<float> p = {});
+    using Asks = std::vector<Ask*>;
+    [[nodiscard]] bool can_draft(Ask& ask) noexcept;
+    [[nodiscard]] std::size_t free_rows() const noexcept;
+    void lose_all(const Asks& asks) noexcept;
+    void draft_chains(Asks asks);
+    void draft_by_blocks(Asks asks);
+    void draft_from_target(Asks asks);
+    void draft_pass(Ask& ask);
+    void correct_in_turn(Ask& ask);
+    void choose_path(Ask& ask);
+    /// Takes the best token of each ask's row of logits, and drops the asks that are done. What the others were fed back
+    /// is in fed_, row after row.
+    void take_each(Asks& asks);
+    /// The best token of one row; false where it, or `p`, is not probable enough.
+    bool take(Ask& ask, std::span<const float> row, std::optional<float> p = {});
 
     const model::DraftModel& head_;
+    const memory::Memory& past_;  ///< the target's
     float p_min_;
     std::size_t n_state_, n_many_, n_vocab_;
     std::unique_ptr<Context::Impl> context_;
@@ -129,6 +176,7 @@ private:
     bool keeps_noted_ = true;
     Batch batch_;
     std::vector<float> states_;  // of batch_
+    std::vector<float> fed_;     // of the last step: what its rows gave for the next ones
 };
 
 }  // namespace runtime

@@ -16,23 +16,57 @@ namespace tinfer::runtime {
 using Way = model::DraftModel::Way;
 
 Head::Proposal Head::draft(SeqId seq, Token drawn, Pos pos, std::span<Token> out) {
-    const auto place = static_cast<std::int32_t>(pos);
-    const Sequence& s = at(seq);
-    out = out.first(std::min(out.size(), static_cast<std::size_t>(head_.n_max)));
-    if (out.empty() || !s.is_known || s.end != place || row_pos(place) < 0) return {};
+    Ask ask{seq, drawn, pos, out, {}};
+    draft(std::span(&ask, 1));
+    return ask.proposal;
+}
+
+// Whether the head knows all that it needs for this place.
+bool Head::can_draft(Ask& ask) noexcept {
+    ask.out = ask.out.first(std::min(ask.out.size(), static_cast<std::size_t>(head_.n_max)));
+    ask.proposal = {};
+    const Sequence& s = at(ask.seq);
+    const auto place = static_cast<std::int32_t>(ask.pos);
+    return !ask.out.empty() && s.is_known && s.end == place && row_pos(place) >= 0;
+}
+
+void Head::draft(std::span<Ask> asks) {
+    Asks list;
+    for (Ask& ask : asks)
+        if (can_draft(ask)) list.push_back(&ask);
+    if (list.empty()) return;
     try {
-        const Proposal proposal = head_.way == Way::pass     ? draft_pass(seq, drawn, place, out)
-                                  : head_.way == Way::blocks ? draft_blocks(seq, drawn, place, out)
-                                                             : draft_chain(seq, drawn, place, out);
-        forget_rows(seq, row_pos(place));
-        return proposal;
+        switch (head_.way) {
+            case Way::chain: draft_chains(list); break;
+            case Way::blocks: draft_by_blocks(list); break;
+            case Way::reader: draft_from_target(list); break;
+            case Way::pass:
+                for (Ask* ask : list) draft_pass(*ask);
+                break;
+        }
+        for (const Ask* ask : list) forget_rows(ask->seq, row_pos(static_cast<std::int32_t>(ask->pos)));
     } catch (...) {
-        lose(seq);
+        lose_all(list);
         throw;
     }
 }
 
-bool Head::take(Proposal& proposal, std::span<Token> out, std::span<const float> row, std::optional<float> p) {
+void Head::lose_all(const Asks& asks) noexcept {
+    for (Ask* ask : asks) {
+        ask->proposal = {};
+        lose(ask->seq);
+    }
+}
+
+// Rows that the memory can take beside those it has and those that wait.
+std::size_t Head::free_rows() const noexcept {
+    auto used = static_cast<std::size_t>(context_->sequences.used());
+    for (const Sequence& s : sequences_) used += s.rows.size();
+    const auto all = static_cast<std::size_t>(context_->options.n_ctx);
+    return all - std::min(all, used);
+}
+
+bool Head::take(Ask& ask, std::span<const float> row, std::optional<float> p) {
     const bool has_ids = !head_.tokens.empty();
     if (record != nullptr && has_ids) {
         std::vector<float> all(n_vocab_, -std::numeric_limits<float>::infinity());
@@ -44,69 +78,129 @@ bool Head::take(Proposal& proposal, std::span<Token> out, std::span<const float>
     const BestToken best = best_token(row, has_ids ? row.size() : n_vocab_);
     const float sure = p.value_or(best.p);
     if (sure < p_min_) return false;
-    out[proposal.n++] = has_ids ? head_.tokens[static_cast<std::size_t>(best.token)] : best.token;
-    proposal.least = std::min(proposal.least, sure);
+    ask.out[ask.proposal.n++] = has_ids ? head_.tokens[static_cast<std::size_t>(best.token)] : best.token;
+    ask.proposal.least = std::min(ask.proposal.least, sure);
     return true;
+}
+
+// Output i of the run is the row of ask i.
+void Head::take_each(Asks& asks) {
+    const auto fed = context_->outputs.result("draft_state");
+    const std::size_t width = fed.size() / asks.size();
+    fed_.clear();
+    Asks on;
+    for (std::size_t i = 0; i < asks.size(); ++i) {
+        Ask& ask = *asks[i];
+        if (!take(ask, context_->outputs.logits(static_cast<int>(i))) || ask.proposal.n == ask.out.size()) continue;
+        on.push_back(&ask);
+        fed_.insert(fed_.end(), fed.begin() + static_cast<std::ptrdiff_t>(i * width),
+                    fed.begin() + static_cast<std::ptrdiff_t>((i + 1) * width));
+    }
+    asks = std::move(on);
 }
 
 // ---- rows that follow one another -----------------------------------------------------------------------------------
 
 // Each row takes the token that the one before gave, and what that fed back. The rows that are missing in memory run
 // with the first of them, so that the weights are read once.
-Head::Proposal Head::draft_chain(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out) {
-    Proposal proposal;
-    add_true_rows(seq);
-    add(seq, {static_cast<std::int32_t>(drawn), row_pos(pos)}, at(seq).carry, true);
-    for (bool done = run(0); done; done = run(head_.fed_graph)) {
-        if (!take(proposal, out, context_->outputs.logits(-1)) || proposal.n == out.size()) return proposal;
-        const Row next{static_cast<std::int32_t>(out[proposal.n - 1]),
-                       row_pos(pos) + static_cast<std::int32_t>(proposal.n)};
-        add(seq, next, context_->outputs.result("draft_state"), true);
+void Head::draft_chains(Asks asks) {
+    const Asks all = asks;
+    std::size_t n_waiting = 0;
+    for (const Ask* ask : asks) n_waiting += at(ask->seq).rows.size();
+    if (n_waiting + asks.size() > static_cast<std::size_t>(context_->options.n_batch)) flush();
+    std::size_t n_free = free_rows();
+    if (n_free < asks.size()) return;
+    for (const Ask* ask : asks) {
+        add_true_rows(ask->seq);
+        add(ask->seq, {static_cast<std::int32_t>(ask->drawn), row_pos(static_cast<std::int32_t>(ask->pos))},
+            at(ask->seq).carry, true);
     }
-    lose(seq);
-    return proposal;
+    for (int graph = 0; run(graph); graph = head_.fed_graph) {
+        n_free -= asks.size();
+        take_each(asks);
+        if (asks.empty() || n_free < asks.size()) return;
+        const std::size_t width = fed_.size() / asks.size();
+        for (std::size_t i = 0; i < asks.size(); ++i) {
+            const Ask& ask = *asks[i];
+            const auto n = static_cast<std::int32_t>(ask.proposal.n);
+            add(ask.seq,
+                {static_cast<std::int32_t>(ask.out[ask.proposal.n - 1]),
+                 row_pos(static_cast<std::int32_t>(ask.pos)) + n},
+                std::span(fed_).subspan(i * width, width), true);
+        }
+    }
+    lose_all(all);
+}
+
+// Every row stands at the place of the token drawn last and sees the target's tokens, whose keys must have been rotated
+// to where they stand.
+void Head::draft_from_target(Asks asks) {
+    if (past_.has_shifts()) return;
+    fed_.clear();
+    for (const Ask* ask : asks) fed_.insert(fed_.end(), at(ask->seq).carry.begin(), at(ask->seq).carry.end());
+    while (!asks.empty()) {
+        context_->sequences.clear();
+        for (std::size_t i = 0; i < asks.size(); ++i) {
+            const Ask& ask = *asks[i];
+            const Token before = ask.proposal.n == 0 ? ask.drawn : ask.out[ask.proposal.n - 1];
+            add(ask.seq, {static_cast<std::int32_t>(before), static_cast<std::int32_t>(ask.pos)},
+                std::span(fed_).subspan(i * n_state_, n_state_), true);
+        }
+        if (!run(0)) return;
+        take_each(asks);
+    }
 }
 
 // Block k proposes token k + 1, from rows of its own memory for all tokens before.
-Head::Proposal Head::draft_blocks(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out) {
-    Proposal proposal;
+void Head::draft_by_blocks(Asks asks) {
     flush();
-    std::vector<float> states(at(seq).carry);
-    for (int block = 0;; ++block) {
-        for (std::size_t i = 0; i <= proposal.n; ++i) {
-            const Token token = i == 0 ? drawn : out[i - 1];
-            add(seq, {static_cast<std::int32_t>(token), pos + static_cast<std::int32_t>(i)},
-                std::span(states).subspan(i * n_state_, n_state_), i == proposal.n);
+    std::vector<std::vector<float>> states(sequences_.size());
+    for (const Ask* ask : asks) states[static_cast<std::size_t>(ask->seq)] = at(ask->seq).carry;
+    for (int block = 0; !asks.empty(); ++block) {
+        if (free_rows() < asks.size() * static_cast<std::size_t>(block + 1)) return;
+        for (const Ask* ask : asks)
+            for (std::size_t i = 0; i <= ask->proposal.n; ++i) {
+                const Token token = i == 0 ? ask->drawn : ask->out[i - 1];
+                const Row row{static_cast<std::int32_t>(token),
+                              static_cast<std::int32_t>(ask->pos) + static_cast<std::int32_t>(i)};
+                add(ask->seq, row,
+                    std::span(states[static_cast<std::size_t>(ask->seq)]).subspan(i * n_state_, n_state_),
+                    i == ask->proposal.n);
+            }
+        const Asks ran = asks;
+        if (!run(block)) return;
+        take_each(asks);
+        for (std::size_t i = 0; i < asks.size(); ++i) {
+            auto& own = states[static_cast<std::size_t>(asks[i]->seq)];
+            const auto fed = std::span(fed_).subspan(i * n_state_, n_state_);
+            own.insert(own.end(), fed.begin(), fed.end());
         }
-        if (!run(block)) return proposal;
-        if (!take(proposal, out, context_->outputs.logits(-1)) || proposal.n == out.size()) return proposal;
-        const auto fed = context_->outputs.result("draft_state");
-        states.insert(states.end(), fed.begin(), fed.end());
-        forget_rows(seq, pos);
+        for (const Ask* ask : ran) forget_rows(ask->seq, static_cast<std::int32_t>(ask->pos));
     }
 }
 
 // ---- one pass -------------------------------------------------------------------------------------------------------
 
 // The token drawn last, then masked places, over the memory of the text.
-Head::Proposal Head::draft_pass(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out) {
-    Proposal proposal;
+void Head::draft_pass(Ask& ask) {
+    const auto& [seq, drawn, place, out, proposal] = ask;
+    const auto pos = static_cast<std::int32_t>(place);
     flush();
     const std::size_t n_rows = out.size() + (head_.from_anchor ? 0 : 1);
+    if (free_rows() < n_rows) return;
     for (std::size_t i = 0; i < n_rows; ++i)
         add(seq, {static_cast<std::int32_t>(i == 0 ? drawn : head_.mask), pos + static_cast<std::int32_t>(i)}, {},
             true);
-    if (!run(0, head_.looks_ahead)) return proposal;
-    if (head_.kind == DraftKind::dspark) return correct_in_turn(seq, drawn, pos, out);
-    if (head_.kind == DraftKind::dflash2) return choose_path(seq, drawn, pos, out);
-    while (proposal.n < out.size() && take(proposal, out, context_->outputs.logits(static_cast<int>(proposal.n) + 1)))
-        continue;
-    return proposal;
+    if (!run(0, head_.looks_ahead)) return;
+    if (head_.kind == DraftKind::dspark) return correct_in_turn(ask);
+    if (head_.kind == DraftKind::dflash2) return choose_path(ask);
+    while (proposal.n < out.size() && take(ask, context_->outputs.logits(static_cast<int>(proposal.n) + 1))) continue;
 }
 
 // DSpark: what a row says changes by the token that was chosen in front of it.
-Head::Proposal Head::correct_in_turn(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out) {
-    Proposal proposal;
+void Head::correct_in_turn(Ask& ask) {
+    const auto& [seq, drawn, place, out, proposal] = ask;
+    const auto pos = static_cast<std::int32_t>(place);
     const auto n_logits = static_cast<std::size_t>(context_->layout.model().hp.n_logits());
     const auto states = context_->outputs.result("draft_state"), logits = context_->outputs.result("result_output");
     const std::vector<float> all_states(states.begin(), states.end()), all_logits(logits.begin(), logits.end());
@@ -121,18 +215,18 @@ Head::Proposal Head::correct_in_turn(SeqId seq, Token drawn, std::int32_t pos, s
                      all_states.begin() + static_cast<std::ptrdiff_t>((row + 1) * width));
         forget_rows(seq, pos);
         add(seq, {static_cast<std::int32_t>(before), pos}, given, true);
-        if (!run(1)) return proposal;
+        if (!run(1)) return;
         std::optional<float> p;
         if (has_confidence) p = context_->outputs.result("draft_state")[0];
         if (p && confidences != nullptr) confidences->push_back(*p);
-        if (!take(proposal, out, context_->outputs.logits(-1), p)) return proposal;
+        if (!take(ask, context_->outputs.logits(-1), p)) return;
     }
-    return proposal;
 }
 
 // DFlash 2: of the best tokens of each place, the one that goes best with the token chosen in front of it.
-Head::Proposal Head::choose_path(SeqId seq, Token drawn, std::int32_t pos, std::span<Token> out) {
-    Proposal proposal;
+void Head::choose_path(Ask& ask) {
+    auto& [seq, drawn, at_place, out, proposal] = ask;
+    const auto pos = static_cast<std::int32_t>(at_place);
     const auto n_logits = static_cast<std::size_t>(context_->layout.model().hp.n_logits());
     const auto rank = static_cast<std::size_t>(context_->layout.model().hp.draft.n_rank);
     const auto top_k = std::min(static_cast<std::size_t>(head_.top_k), n_logits);
@@ -142,6 +236,7 @@ Head::Proposal Head::choose_path(SeqId seq, Token drawn, std::int32_t pos, std::
         return head_.tokens.empty() ? Token{static_cast<std::int32_t>(row)} : head_.tokens[row];
     };
     std::vector<std::size_t> order(n_logits);
+    std::vector<float> in_front;  // predecessors of the place in front, for the lattice
     while (proposal.n < out.size()) {
         const std::size_t place = proposal.n + 1;
         const auto row = std::span(all).subspan(place * n_logits, n_logits);
@@ -153,20 +248,36 @@ Head::Proposal Head::choose_path(SeqId seq, Token drawn, std::int32_t pos, std::
         add(seq, {static_cast<std::int32_t>(proposal.n == 0 ? drawn : out[proposal.n - 1]), pos}, {}, true);
         for (std::size_t k = 0; k < top_k; ++k)
             add(seq, {static_cast<std::int32_t>(token_of(order[k])), pos + 1 + static_cast<std::int32_t>(k)}, {}, true);
-        if (!run(1)) return proposal;
+        if (!run(1)) return;
         const auto rows = context_->outputs.result("draft_state");  // [predecessor | successor] of each token
         std::vector<float> scores(top_k);
-        for (std::size_t k = 0; k < top_k; ++k) {
-            const auto successor = rows.subspan((k + 1) * 2 * rank + rank, rank);
-            scores[k] = row[order[k]];
-            for (std::size_t r = 0; r < rank; ++r) scores[k] += successor[r] * rows[r] * gains[place * rank + r];
+        const auto score_behind = [&](std::span<const float> predecessor) {
+            for (std::size_t k = 0; k < top_k; ++k) {
+                const auto successor = rows.subspan((k + 1) * 2 * rank + rank, rank);
+                scores[k] = row[order[k]];
+                for (std::size_t r = 0; r < rank; ++r)
+                    scores[k] += successor[r] * predecessor[r] * gains[place * rank + r];
+            }
+        };
+        if (lattice != nullptr) {
+            for (std::size_t k = 0; k < top_k; ++k)
+                lattice->push_back(static_cast<float>(static_cast<std::int32_t>(token_of(order[k]))));
+            for (std::size_t k = 0; k < top_k; ++k) {
+                score_behind(proposal.n == 0 ? rows.first(rank) : std::span(in_front).subspan(k * rank, rank));
+                lattice->insert(lattice->end(), scores.begin(), scores.end());
+            }
+            in_front.clear();
+            for (std::size_t k = 0; k < top_k; ++k) {
+                const auto own = rows.subspan((k + 1) * 2 * rank, rank);
+                in_front.insert(in_front.end(), own.begin(), own.end());
+            }
         }
+        score_behind(rows.first(rank));
         const BestToken best = best_token(scores, top_k);
-        if (best.p < p_min_) return proposal;
+        if (best.p < p_min_) return;
         out[proposal.n++] = token_of(order[static_cast<std::size_t>(best.token)]);
         proposal.least = std::min(proposal.least, best.p);
     }
-    return proposal;
 }
 
 }  // namespace tinfer::runtime

@@ -87,6 +87,7 @@ void Inputs::write_memory(const memory::Memory& memory, std::size_t n_tokens, bo
     memory::MemoryInputs to;
     if (const memory::KvCache* kv = memory.kv()) {
         const model::HParams& hp = layout_.model().hp;
+        const memory::KvCache* const seen = draft.seen != nullptr ? draft.seen->kv() : nullptr;
         to.kv = {.table = integers(Input::kv_table, 4 * kv->max_table_entries()),
                  .seqs = integers(Input::kv_seqs, 2 * kv->max_run_sequences()),
                  .slots = integers(Input::kv_slots, n_tokens),
@@ -95,17 +96,17 @@ void Inputs::write_memory(const memory::Memory& memory, std::size_t n_tokens, bo
             to.kv.slot_positions =
                 integers(Input::kv_positions, static_cast<std::size_t>(kv->n_pages()) * memory::kPageSlots);
         kv->write_spans(encodes || draft.looks_ahead ? Window{.causal = false} : layout_.full_view(),
-                        integers(Input::kv_spans, 4 * n_tokens));
+                        integers(Input::kv_spans, 4 * n_tokens), seen);
         Window window = layout_.window();
         window.causal = window.causal && !draft.looks_ahead;
-        if (hp.has_windowed_layers()) kv->write_spans(window, integers(Input::kv_spans_window, 4 * n_tokens));
+        if (hp.has_windowed_layers()) kv->write_spans(window, integers(Input::kv_spans_window, 4 * n_tokens), seen);
     }
     to.state_rows = integers(Input::state_rows, 2 * n_tokens);
     if (layout_.memory_limits().has_window_pool()) {
         to.window_table = integers(Input::kv_table_window, to.kv.table.size());
         to.window_slots = integers(Input::kv_slots_window, n_tokens);
     }
-    memory.write_inputs(to);
+    memory.write_inputs(to, draft.seen);
 }
 
 memory::Compaction Inputs::compaction(const memory::Memory& memory) noexcept {

@@ -20,7 +20,8 @@ using graph::Input;
 struct DraftInput {
     std::span<const float> states{};
     int block = -1;
-    bool looks_ahead = false;  ///< rows see all others of the run too
+    bool looks_ahead = false;              ///< rows see all others of the run too
+    const memory::Memory* seen = nullptr;  ///< whose tokens they see in place of their own
 };
 
 class Inputs {

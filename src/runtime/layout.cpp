@@ -50,7 +50,8 @@ std::int32_t tokens_together(const model::HParams& hp, std::int32_t n_ubatch) {
 
 }  // namespace
 
-Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table)
+Layout::Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table,
+               const Layout* target)
     : model_(&model), options_(effective_options(model, options)), table_(&table), taps_(taps_of(model, options_)) {
     rope_ = model::effective_rope(model.hp, options_);
     rope_window_ = model::effective_window_rope(model.hp, options_);
@@ -70,6 +71,11 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     if (may_release &&
         memory::WindowPages::n_pages(memory_limits_.kv, window(), options_.n_batch) < memory_limits_.kv.n_pages())
         memory_limits_.window = window();
+    const bool sees_target = target != nullptr && !model.hp.draft.target_caches.empty();
+    if (sees_target) {  // its tokens lie as they lie there
+        memory_limits_ = target->memory_limits_;
+        memory_limits_.has_states = false;
+    }
     batch_limits_ = {.n_batch = options_.n_batch,
                      .n_ubatch = options_.n_ubatch,
                      .n_outputs = options_.n_outputs,
@@ -92,6 +98,7 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
     if (model.encoder) describe_encoder();
     add_caches();
+    if (sees_target) add_caches_of(*target);
     add_inputs();
     measure_graphs();
 }
@@ -113,7 +120,7 @@ void Layout::describe_encoder() {
 // states, a row for each sequence and transaction.
 void Layout::add_caches() {
     const model::HParams& hp = model_->hp;
-    std::size_t n = 3 * static_cast<std::size_t>(hp.n_layer);
+    std::size_t n = 5 * static_cast<std::size_t>(hp.n_layer);
     for (const auto& states : hp.recurrent.states) n += states.size();
     if (encoder_) n += 2 * (encoder_->layers.size() + encoder_->cross.size());
     cache_names_.reserve(n);
@@ -130,6 +137,22 @@ void Layout::add_caches() {
     add_kv(model_->encoder->hp, encoder_->memory_limits, true, "enc_cache_v", encoder_->layers);
     add_kv(hp, encoder_->memory_limits, false, "cross_cache_k", encoder_->cross);
     add_kv(hp, encoder_->memory_limits, true, "cross_cache_v", encoder_->cross);
+}
+
+// A draft head's blocks that attend to their target's cache have no other.
+void Layout::add_caches_of(const Layout& target) {
+    const std::vector<int>& layers = model_->hp.draft.target_caches;
+    const auto add = [&](const TensorInfo& cache) {
+        TensorInfo info = cache;
+        info.id = tensors().size();
+        caches_.push_back(info);
+        return &caches_.back();
+    };
+    for (std::size_t il = 0; il < layers.size(); ++il) {
+        const auto first = static_cast<std::size_t>(std::ranges::find(layers, layers[il]) - layers.begin());
+        const model::LayerMemory& theirs = target.layer_memory_[static_cast<std::size_t>(layers[il])];
+        layer_memory_[il] = first < il ? layer_memory_[first] : model::LayerMemory{add(*theirs.k), add(*theirs.v)};
+    }
 }
 
 const TensorInfo* Layout::add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,
@@ -179,7 +202,7 @@ void Layout::add_index_keys() {
 
 void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                     std::vector<model::LayerMemory>& layers) {
-    if (!hp.has_attention()) return;
+    if (!hp.has_attention() || !hp.draft.target_caches.empty()) return;
     const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
@@ -300,7 +323,7 @@ MemoryPlan Layout::memory() const {
                  inputs_.size() * sizeof(InputPlace) + kept_.size() * sizeof(std::uint64_t) +
                  static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
                  static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);
-    add_head_memory(plan, options_, *table_);
+    add_head_memory(plan, *this);
     if (encoder_)
         plan.fixed += memory::Memory::bytes(encoder_->memory_limits) + BatchPlan::bytes(encoder_->batch_limits) +
                       static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(std::int32_t);

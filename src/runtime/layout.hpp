@@ -55,7 +55,9 @@ struct EncoderLayout {
 class Layout {
 public:
     /// Kernels are chosen from `table`. Throws as effective_options() does, limit_exceeded, unsupported_tensor_type.
-    Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table);
+    /// `target`: of a draft head, the layout of its target's context.
+    Layout(const model::BoundModel& model, const ContextOptions& options, const kernels::KernelTable& table,
+           const Layout* target = nullptr);
 
     /// Builds the graph of one micro-batch into `graph`.
     void build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_outputs, bool from_embeddings,
@@ -102,6 +104,10 @@ public:
     [[nodiscard]] const BatchLimits& batch_limits() const noexcept { return batch_limits_; }
     [[nodiscard]] const EncoderLayout* encoder() const noexcept { return encoder_ ? &*encoder_ : nullptr; }
     [[nodiscard]] std::span<const TensorInfo> caches() const noexcept { return caches_; }
+    /// Without what is a draft head's target's, and what an encoder leaves.
+    [[nodiscard]] std::span<const TensorInfo> own_caches() const noexcept {
+        return std::span(caches_).subspan(model_->borrowed.size(), n_own_caches_ - model_->borrowed.size());
+    }
     [[nodiscard]] TensorRegistry tensors() const noexcept { return {model_->file->tensors(), caches_}; }
     /// What the context's draft head reads; null: it has none.
     [[nodiscard]] const model::Taps* taps() const noexcept { return taps_; }
@@ -149,6 +155,7 @@ private:
     void describe_encoder();
     void add_kv(const model::HParams& hp, const memory::MemoryLimits& limits, bool is_v, std::string_view role,
                 std::vector<model::LayerMemory>& layers);
+    void add_caches_of(const Layout& target);
     void add_index_keys();
     void add_states();
     const TensorInfo* add_cache(TensorClass tensor_class, std::string_view role, int layer, DType type,

@@ -281,7 +281,7 @@ void Layout::for_each_largest_graph(graph::Graph& graph, Fn&& fn) const {
         build_encoder(graph, options_.n_ubatch);
         fn(&kEncoder);
     }
-    if (!memory_limits_.has_attention) return;
+    if (!memory_limits_.has_attention || !model_->hp.draft.target_caches.empty()) return;
     build_page_copies(graph);
     fn(none);
     build_compaction(graph);

@@ -53,8 +53,10 @@ void Scheduler::add_next_tokens() {
         n_spare = std::min({n_rows, static_cast<std::size_t>(options_.max_batch_tokens), sequences_.n_free()});
         n_spare -= std::min(n_spare, n_going);
     }
+    std::vector<Going> going;
     for (const auto& request : running_)
-        if (in_round(*request) && request->n_left() == 1) add_with_draft(*request, n_spare, --n_going);
+        if (in_round(*request) && request->n_left() == 1) going.push_back({.request = request.get()});
+    add_with_drafts(going, n_spare);
 }
 
 // Makes room for one token of each generating request, and for at least one token. Preempts the youngest requests until

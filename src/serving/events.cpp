@@ -56,6 +56,7 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     }
     event.timings.drafted_n = request.n_drafted;
     event.timings.accepted_n = request.n_accepted;
+    if (request.round_s > 0) event.timings.plain_s = event.timings.generation_s * request.plain_s / request.round_s;
     if (!request.started) inbox_.left_queue();
     inbox_.update([&](EngineStats& stats) {
         stats.cache_slots_used = sequences_.n_cache_slots() == 0 ? 0 : sequences_.n_cache_slots() - sequences_.n_free();

@@ -31,13 +31,14 @@ struct Request {
     std::shared_ptr<RequestTrace> trace;  ///< null: no observers
     Attachment attachment;                ///< of the trace, since the request first ran
 
-    std::optional<SeqId> seq;     ///< while it runs
-    std::size_t n_done = 0;       ///< tokens in its sequence
-    std::size_t n_most_done = 0;  ///< largest n_done so far: tokens below it are being recomputed
-    std::size_t n_scored = 0;     ///< prompt tokens whose scores were delivered
-    std::size_t n_cached = 0;     ///< tokens found in the cache when it first ran
-    std::size_t checkpoint = 0;   ///< number of tokens at which a copy of the sequence is kept; 0: none
-    std::size_t next_keep = 0;    ///< number of tokens at which the sequence goes to the store next; 0: never
+    std::optional<SeqId> seq;         ///< while it runs
+    std::size_t n_done = 0;           ///< tokens in its sequence
+    std::size_t n_most_done = 0;      ///< largest n_done so far: tokens below it are being recomputed
+    std::size_t n_scored = 0;         ///< prompt tokens whose scores were delivered
+    std::size_t n_cached = 0;         ///< tokens found in the cache when it first ran
+    std::size_t checkpoint = 0;       ///< number of tokens at which a copy of the sequence is kept; 0: none
+    std::size_t next_keep = 0;        ///< number of tokens at which the sequence goes to the store next; 0: never
+    double round_s = 0, plain_s = 0;  ///< of rounds since it generates: seconds, and those without guesses
     std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
     std::uint32_t suspects = 0;       ///< not 0: id of the part of a round that threw, which runs before all others
     bool has_grammar = false;         ///< the sampler's constraint is a SlicedConstraint

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -91,7 +92,17 @@ private:
     [[nodiscard]] bool waits_for_older(Request& request);
 
     // verification.cpp: speculative decoding
-    void add_with_draft(Request& request, std::size_t& n_spare, std::size_t n_behind);
+    /// A request that decodes one token in the round, and what is drafted behind it.
+    struct Going {
+        Request* request = nullptr;
+        std::span<Token> of_head{};  ///< that the context's draft head may fill
+        std::span<const Token> draft{};
+        std::size_t n_proposed = 0;
+        float least = 1;
+    };
+    void add_with_drafts(std::vector<Going>& going, std::size_t n_spare);
+    [[nodiscard]] std::size_t draft_limit(const Request& request, std::size_t share) const;
+    double ask_head(std::vector<Going>& going);
     void lend_drafter(Request& request);
     void stop_drafting(Request& request) noexcept;
     void verify_drafts() noexcept;
@@ -142,9 +153,10 @@ private:
     List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;
     std::vector<RoundPart> parts_;
-    std::vector<Token> drafts_;    // of all parts, in order
-    std::size_t n_rows_ = 0;       // output rows of the round
-    std::size_t n_abandoned_ = 0;  // consecutive abandoned rounds
+    std::vector<Token> drafts_;                   // of all parts, in order
+    std::map<std::size_t, double> plain_rounds_;  // seconds without drafts, by requests that went on
+    std::size_t n_rows_ = 0;                      // output rows of the round
+    std::size_t n_abandoned_ = 0;                 // consecutive abandoned rounds
     std::uint32_t n_suspect_groups_ = 0;
     std::uint32_t round_suspects_ = 0;      // the part to run; 0: all requests without observers, or
     const Request* round_alone_ = nullptr;  // this one with observers

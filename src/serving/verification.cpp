@@ -10,30 +10,81 @@
 
 namespace tinfer::serving {
 
-// Adds the next token of a request, followed by drafted tokens: an even share of `n_spare`, because the `n_behind`
-// requests that follow may draft, too.
-void Scheduler::add_with_draft(Request& request, std::size_t& n_spare, std::size_t n_behind) {
-    std::size_t limit = request.drafts && request.is_generating() ? n_spare / (n_behind + 1) : 0;
-    limit = std::min(limit, n_longest_ - std::min(n_longest_, request.tokens.size()));
+// How many tokens may be drafted behind the next one.
+std::size_t Scheduler::draft_limit(const Request& request, std::size_t share) const {
+    if (!request.drafts || !request.is_generating()) return 0;
+    std::size_t limit = std::min(share, n_longest_ - std::min(n_longest_, request.tokens.size()));
     if (const auto n_predict = request.asked.generation.n_predict; n_predict >= 0)
         limit = std::min(limit, static_cast<std::size_t>(n_predict) - request.generation->tokens().size() - 1);
-    std::span<const Token> drafted;
-    if (limit > 0) {
+    return limit;
+}
+
+// Adds the next token of each request, followed by drafted ones: at most an even share of `n_spare`. The context's head
+// is asked once for all that want it. Returns nothing drafted for those whose drafter failed, which go on without one.
+void Scheduler::add_with_drafts(std::vector<Going>& going, std::size_t n_spare) {
+    const std::size_t share = n_spare / std::max<std::size_t>(going.size(), 1);
+    const auto without_failure = [&](Request& request, auto&& fn) {
         try {
-            lend_drafter(request);
-            drafted = request.drafts->draft(context_, *request.seq, request.tokens.back(), *request.sampler, limit);
+            fn();
         } catch (...) {
             stop_drafting(request);
         }
+    };
+    std::vector<bool> drafts(going.size());
+    for (std::size_t i = 0; i < going.size(); ++i) {
+        Request& request = *going[i].request;
+        const std::size_t limit = draft_limit(request, share);
+        drafts[i] = limit > 0;
+        if (limit == 0) continue;
+        without_failure(request, [&] {
+            lend_drafter(request);
+            going[i].of_head = request.drafts->begin(context_, *request.sampler, limit);
+        });
     }
-    add(request, 1);
-    for (const Token token : drafted) {
-        drafts_.push_back(token);
-        batch_.add(token, *request.seq, true);
-        ++n_rows_;
+    const double seconds = ask_head(going);
+    for (std::size_t i = 0; i < going.size(); ++i) {
+        Going& one = going[i];
+        Request& request = *one.request;
+        if (drafts[i] && request.drafts)
+            without_failure(request, [&] {
+                one.draft =
+                    request.drafts->finish(context_, one.n_proposed, one.least, one.of_head.empty() ? 0.0 : seconds);
+            });
+        add(request, 1);
+        for (const Token token : one.draft) {
+            drafts_.push_back(token);
+            batch_.add(token, *request.seq, true);
+            ++n_rows_;
+        }
+        parts_.back().n_drafted = one.draft.size();
     }
-    parts_.back().n_drafted = drafted.size();
-    n_spare -= drafted.size();
+}
+
+// Returns the seconds that it took.
+double Scheduler::ask_head(std::vector<Going>& going) {
+    std::vector<runtime::Head::Ask> asks;
+    Context::Impl& context = detail::impl_of(context_);
+    for (const Going& one : going)
+        if (!one.of_head.empty())
+            asks.push_back({.seq = *one.request->seq,
+                            .drawn = one.request->tokens.back(),
+                            .pos = context.end_of(*one.request->seq),
+                            .out = one.of_head});
+    if (asks.empty()) return 0;
+    const auto begin = Clock::now();
+    try {
+        context.head->draft(asks);
+    } catch (...) {  // no memory: this round goes on without
+        return 0;
+    }
+    auto ask = asks.begin();
+    for (Going& one : going) {
+        if (one.of_head.empty()) continue;
+        one.n_proposed = ask->proposal.n;
+        one.least = ask->proposal.least;
+        ++ask;
+    }
+    return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
 void Scheduler::lend_drafter(Request& request) {
@@ -104,11 +155,29 @@ StepStatus Scheduler::commit_verified() {
     }
 }
 
+// What a check costs is shared by all requests of the round, and what it gains is the drafted one's alone. So a request is
+// told what its own drafts would have taken if all had drafted as it did; without drafts of its own, nothing, unless
+// nobody drafted.
 void Scheduler::note_drafts(double seconds) noexcept {
     if (reads_prompts_) return;
-    for (const RoundPart& part : parts_)
-        if (part.request->drafts)
-            part.request->drafts->note(part.n_drafted, part.n_kept - std::min<std::size_t>(part.n_kept, 1), seconds);
+    const auto n_going = static_cast<double>(parts_.size());
+    double n_drafted = 0;
+    for (const RoundPart& part : parts_) n_drafted += static_cast<double>(part.n_drafted);
+    try {
+        double& plain = plain_rounds_.try_emplace(parts_.size(), seconds).first->second;
+        if (n_drafted == 0) plain += (std::min(seconds, 2 * plain) - plain) / 4;
+        plain = std::min(plain, seconds);
+        for (const RoundPart& part : parts_) {
+            part.request->round_s += seconds;
+            part.request->plain_s +=
+                n_drafted == 0 ? seconds : plain * static_cast<double>(std::max<std::size_t>(part.n_kept, 1));
+            if (!part.request->drafts || (n_drafted > 0 && part.n_drafted == 0)) continue;
+            const double share = n_drafted == 0 ? 1.0 : n_going * static_cast<double>(part.n_drafted) / n_drafted;
+            part.request->drafts->note(part.n_drafted, part.n_kept - std::min<std::size_t>(part.n_kept, 1),
+                                       plain + (seconds - plain) * share);
+        }
+    } catch (const std::bad_alloc&) {  // nothing is learned from this round
+    }
 }
 
 }  // namespace tinfer::serving

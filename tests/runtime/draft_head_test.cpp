@@ -2,8 +2,10 @@
 // Draft heads against golden rounds: what each proposes, as the rows of logits that it proposes from.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/access.hpp"
@@ -42,12 +44,14 @@ std::shared_ptr<const DraftHead> head_of(const std::filesystem::path& folder, co
 // context as in a generation: [drawn, drafted…] in one transaction, of which a part stays.
 struct Rounds {
     std::vector<std::vector<Token>> drafted;
-    std::vector<float> rows;
+    std::vector<float> rows, confidences, lattice;
 };
 Rounds run_rounds(Context& context, const json& info, std::size_t piece) {
     Rounds out;
     Context::Impl& state = detail::impl_of(context);
     state.head->record = &out.rows;
+    state.head->confidences = &out.confidences;
+    state.head->lattice = &out.lattice;
     const auto prompt = tokens_of(info["tokens"]);
     for (std::size_t i = 0; i < prompt.size(); i += piece)
         REQUIRE(context.decode(std::span(prompt).subspan(i, std::min(piece, prompt.size() - i))) == DecodeStatus::ok);
@@ -67,6 +71,35 @@ Rounds run_rounds(Context& context, const json& info, std::size_t piece) {
     return out;
 }
 
+// A lattice has its tokens in any order: what counts is the score of each behind each.
+using Lattice = std::map<std::array<int, 3>, float>;
+Lattice scores_of(std::span<const float> rows, const json& info) {
+    constexpr std::size_t kChoice = 4;
+    Lattice out;
+    std::size_t place = 0;
+    for (const json& round : info["rounds"])
+        for (std::size_t i = 0; i < round["n_draft"].get<std::size_t>(); ++i, ++place) {
+            const auto row = rows.subspan(place * kChoice * (1 + kChoice), kChoice * (1 + kChoice));
+            for (std::size_t a = 0; a < kChoice; ++a)
+                for (std::size_t b = 0; b < kChoice; ++b) {
+                    const auto before = i == 0 ? std::size_t{0} : (place - 1) * kChoice * (1 + kChoice) + a;
+                    const int of = i == 0 ? -1 : static_cast<int>(rows[before]);
+                    out[{static_cast<int>(place), of, static_cast<int>(row[b])}] = row[kChoice * (1 + a) + b];
+                }
+        }
+    return out;
+}
+
+void check_lattice(const Rounds& ours, const std::filesystem::path& folder, const json& info) {
+    const Lattice expected = scores_of(read_floats(folder / "lattice.f32"), info),
+                  found = scores_of(ours.lattice, info);
+    REQUIRE(found.size() == expected.size());
+    for (const auto& [key, score] : expected) {
+        REQUIRE(found.contains(key));
+        CHECK(std::abs(found.at(key) - score) <= info["suggested_tolerance"]["max_abs"].get<double>());
+    }
+}
+
 void check_case(const std::filesystem::path& folder, const json& info, const Model& model,
                 const ContextOptions& options, std::size_t piece) {
     Context context(model, options);
@@ -75,7 +108,13 @@ void check_case(const std::filesystem::path& folder, const json& info, const Mod
     for (const json& round : info["rounds"]) CHECK(ours.drafted.at(i++) == tokens_of(round["draft_tokens"]));
     const json& tolerance = info["suggested_tolerance"];
     const std::string file = tolerance["file"];
-    if (!file.starts_with("draft_logits")) return;
+    if (file == "lattice.f32") return check_lattice(ours, folder, info);
+    if (info["files"].contains("confidences.f32")) {
+        const auto sure = read_floats(folder / "confidences.f32");
+        REQUIRE(ours.confidences.size() == sure.size());
+        CHECK(test::largest_difference(ours.confidences, sure) <= tolerance["max_abs"].get<double>());
+    }
+    REQUIRE(file.starts_with("draft_logits"));
     const auto expected = read_floats(folder / file);
     REQUIRE(ours.rows.size() == expected.size());
     // Tokens that a smaller head does not know are −∞ in both, and in the same places.
@@ -104,10 +143,6 @@ TEST_CASE("[J4] every golden draft head proposes the tokens of its rounds [golde
         if (!std::filesystem::exists(folder / "case.json")) continue;
         CAPTURE(folder.filename().string());
         const json info = json::parse(std::ifstream(folder / "case.json"));
-        // What drafts over several streams, or attends to the model's cache, is not supported yet.
-        if (info["kind"] == "assistant" ||
-            (info["draft_architecture"] == "dflash" && info["architecture"] == "deepseek4"))
-            continue;
         const auto model = Model::load(folder / "model.gguf");
         std::shared_ptr<const DraftHead> head;
         try {
@@ -124,7 +159,7 @@ TEST_CASE("[J4] every golden draft head proposes the tokens of its rounds [golde
         check_case(folder, info, model, options, 9);
         ++n;
     }
-    expect_cases(n, 22, "draft heads");
+    expect_cases(n, 24, "draft heads");
 }
 
 }  // namespace tinfer

@@ -400,9 +400,9 @@ TEST_CASE("[N9] states: files that differ outside of the sample are different mo
     CHECK(target.count(SeqId{0}) == 7);
     CHECK(next_bits(target, f.tokens[7]) == next_bits(same, f.tokens[7]));
     auto later = state;
-    later[8] = std::byte{3};
+    later[8] = std::byte{4};
     CHECK(code_of([&] { (void)read_state(later); }) == ErrorCode::unsupported_version);
-    CHECK(names(message_of([&] { (void)read_state(later); }), {"version 3", "reads 1 to 2"}));
+    CHECK(names(message_of([&] { (void)read_state(later); }), {"version 4", "reads 1 to 3"}));
 }
 
 TEST_CASE("[N9] states: wherever memory runs out, the target is untouched") {

@@ -30,6 +30,7 @@ enum class Tag : std::uint32_t {
     recurrent = 0x55434552,  ///< RECU sequences: id, position, tokens, number of the state; number of states
     states = 0x53545453,     ///< STTS of a recurrent tensor: as ROWS
     outputs = 0x5054554F,    ///< OUTP tokens and rows of the call, widths of logits and embeddings; rows, both
+    head = 0x44414548,       ///< HEAD of a draft head (head_state.hpp)
     sampler = 0x504D4153,    ///< SAMP bytes of whoever draws tokens
     end = 0x20444E45,        ///< "END "
 };
@@ -67,9 +68,11 @@ private:
     void add_rows(const CacheRows& rows);
     void add_recurrent();
     void add_outputs();
+    void add_head(std::optional<SeqId> seq);
 
     Context::Impl* context_;
     bool whole_context_;
+    std::uint32_t version_ = 2;  ///< of a state without a draft head's part, which version 3 has
     Outline outline_;
     std::vector<Section> sections_;
     std::uint64_t bytes_ = 0;
@@ -90,7 +93,7 @@ struct Parsed {
     std::uint64_t n_states = 0;
     std::vector<Rows> rows, states;
     std::uint64_t n_batch = 0;
-    std::span<const std::byte> output_rows, logits, embeddings;
+    std::span<const std::byte> output_rows, logits, embeddings, head;
     std::uint64_t n_outputs = 0;
 
     [[nodiscard]] std::uint64_t n_resident() const noexcept { return count_resident(tokens); }

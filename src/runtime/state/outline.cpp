@@ -127,7 +127,7 @@ void CacheRows::write(std::int32_t slot, const std::byte* in) const noexcept {
 std::vector<CacheRows> cache_rows(const Context::Impl& context) {
     const model::HParams& hp = context.layout.model().hp;
     std::vector<CacheRows> all;
-    for (const TensorInfo& cache : context.layout.caches()) {
+    for (const TensorInfo& cache : context.layout.own_caches()) {
         if (cache.tensor_class == TensorClass::recurrent || cache.ne[0] == 0) continue;
         const bool is_index = cache.role == "cache_index";
         const std::int64_t n_head = is_index ? 1 : hp.n_head_kv[static_cast<std::size_t>(cache.layer)];
@@ -143,7 +143,7 @@ std::vector<CacheRows> cache_rows(const Context::Impl& context) {
 
 std::vector<const TensorInfo*> state_rows(const Context::Impl& context) {
     std::vector<const TensorInfo*> all;
-    for (const TensorInfo& cache : context.layout.caches())
+    for (const TensorInfo& cache : context.layout.own_caches())
         if (cache.tensor_class == TensorClass::recurrent) all.push_back(&cache);
     return all;
 }

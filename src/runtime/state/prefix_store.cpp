@@ -11,6 +11,7 @@
 #include "base/replace_file.hpp"
 #include "runtime/state/block.hpp"
 #include "runtime/state/format.hpp"
+#include "runtime/state/head_state.hpp"
 #include "tinfer/hash.hpp"
 
 namespace tinfer {
@@ -307,8 +308,48 @@ struct PrefixPages {
         for (const TensorInfo* state : form.states)
             parsed.states.emplace_back().bytes = from_checkpoint(state->row_bytes);
         adopt(context, parsed, seq, kStore);
+        if (context.head && n > 0) restore_head_pages(*context.head, form, seq, tokens.first(n));
         stats.restored_tokens += n;
         return n;
+    }
+
+    /// Proposals are no reason to compute a prefix again: what is missing of a head's pages stays so.
+    void restore_head_pages(Head& head, const Form& form, SeqId seq, std::span<const Token> tokens) noexcept {
+        try {
+            HeadPages own(head, form.root);
+            std::vector<Bytes> found;
+            Digest parent = own.root();
+            for (std::size_t i = 0; i < tokens.size() / kPageTokens; ++i) {
+                const BlockKey key = key_of(parent, tokens, i);
+                parent = key.digest();
+                Page* page = in_memory(parent, key);
+                if (page != nullptr) page->last_used = tick;
+                Bytes bytes = page != nullptr ? page->rows : read_file(parent, key, BlockKind::rows, own.page_bytes());
+                if (bytes == nullptr) return;
+                if (page == nullptr) remember(parent, key, bytes, nullptr);
+                found.push_back(std::move(bytes));
+            }
+            own.adopt(seq, found);
+        } catch (...) {
+            head.replaced(seq, Pos{static_cast<std::int32_t>(tokens.size())});
+        }
+    }
+
+    void keep_head_pages(Head& head, const Form& form, SeqId seq, std::span<const Token> tokens) {
+        HeadPages own(head, form.root);
+        own.find_rows(seq);
+        Digest parent = own.root();
+        for (std::size_t i = 0; i < tokens.size() / kPageTokens; ++i) {
+            const BlockKey key = key_of(parent, tokens, i);
+            parent = key.digest();
+            Page* page = in_memory(parent, key);
+            if (page != nullptr) page->last_used = tick;
+            if ((page != nullptr || options.memory_limit == 0) && !lacks_file(parent, BlockKind::rows)) continue;
+            auto bytes = own.write(seq, i);
+            if (bytes.empty()) return;  // a later page is of no use without this one
+            if (lacks_file(parent, BlockKind::rows)) write_file(parent, key, BlockKind::rows, bytes);
+            remember(parent, key, std::make_shared<const std::vector<std::byte>>(std::move(bytes)), nullptr);
+        }
     }
 
     // ---- what a sequence has
@@ -360,6 +401,7 @@ struct PrefixPages {
                 keep_checkpoint(context, form, seq, outline, digest, key);
             parent = digest;
         }
+        if (context.head) keep_head_pages(*context.head, form, seq, tokens.first(n_pages * kPageTokens));
     }
 
     void keep_checkpoint(const Context::Impl& context, const Form& form, SeqId seq, const Outline& outline,

@@ -91,6 +91,10 @@ private:
             case Tag::recurrent: return read_recurrent(in);
             case Tag::states: return read_rows(in, out_.states);
             case Tag::outputs: return read_outputs(in);
+            case Tag::head: {
+                out_.head = in.bytes(in.remaining());
+                return;
+            }
             case Tag::sampler: {
                 const auto bytes = in.bytes(in.remaining());
                 out_.info.sampler.assign(bytes.begin(), bytes.end());

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "runtime/state/format.hpp"
+#include "runtime/state/head_state.hpp"
 #include "tinfer/hash.hpp"
 
 namespace tinfer::runtime::state {
@@ -248,7 +249,11 @@ private:
                             parsed_.states[i].bytes.data() + row * n, n);
             }
         context_.sequences = std::move(next_);
-        if (context_.head) tell_head();
+        if (context_.head) {
+            tell_head();
+            restore_head(context_, parsed_.head,
+                         parsed_.info.whole_context ? std::nullopt : std::optional(seq_.value_or(SeqId{0})));
+        }
         context_.outputs.forget();
         context_.session->begin_outputs();
         parsed_.info.has_outputs = adopt_outputs();

@@ -4,6 +4,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "runtime/state/format.hpp"
+#include "runtime/state/head_state.hpp"
 
 namespace tinfer::runtime::state {
 
@@ -78,6 +79,7 @@ Writer::Writer(Context::Impl& context, const StateOptions& options)
     if (context.sequences.kv() != nullptr) add_slots();
     if (context.sequences.states() != nullptr) add_recurrent();
     if (whole_context_ && context.outputs.size() > 0 && context.options.pooling == Pooling::none) add_outputs();
+    if (context.head) add_head(options.seq);
     if (!options.sampler.empty())
         add(Tag::sampler, std::vector<std::byte>(options.sampler.begin(), options.sampler.end()));
     add(Tag::end, {});
@@ -151,18 +153,26 @@ void Writer::add_outputs() {
         .number(static_cast<std::uint64_t>(context_->outputs.size()))
         .number(n_logits)
         .number(n_embeddings);
-    head.out.numbers(context_->batch.output_rows());
+    // Of a check that kept a part of its tokens the first rows are left.
+    head.out.numbers(context_->batch.output_rows().first(static_cast<std::size_t>(context_->outputs.size())));
     add(Tag::outputs, std::move(head.bytes), n_logits + n_embeddings, [this](const Put& put) {
         put(context_->outputs.logits_bytes());
         put(context_->outputs.embedding_bytes());
     });
 }
 
+void Writer::add_head(std::optional<SeqId> seq) {
+    const auto section = std::make_shared<const HeadSection>(*context_->head, seq);
+    version_ = kStateVersion;
+    add(Tag::head, section->begin(), section->memory().bytes(),
+        [section](const Put& put) { section->memory().write(put); });
+}
+
 void Writer::write(const Put& put) const {
     std::vector<std::byte> header;
     ByteWriter out(header, kStateName);
     out.text(kMagic);
-    out.number(kStateVersion);
+    out.number(version_);
     out.number(std::uint32_t{whole_context_ ? 0u : 1u});
     out.number(bytes_);
     out.number(crc32c(header));
