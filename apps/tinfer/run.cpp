@@ -12,7 +12,6 @@
 #include "grammar_args.hpp"
 #include "long_run.hpp"
 #include "output_file.hpp"
-#include "paging_bound.hpp"
 #include "prompt_cache.hpp"
 #include "replay.hpp"
 #include "row_hash.hpp"
@@ -57,7 +56,6 @@ struct Report {
     int n_ctx = 0;
     std::uint64_t n_shifts = 0;
     std::string hash;
-    std::optional<PagingBound> paging;
 };
 
 void print_statistics(const Report& report) {
@@ -76,17 +74,6 @@ void print_statistics(const Report& report) {
     if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
     if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
-    if (const auto& paging = report.paging) {
-        note("experts     " + fixed(100 * paging->hit_rate, 1) + " % found in memory, waited " +
-                 fixed(100 * paging->waited_share, 1) + " % of the time",
-             Look::dim);
-        note("bound       " + fixed(paging->best, 1) + " t/s, of which " +
-                 fixed(100 * paging->tokens_per_second / paging->best, 1) +
-                 " % were reached: the best cache of this size finds " + fixed(100 * paging->best_hit_rate, 1) +
-                 " % and reads " + size_text(paging->best_bytes_per_token) + " a token, storage reads " +
-                 size_text(std::uint64_t(paging->storage)) + " a second",
-             Look::dim);
-    }
     if (!report.hash.empty()) note("logits      " + report.hash, Look::dim);
     std::string stop(report.stop);
     if (stop == "context")
@@ -116,14 +103,6 @@ Json to_json(const Report& report) {
         {"shifts_n", report.n_shifts},
     };
     if (!report.hash.empty()) out["logits_sha256"] = report.hash;
-    if (const auto& paging = report.paging)
-        out["paging"] = {{"hit_rate", paging->hit_rate},
-                         {"waited_share", paging->waited_share},
-                         {"bound_tps", paging->best},
-                         {"bound_share", paging->tokens_per_second / paging->best},
-                         {"best_hit_rate", paging->best_hit_rate},
-                         {"best_bytes_per_token", paging->best_bytes_per_token},
-                         {"storage_bytes_per_s", paging->storage}};
     return out;
 }
 
@@ -148,9 +127,8 @@ public:
             if (args_.echo) show(prompt_);
             start_receipt();
             start_hash();
-            start_paging();
             if (encode_text()) generate();
-            recording_ = {}, hashing_ = {}, paging_ = {};
+            recording_ = {}, hashing_ = {};
             for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
                 generate_again();
         } catch (const tinfer::Error& error) {
@@ -334,13 +312,6 @@ private:
         hashing_ = context_.attach(row_hash_);
     }
 
-    /// Notes the choices of experts where they are paged: the bound is computed from them.
-    void start_paging() {
-        if (!tinfer::paging_counts(model_)) return;
-        choices_ = std::make_shared<ExpertChoices>(model_);
-        paging_ = context_.attach(choices_);
-    }
-
     void write_receipt() {
         if (!recorder_) return;
         const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
@@ -367,7 +338,6 @@ private:
 
     void finish() {
         collect();
-        if (choices_ && !is_quiet()) report_.paging = paging_bound(model_, *choices_, args_.model.paths().front());
         if (args_.as_json) return print_line(to_json(report_));
         end_text(report_.text, !is_quiet());
         print_statistics(report_);
@@ -412,8 +382,7 @@ private:
     tinfer::Timings encoded_;
     std::shared_ptr<tinfer::ReceiptRecorder> recorder_;
     std::shared_ptr<RowHash> row_hash_;
-    std::shared_ptr<ExpertChoices> choices_;
-    tinfer::Attachment recording_, hashing_, paging_;
+    tinfer::Attachment recording_, hashing_;
     Report report_;
 };
 

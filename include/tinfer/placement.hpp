@@ -18,9 +18,9 @@
 
 namespace tinfer {
 
-/// In the mapping of its file, in a buffer that it is read into, or, of the experts of a model that is larger than
-/// ModelOptions::memory_limit, at addresses of which parts are there: `paged`. Kernels read the blocks of a file as they
-/// are, nothing is repacked.
+/// In the mapping of its file; in a buffer that it is read into; or, of the experts of a model that is larger than
+/// ModelOptions::memory_limit, at addresses of which parts are there (`paged`). Kernels read the blocks of a file as
+/// they are, nothing is repacked.
 enum class WeightPlace : std::uint8_t { mapped, read, paged };
 [[nodiscard]] TINFER_API std::string_view to_string(WeightPlace place) noexcept;
 
