@@ -7,12 +7,14 @@
 
 #include "base/access.hpp"
 #include "base/error.hpp"
+#include "base/pager.hpp"
 #include "gguf/file.hpp"
 #include "gguf/model_file.hpp"
 #include "gguf/tensor_hashes.hpp"
 #include "model/adapter_file.hpp"
 #include "model/draft_files.hpp"
 #include "model/model.hpp"
+#include "model/paging.hpp"
 #include "runtime/context.hpp"
 #include "sampling/chain.hpp"
 #include "tinfer/receipt.hpp"
@@ -147,6 +149,7 @@ std::string_view to_string(WeightPlace place) noexcept {
     switch (place) {
         case WeightPlace::mapped: return "mapped";
         case WeightPlace::read: return "read";
+        case WeightPlace::paged: return "paged";
     }
     return "unknown";
 }
@@ -157,8 +160,13 @@ std::vector<WeightPlacement> weight_placement(const std::filesystem::path& path,
 
 std::vector<WeightPlacement> weight_placement(std::span<const std::filesystem::path> shards,
                                               const ModelOptions& options) {
-    return reporting_memory("placing weights: an allocation failed",
-                            [&] { return gguf::placement(*gguf::File::open(shards, options), options.use_mmap); });
+    return reporting_memory("placing weights: an allocation failed", [&] {
+        const auto file = gguf::File::open(shards, options);
+        std::optional<PagingPlan> paging;
+        if (options.memory_limit > 0)
+            paging = file->reading([&] { return model::plan_paging(model::bind_model(file, options), options); });
+        return gguf::placement(*file, options.use_mmap, paging ? &*paging : nullptr);
+    });
 }
 
 // ---- Model ----------------------------------------------------------------------------------------------------------
@@ -186,7 +194,8 @@ Model load_opened(std::shared_ptr<gguf::File> file, std::chrono::steady_clock::t
                   const ModelOptions& options) {
     auto bound = file->reading([&] { return model::bind_model(file, options); });
     auto vocab = detail::Access::make<Vocab>(file->reading([&] { return tokenizer::load_vocab(*file, options); }));
-    file->load_data(options);
+    bound.paging = model::plan_paging(bound, options);
+    file->load_data(options, bound.paging ? &*bound.paging : nullptr);
     file->reading([&] { model::check_id_tables(bound); });
     warn_unused_overrides(*file, options);
     say_surplus_rows(bound, vocab, options);
@@ -345,13 +354,18 @@ MemoryPlan plan(const std::filesystem::path& path, const ModelOptions& model_opt
                 const ContextOptions& context_options) {
     return reporting_memory("planning: an allocation failed", [&] {
         const auto file = gguf::File::open(std::span(&path, 1), model_options);
-        const auto bound = file->reading([&] { return model::bind_model(file, model_options); });
+        auto bound = file->reading([&] { return model::bind_model(file, model_options); });
+        bound.paging = model::plan_paging(bound, model_options);
         const kernels::KernelTable* table = kernels::look_up_table(context_options.isa);
         if (table == nullptr)
             fail(ErrorCode::not_available,
                  cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
-        if (!model_options.use_mmap) {
+        if (bound.paging) {
+            memory.weights_mapped = 0;
+            memory.weights_copied = bound.paging->resident_bytes;
+            memory.weights_paged = bound.paging->slot_bytes + bound.paging->fixed_bytes;
+        } else if (!model_options.use_mmap) {
             memory.weights_mapped = 0;
             memory.weights_copied = file->read_buffer_bytes();
         }
@@ -367,10 +381,24 @@ MemoryPlan plan(const Model& model, const ContextOptions& context_options) {
             fail(ErrorCode::not_available,
                  cat("instruction set ", to_string(context_options.isa), " is not available"));
         MemoryPlan memory = runtime::Layout(bound, context_options, *table).memory();
-        memory.weights_mapped = bound.file->mapped_bytes();
-        memory.weights_copied = bound.file->copied_bytes();
+        bound.file->count_weights(memory);
         return memory;
     });
+}
+
+std::optional<PagingCounts> paging_counts(const Model& model) {
+    const model::BoundModel& bound = detail::impl_of(model).bound;
+    const Pager* pager = bound.file->pager();
+    if (pager == nullptr) return std::nullopt;
+    const PagerCounts counts = pager->counts();
+    return PagingCounts{.hits = counts.hits,
+                        .misses = counts.misses,
+                        .bytes_read = counts.bytes_read,
+                        .waited_s = static_cast<double>(counts.waited_ns) * 1e-9,
+                        .slot_bytes = pager->slot_bytes(),
+                        .used_bytes = pager->used_bytes(),
+                        .expert_bytes = bound.paging->unit_bytes,
+                        .is_direct = pager->is_direct()};
 }
 
 std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {

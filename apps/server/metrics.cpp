@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "metrics.hpp"
 
+#include <tinfer/placement.hpp>
+
 #include <charconv>
 #include <fstream>
 
@@ -132,6 +134,13 @@ std::string Metrics::text(const tinfer::Engine& engine, const std::string& model
         one("tinfer_store_dropped_pages_total", "counter", "Pages dropped for the limit of memory.",
             stats.store.dropped_pages);
         one("tinfer_store_errors_total", "counter", "Times that the store could not do its work.", stats.store_errors);
+    }
+    if (const auto paging = tinfer::paging_counts(engine.model())) {
+        one("tinfer_expert_hits_total", "counter", "Experts that a step found in memory.", paging->hits);
+        one("tinfer_expert_misses_total", "counter", "Experts that a step had to wait for.", paging->misses);
+        one("tinfer_expert_read_bytes_total", "counter", "Bytes of experts read from storage.", paging->bytes_read);
+        one("tinfer_expert_wait_seconds_total", "counter", "Time that steps waited for experts.", paging->waited_s);
+        one("tinfer_expert_bytes", "gauge", "Room for experts.", paging->slot_bytes);
     }
     if (engine.options().count_bytes) add_bytes(out, stats.bytes, labels);
     one("tinfer_rounds_total", "counter", "Batches that were decoded.", stats.rounds);

@@ -333,6 +333,7 @@ int forecast(const ForecastArgs& args) {
 Action add_forecast(CLI::App& app) {
     auto args = std::make_shared<ForecastArgs>();
     auto* command = app.add_subcommand("forecast", "Tells tokens per second of a model before it is loaded.");
+    args->model.takes_ram = false;  // this one counts the context, too
     args->model.add_to(*command);
     const std::string group = "Forecast";
     command->add_option("--ram", args->ram, "memory for weights and context, such as 16G; without it all fits")

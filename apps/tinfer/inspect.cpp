@@ -48,6 +48,7 @@ Json to_json(const tinfer::MemoryPlan& plan, int n_ctx) {
     return {{"n_ctx", n_ctx},
             {"weights_mapped", plan.weights_mapped},
             {"weights_copied", plan.weights_copied},
+            {"weights_paged", plan.weights_paged},
             {"cache", plan.cache},
             {"recurrent", plan.recurrent},
             {"compute", plan.compute},

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common.hpp"
+#include "trace/trace.hpp"
 
 namespace tinfer::app {
 
@@ -181,6 +182,11 @@ void ModelArgs::add_to(CLI::App& command) {
     command.add_option("--pretokenizer", pretokenizer, "pre-tokenizer instead of the file's")
         ->type_name("NAME")
         ->group(more);
+    if (takes_ram)
+        command
+            .add_option("--ram", ram, "memory for weights: experts of a larger mixture are read when they are chosen")
+            ->type_name("SIZE")
+            ->group(more);
     command.add_flag("--no-mmap", no_mmap, "read the file instead of mapping it")->group(more);
     command.add_flag("--mlock", mlock, "lock the weights in memory")->group(more);
     command.add_flag("--populate", populate, "touch all of the mapping at load")->group(more);
@@ -219,6 +225,7 @@ tinfer::ModelOptions ModelArgs::options() const {
     tinfer::ModelOptions options;
     options.use_mmap = !no_mmap;
     options.mlock = mlock;
+    if (!ram.empty()) options.memory_limit = parse_size(ram, "--ram");
     options.populate = populate;
     options.check_tensors = check_tensors;
     options.allow_unused_tensors = allow_unused_tensors;

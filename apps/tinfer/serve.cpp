@@ -177,7 +177,7 @@ int run_serve(ServeArgs& args) {
         const Json numbers = memory_of(*engine, args);
         const auto size = [&](const char* name) { return size_text(numbers[name].get<std::uint64_t>()); };
         std::string others;
-        for (const char* name : {"adapters", "draft", "prompt_store"})
+        for (const char* name : {"weights_paged", "adapters", "draft", "prompt_store"})
             if (numbers[name] != 0) others += size(name) + " " + name + ", ";
         note("memory: " + size("weights_mapped") + " weights mapped, " + size("weights_copied") + " copied, " +
              size("cache") + " cache, " + size("compute") + " buffers, " + others + size("connections") + " for " +

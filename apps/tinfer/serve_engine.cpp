@@ -166,12 +166,14 @@ Json memory_of(const tinfer::Engine& engine, const ServeArgs& args) {
         const auto plan = tinfer::plan(made->model, context);
         memory.weights_mapped += plan.weights_mapped;
         memory.weights_copied += plan.weights_copied;
+        memory.weights_paged += plan.weights_paged;
         draft = plan.context_total() * static_cast<std::uint64_t>(made->n_at_once);
     }
     const std::uint64_t store = engine.options().store ? engine.options().store->memory_limit : 0;
     Json parts{{"program", args.program_bytes},
                {"weights_mapped", memory.weights_mapped},
                {"weights_copied", memory.weights_copied},
+               {"weights_paged", memory.weights_paged},
                {"cache", memory.cache + memory.recurrent},
                {"compute", memory.compute + memory.outputs + memory.fixed},
                {"adapters", memory.adapters},

@@ -93,6 +93,7 @@ struct ContextOptions {
 /// mapping is resident only where touched.
 struct MemoryPlan {
     std::uint64_t weights_mapped = 0, weights_copied = 0;
+    std::uint64_t weights_paged = 0;  ///< room for experts that are read when needed (ModelOptions::memory_limit)
     std::uint64_t cache = 0, recurrent = 0;
     std::uint64_t compute = 0;  ///< arena, scratch and inputs of the largest micro-batch
     std::uint64_t outputs = 0;  ///< logits, embeddings and kept values
@@ -101,7 +102,9 @@ struct MemoryPlan {
     [[nodiscard]] std::uint64_t context_total() const noexcept {
         return cache + recurrent + compute + outputs + adapters + fixed;
     }
-    [[nodiscard]] std::uint64_t total() const noexcept { return weights_mapped + weights_copied + context_total(); }
+    [[nodiscard]] std::uint64_t total() const noexcept {
+        return weights_mapped + weights_copied + weights_paged + context_total();
+    }
 };
 
 /// What loading and a context would take, from header and options alone: no tensor data is touched. Throws as loading

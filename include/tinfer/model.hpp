@@ -47,6 +47,12 @@ struct ModelOptions {
     /// nothing is changed: that takes a ReadGuard. false: no handler, no look at sizes, and such a file ends the
     /// program.
     bool guard_mapping = true;
+    /// Bytes of memory for weights; 0: as many as there are. A mixture of experts that is larger is not mapped: what
+    /// every token reads is read once and stays, and the experts are read past the page cache when a step has chosen
+    /// them, into the room that is left, where those that are chosen most often stay. No bit of a result depends on it.
+    /// A read that fails ends the decode as a transaction (io_error); such a model cannot run in a forked process.
+    /// limit_exceeded where it is less than the least that works, and where a larger model has no experts.
+    std::uint64_t memory_limit = 0;
     bool mlock = false;                         ///< lock the weights in RAM; failure is a warning
     bool populate = false;                      ///< fault the mapping in at load
     bool check_tensors = false;                 ///< scan every block for scales that are not finite (bad_tensor_data)

@@ -349,6 +349,7 @@ nb::dict dict_of(const tinfer::MemoryPlan& plan) {
     nb::dict all;
     all["weights_mapped"] = plan.weights_mapped;
     all["weights_copied"] = plan.weights_copied;
+    all["weights_paged"] = plan.weights_paged;
     all["cache"] = plan.cache;
     all["recurrent"] = plan.recurrent;
     all["compute"] = plan.compute;

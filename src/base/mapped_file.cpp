@@ -147,6 +147,46 @@ MappedFile InputFile::map(int& error) const noexcept {
     return result;
 }
 
+// ---- SparseMemory ---------------------------------------------------------------------------------------------------
+
+SparseMemory::SparseMemory(std::size_t bytes) : size_((bytes + page_size() - 1) / page_size() * page_size()) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#if defined(MAP_NORESERVE)
+    flags |= MAP_NORESERVE;
+#endif
+    void* const address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (address == MAP_FAILED)
+        fail(ErrorCode::out_of_memory, cat("cannot reserve ", bytes, " bytes of addresses: ", errno_text(errno)));
+    data_ = static_cast<std::byte*>(address);
+#if defined(MADV_NOHUGEPAGE)
+    ::madvise(address, size_, MADV_NOHUGEPAGE);  // a large page would keep what is beside the written part
+#endif
+}
+
+SparseMemory& SparseMemory::operator=(SparseMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+}
+
+SparseMemory::~SparseMemory() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+void SparseMemory::drop(std::size_t begin, std::size_t end) const noexcept {
+    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+}
+
+std::optional<std::size_t> SparseMemory::resident_pages() const {
+#if defined(__linux__)
+    std::vector<unsigned char> pages(size_ / page_size());
+    if (::mincore(data_, size_, pages.data()) != 0) return std::nullopt;
+    return static_cast<std::size_t>(std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
+#else
+    return std::nullopt;
+#endif
+}
+
 // ---- pages ----------------------------------------------------------------------------------------------------------
 
 void prefer_large_pages([[maybe_unused]] std::span<const std::byte> range) noexcept {

@@ -67,6 +67,8 @@ public:
     ~InputFile();
 
     [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
+    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+    [[nodiscard]] const std::string& name() const noexcept { return name_; }  ///< for messages
     /// What the file has now; size() where the system does not say.
     [[nodiscard]] std::uint64_t size_now() const noexcept;
     [[nodiscard]] std::optional<Identity> identity_now() const noexcept;
@@ -79,6 +81,29 @@ private:
     int descriptor_ = -1;
     std::uint64_t size_ = 0;
     std::string name_;
+};
+
+/// Memory of which parts are there: addresses for all of it, pages where something was written, until they are dropped.
+class SparseMemory {
+public:
+    SparseMemory() noexcept = default;
+    /// Page-aligned. Throws out_of_memory.
+    explicit SparseMemory(std::size_t bytes);
+    SparseMemory(SparseMemory&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    SparseMemory& operator=(SparseMemory&& other) noexcept;
+    ~SparseMemory();
+
+    [[nodiscard]] std::byte* data() const noexcept { return data_; }
+    [[nodiscard]] std::size_t size() const noexcept { return size_; }
+    /// Gives the pages of [begin, end) back; both are multiples of a page. They read as zeros until they are written.
+    void drop(std::size_t begin, std::size_t end) const noexcept;
+    /// How many of its pages are in memory; nullopt where the system does not say.
+    [[nodiscard]] std::optional<std::size_t> resident_pages() const;
+
+private:
+    std::byte* data_ = nullptr;
+    std::size_t size_ = 0;
 };
 
 /// Asks the system for pages of 2 MB, where it has them; it may refuse. `range` begins at a page.

@@ -14,6 +14,7 @@
 #include "base/aligned_buffer.hpp"
 #include "base/fault_guard.hpp"
 #include "base/mapped_file.hpp"
+#include "base/pager.hpp"
 #include "gguf/file.hpp"
 #include "gguf/name_index.hpp"
 
@@ -113,6 +114,8 @@ struct File::Impl {
     std::unique_ptr<std::atomic<bool>[]> asked;  ///< per override: has an accessor looked at it?
 
     AlignedBuffer weights;                                    ///< tensors that were read
+    std::vector<PagedPlace> paged_places;                     ///< by tensor id; empty: nothing is paged
+    std::unique_ptr<Pager> pager;                             ///< reads the shards' files
     LockedPages locked;                                       ///< after what it locks, so that it goes first
     mutable std::array<std::uint8_t, 16> full_fingerprint{};  ///< of every byte; written once
     mutable std::atomic<int> full_fingerprint_state{0};       ///< 0: not known, 1: being written, 2: known

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "gguf/contents.hpp"
 #include "gguf/load_team.hpp"
+#include "tinfer/context.hpp"
 
 namespace tinfer::gguf {
 
@@ -43,8 +44,8 @@ private:
 
 /// Scans one tensor, piece by piece; `piece(offset, bytes)` gives the bytes.
 template <class Piece>
-void scan(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_bytes, const Piece& piece,
-          ProgressMeter& progress) {
+void scan_pieces(const Shard& shard, const TensorInfo& tensor, std::uint64_t piece_bytes, const Piece& piece,
+                 ProgressMeter& progress) {
     const auto block = static_cast<std::uint64_t>(find_dtype(tensor.type)->block_bytes);
     const std::uint64_t step = std::max(block, piece_bytes / block * block);
     for (std::uint64_t offset = 0; offset < tensor.bytes; offset += step) {
@@ -99,31 +100,39 @@ void File::read_at(const TensorInfo& tensor, std::uint64_t offset, std::span<std
     else if (!out.empty()) std::memcpy(out.data(), shard.in_place + tensor.file_offset + offset, out.size());
 }
 
+Pager* File::pager() const noexcept { return impl_->pager.get(); }
+std::span<const PagedPlace> File::paged_places() const noexcept { return impl_->paged_places; }
+
 bool File::data_loaded() const noexcept { return impl_->data_loaded; }
 std::uint64_t File::mapped_bytes() const noexcept { return impl_->mapped_bytes; }
 std::uint64_t File::copied_bytes() const noexcept { return impl_->weights.size(); }
+void File::count_weights(MemoryPlan& plan) const noexcept {
+    plan.weights_mapped = mapped_bytes();
+    plan.weights_copied = copied_bytes();
+    plan.weights_paged = impl_->pager ? impl_->pager->slot_bytes() + impl_->pager->fixed_bytes() : 0;
+}
 std::uint64_t File::read_buffer_bytes() const noexcept { return impl_->read_buffer_bytes; }
 
 namespace {
 
 /// Decides for each shard whether its tensors stay where they are or are read.
-void choose_places(File::Impl& impl, const ModelOptions& options) {
+void choose_places(File::Impl& impl, const ModelOptions& options, bool maps) {
     for (Shard& shard : impl.shards) {
-        if (shard.map.is_mapped() && !options.use_mmap) {
+        if (shard.map.is_mapped() && !maps) {
             shard.guarded.set({});
             shard.map = MappedFile();
             shard.in_place = nullptr;
-        } else if (!shard.map.is_mapped() && shard.in_place == nullptr && options.use_mmap) {
+        } else if (!shard.map.is_mapped() && shard.in_place == nullptr && maps) {
             impl.map(shard, options);
         }
     }
 }
 
-/// Bytes of the buffer for the tensors of all shards that are not in place.
-std::uint64_t bytes_to_read(const File::Impl& impl) {
+/// Bytes of the buffer for the tensors of all shards that are neither in place nor paged.
+std::uint64_t bytes_to_read(const File::Impl& impl, const std::vector<bool>& paged) {
     std::uint64_t sum = 0;  // no overflow: at most the sum that was checked when the directory was merged
     for (const TensorInfo& tensor : impl.tensors)
-        if (impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr)
+        if (!paged[tensor.id] && impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr)
             sum += *checked_round_up(tensor.bytes, 64);
     return sum;
 }
@@ -134,11 +143,14 @@ std::uint64_t bytes_of(std::span<const TensorInfo> tensors) {
     return sum;
 }
 
-/// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into.
-std::vector<const std::byte*> place_all(const File::Impl& impl, AlignedBuffer& weights, std::uint64_t& mapped) {
+/// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into; null where it is
+/// paged.
+std::vector<const std::byte*> place_all(const File::Impl& impl, const std::vector<bool>& paged, AlignedBuffer& weights,
+                                        std::uint64_t& mapped) {
     std::vector<const std::byte*> places(impl.tensors.size());
     std::uint64_t used = 0;
     for (const std::uint32_t id : impl.by_place) {
+        if (paged[id]) continue;
         const TensorInfo& tensor = impl.tensors[id];
         const Shard& shard = impl.shards[static_cast<std::size_t>(tensor.file_index)];
         if (shard.in_place != nullptr) {
@@ -152,28 +164,49 @@ std::vector<const std::byte*> place_all(const File::Impl& impl, AlignedBuffer& w
     return places;
 }
 
-}  // namespace
-
-void File::load_data(const ModelOptions& options) {
-    if (!impl_->data_loaded) reading([&] { load_all(options); });
+std::unique_ptr<Pager> make_pager(const File::Impl& impl, const PagingPlan& paging, std::vector<PagedPlace>& places) {
+    std::vector<const InputFile*> files;
+    for (const Shard& shard : impl.shards) files.push_back(&shard.file);
+    auto pager = std::make_unique<Pager>(paging, files);
+    places.resize(impl.tensors.size());
+    for (std::size_t g = 0; g < paging.groups.size(); ++g)
+        for (std::size_t t = 0; t < paging.groups[g].tensors.size(); ++t)
+            places[paging.groups[g].tensors[t].id] = {pager->address(g, t), static_cast<std::int32_t>(g)};
+    return pager;
 }
 
-void File::load_all(const ModelOptions& options) {
+}  // namespace
+
+void File::load_data(const ModelOptions& options, const PagingPlan* paging) {
+    if (!impl_->data_loaded) reading([&] { load_all(options, paging); });
+}
+
+void File::load_all(const ModelOptions& options, const PagingPlan* paging) {
     const std::string& name = impl_->shards.front().name;
     try {
         const std::uint64_t total = bytes_of(impl_->tensors);
         ProgressMeter progress(options.progress, options.check_tensors ? 2 * total : total,
                                name);  // no overflow: below 2^63
-        choose_places(*impl_, options);
-        AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_)));
+        const std::vector<bool> paged = paged_tensors(impl_->tensors.size(), paging);
+        choose_places(*impl_, options, options.use_mmap && paging == nullptr);
+        AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_, paged)));
+        std::vector<PagedPlace> paged_places;
+        auto pager = paging != nullptr ? make_pager(*impl_, *paging, paged_places) : nullptr;
         Locker locker(options.mlock, options.log, name);
         std::uint64_t mapped = 0;
-        const auto places = place_all(*impl_, weights, mapped);
+        const auto places = place_all(*impl_, paged, weights, mapped);
         LoadTeam(*impl_, weights, places, options, locker, guarded_maps()).run([&](std::uint64_t bytes) {
             progress.reach(bytes);
         });
+        if (options.check_tensors) {
+            AlignedBuffer buffer;
+            for (const TensorInfo& tensor : impl_->tensors)
+                if (paged[tensor.id]) scan(tensor, buffer);
+        }
         progress.finish();
 
+        impl_->paged_places = std::move(paged_places);
+        impl_->pager = std::move(pager);
         impl_->weights = std::move(weights);
         impl_->locked = locker.release();
         for (TensorInfo& tensor : impl_->tensors) tensor.address = places[tensor.id];
@@ -189,24 +222,26 @@ void File::check_data() const {
 }
 
 void File::scan_all() const {
+    AlignedBuffer buffer;
+    for (const TensorInfo& tensor : impl_->tensors) scan(tensor, buffer);
+}
+
+void File::scan(const TensorInfo& tensor, AlignedBuffer& buffer) const {
     constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
     const ProgressFn silent;
     ProgressMeter progress(silent, 0, impl_->shards.front().name);
-    AlignedBuffer buffer;
-    for (const TensorInfo& tensor : impl_->tensors) {
-        const Shard& shard = impl_->shards[static_cast<std::size_t>(tensor.file_index)];
-        const auto* bytes_here = tensor.address != nullptr   ? static_cast<const std::byte*>(tensor.address)
-                                 : shard.in_place != nullptr ? shard.in_place + tensor.file_offset
-                                                             : nullptr;
-        if (bytes_here == nullptr && buffer.size() == 0) buffer = AlignedBuffer(piece_bytes);
-        const auto piece = [&](std::uint64_t offset, std::uint64_t count) -> std::span<const std::byte> {
-            if (bytes_here != nullptr) return {bytes_here + offset, static_cast<std::size_t>(count)};
-            const auto room = buffer.bytes().first(static_cast<std::size_t>(count));
-            shard.file.read_at(tensor.file_offset + offset, room);
-            return room;
-        };
-        scan(shard, tensor, piece_bytes, piece, progress);
-    }
+    const Shard& shard = impl_->shards[static_cast<std::size_t>(tensor.file_index)];
+    const auto* bytes_here = tensor.address != nullptr   ? static_cast<const std::byte*>(tensor.address)
+                             : shard.in_place != nullptr ? shard.in_place + tensor.file_offset
+                                                         : nullptr;
+    if (bytes_here == nullptr && buffer.size() == 0) buffer = AlignedBuffer(piece_bytes);
+    const auto piece = [&](std::uint64_t offset, std::uint64_t count) -> std::span<const std::byte> {
+        if (bytes_here != nullptr) return {bytes_here + offset, static_cast<std::size_t>(count)};
+        const auto room = buffer.bytes().first(static_cast<std::size_t>(count));
+        shard.file.read_at(tensor.file_offset + offset, room);
+        return room;
+    };
+    scan_pieces(shard, tensor, piece_bytes, piece, progress);
 }
 
 }  // namespace tinfer::gguf

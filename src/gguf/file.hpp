@@ -18,6 +18,13 @@
 #include "base/fault_guard.hpp"
 #include "tinfer/model.hpp"
 
+namespace tinfer {
+class AlignedBuffer;
+class Pager;
+struct MemoryPlan;
+struct PagingPlan;
+}  // namespace tinfer
+
 namespace tinfer::gguf {
 
 /// Codes of metadata value types.
@@ -45,6 +52,12 @@ private:
     const Impl* impl_;
 };
 
+/// What the pager has of a tensor: its addresses, and its group; null and -1: nothing.
+struct PagedPlace {
+    std::byte* address = nullptr;
+    std::int32_t group = -1;
+};
+
 /// One or several shards as one directory. Immutable after open; tensor bytes are mapped or read by load_data().
 class File {
 public:
@@ -64,10 +77,18 @@ public:
 
     /// Makes tensor data addressable: maps (falling back to reading, with a note) or reads, reports progress, locks and
     /// populates as the options say, and runs the data check when asked. Sets TensorInfo::address.
-    void load_data(const ModelOptions& options);
+    /// With a plan of what is paged: what is not is read, and the rest when it is needed (pager()). Its
+    /// TensorInfo::address stays null.
+    void load_data(const ModelOptions& options, const PagingPlan* paging = nullptr);
+    /// Of the tensors that are in memory some of the time; null: there are none.
+    [[nodiscard]] Pager* pager() const noexcept;
+    /// By id, what the pager has of each tensor; empty where there is none.
+    [[nodiscard]] std::span<const PagedPlace> paged_places() const noexcept;
     [[nodiscard]] bool data_loaded() const noexcept;
     [[nodiscard]] std::uint64_t mapped_bytes() const noexcept;  ///< of weights, after load_data
     [[nodiscard]] std::uint64_t copied_bytes() const noexcept;  ///< exactly what load_data allocated for weights
+    /// Sets what a memory plan says of weights, after load_data.
+    void count_weights(MemoryPlan& plan) const noexcept;
     /// What load_data allocates when nothing is mapped: every tensor rounded up to 64 bytes. Known before it is called.
     [[nodiscard]] std::uint64_t read_buffer_bytes() const noexcept;
 
@@ -152,7 +173,8 @@ public:
 
 private:
     File();
-    void load_all(const ModelOptions& options);
+    void load_all(const ModelOptions& options, const PagingPlan* paging);
+    void scan(const TensorInfo& tensor, AlignedBuffer& buffer) const;
     void scan_all() const;
     std::unique_ptr<Impl> impl_;
 };

@@ -48,7 +48,8 @@ void Locker::add(std::span<const std::byte> range) {
 LoadTeam::LoadTeam(const File::Impl& file, AlignedBuffer& weights, std::span<const std::byte* const> places,
                    const ModelOptions& options, Locker& locker, GuardedMaps* guarded)
     : file_(file), weights_(weights), places_(places), options_(options), locker_(locker), guarded_(guarded) {
-    for (const std::uint32_t id : file_.by_place) split(id);
+    for (const std::uint32_t id : file_.by_place)
+        if (places_[id] != nullptr) split(id);  // else it is paged
 }
 
 const Shard& LoadTeam::shard_of(const TensorInfo& tensor) const noexcept {

@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
+#include "base/pager.hpp"
 #include "base/xxhash.hpp"
 
 namespace tinfer::gguf {
@@ -44,7 +45,9 @@ std::vector<std::uint64_t> tensor_hashes(const File& file, const ProgressFn& pro
     });
 }
 
-std::vector<WeightPlacement> placement(const File& file, bool use_mmap) {
+std::vector<WeightPlacement> placement(const File& file, bool use_mmap, const PagingPlan* paging) {
+    const std::vector<bool> paged = paged_tensors(file.tensors().size(), paging);
+    if (paging != nullptr) use_mmap = false;
     std::vector<const TensorInfo*> order;
     for (const TensorInfo& tensor : file.tensors()) order.push_back(&tensor);
     std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
@@ -56,9 +59,10 @@ std::vector<WeightPlacement> placement(const File& file, bool use_mmap) {
         WeightPlacement weight{.tensor = std::string(tensor->name), .type = tensor->type, .bytes = tensor->bytes};
         weight.file_index = tensor->file_index;
         weight.file_offset = tensor->file_offset;
-        weight.place = use_mmap ? WeightPlace::mapped : WeightPlace::read;
-        weight.offset = use_mmap ? tensor->file_offset : used;
-        used += *checked_round_up(tensor->bytes, 64);  // no overflow: checked when the directory was merged
+        weight.place = paged[tensor->id] ? WeightPlace::paged : use_mmap ? WeightPlace::mapped : WeightPlace::read;
+        weight.offset = weight.place == WeightPlace::read ? used : tensor->file_offset;
+        if (weight.place == WeightPlace::read)
+            used += *checked_round_up(tensor->bytes, 64);  // no overflow: checked when the directory was merged
         weights.push_back(std::move(weight));
     }
     return weights;

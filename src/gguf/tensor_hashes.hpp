@@ -13,6 +13,7 @@ namespace tinfer::gguf {
 /// XXH64 of each tensor's bytes, in directory order; what is not in memory is read in pieces.
 [[nodiscard]] std::vector<std::uint64_t> tensor_hashes(const File& file, const ProgressFn& progress);
 /// Where load_data would put each tensor, in the order in which it meets them.
-[[nodiscard]] std::vector<WeightPlacement> placement(const File& file, bool use_mmap);
+[[nodiscard]] std::vector<WeightPlacement> placement(const File& file, bool use_mmap,
+                                                     const PagingPlan* paging = nullptr);
 
 }  // namespace tinfer::gguf

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/paging_plan.hpp"
 #include "model/architecture.hpp"
 
 namespace tinfer::model {
@@ -29,6 +30,7 @@ struct BoundModel {
     std::optional<Encoder> encoder;
     ModelInfo info;
     std::vector<WeightBinder::IdTable> id_tables;
+    std::optional<PagingPlan> paging{};  ///< where the memory limit is less than the weights
 };
 
 /// Reads keys, binds tensors, and checks that nothing is left over. Touches no tensor data.

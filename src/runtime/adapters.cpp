@@ -266,7 +266,7 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
         AlignedBuffer new_arena(layout.arena_bytes()), new_scratch(layout.scratch_bytes());
         auto new_plans = std::make_unique<runtime::PlanCache>(
             layout, runtime::MemoryMap{tensors, new_arena.data(), new_scratch.data(), new_scratch.size(), places,
-                                       kernels::this_processor()});
+                                       kernels::this_processor(), layout.model().file->paged_places()});
         arena = std::move(new_arena);
         scratch = std::move(new_scratch);
         plans = std::move(new_plans);

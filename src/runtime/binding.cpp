@@ -35,6 +35,11 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
     std::byte* base = nullptr;
     switch (root.tensor_class) {
         case TensorClass::weight:
+            if (root.tensor < memory.paged.size() && memory.paged[root.tensor].address != nullptr) {
+                base = memory.paged[root.tensor].address;
+                break;
+            }
+            [[fallthrough]];
         case TensorClass::cache_k:
         case TensorClass::cache_v:
         case TensorClass::recurrent:
@@ -58,13 +63,14 @@ void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
     calls.reserve(max_nodes);
     barriers.reserve(max_nodes);
     declared.reserve(max_nodes);
+    needs.reserve(max_nodes);
     outputs.reserve(max_values);
 }
 
 std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
     return graph::Plan::bytes(max_nodes, max_values) +
            max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
-                        sizeof(DeclaredBytes)) +
+                        sizeof(DeclaredBytes) + sizeof(PagedNeed)) +
            max_values * sizeof(std::uint32_t);
 }
 
@@ -188,6 +194,44 @@ void link_products(BoundPlan& bound) {
     }
 }
 
+// The value in a slot of a step; kNone: there is none.
+std::uint32_t value_in(const BoundPlan& bound, const graph::Step& step, std::uint16_t slot) {
+    for (const graph::StepOperand& operand :
+         std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands))
+        if (operand.slot == slot && !operand.elided) return operand.value;
+    return graph::kNone;
+}
+
+// Which steps need experts that are paged. Those of a layer with the same ids need the same ones.
+void find_needs(const graph::Graph& graph, const MemoryMap& memory, BoundPlan& bound) {
+    constexpr std::uint16_t kWeightSlot = 1, kIdsSlot = 3;  // of mul_mat_id (kernels/ops.hpp)
+    bound.needs.assign(bound.calls.size(), {});
+    if (memory.paged.empty()) return;
+    for (std::size_t i = 0; i < bound.calls.size(); ++i) {
+        const graph::Step& step = bound.plan.steps[i];
+        for (const graph::StepOperand& operand :
+             std::span(bound.plan.operands).subspan(step.first_operand, step.n_operands)) {
+            if (operand.elided) continue;
+            const graph::Value& value = graph.values()[operand.value];
+            const graph::Value& root = value.is_view ? graph.values()[value.root] : value;
+            if (root.tensor_class != TensorClass::weight || root.tensor >= memory.paged.size()) continue;
+            const std::int32_t group = memory.paged[root.tensor].group;
+            if (group < 0) continue;
+            if (step.op != Op::mul_mat_id || operand.slot != kWeightSlot || value.is_view)  // a bug of ours
+                fail(ErrorCode::compute_failed,
+                     cat("step ", i, " reads '", escaped(graph.display_name(operand.value)), "', which is paged"));
+            bound.needs[i] = {group, static_cast<std::uint32_t>(i)};
+            for (std::size_t k = i; k-- > 0;) {
+                if (bound.needs[k].group < 0) continue;
+                const bool same = bound.needs[k].group == group &&
+                                  value_in(bound, bound.plan.steps[k], kIdsSlot) == value_in(bound, step, kIdsSlot);
+                if (same) bound.needs[i].first = bound.needs[k].first;
+                break;
+            }
+        }
+    }
+}
+
 }  // namespace
 
 void bind(const graph::Graph& graph, const kernels::KernelTable& table, const MemoryMap& memory, int n_threads,
@@ -224,6 +268,7 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
     }
     place_barriers(bound);
     link_products(bound);
+    find_needs(graph, memory, bound);
 }
 
 }  // namespace tinfer::runtime

@@ -9,6 +9,7 @@
 #include "graph/plan.hpp"
 #include "graph/tensor_registry.hpp"
 #include "kernels/kernel.hpp"
+#include "model/model.hpp"
 #include "runtime/step_time.hpp"
 
 namespace tinfer::runtime {
@@ -23,7 +24,14 @@ struct MemoryMap {
     std::byte* scratch = nullptr;
     std::uint64_t scratch_bytes = 0;
     std::span<const InputPlace> inputs;
-    kernels::Processor processor;  ///< what every call is told (KernelCall)
+    kernels::Processor processor;               ///< what every call is told (KernelCall)
+    std::span<const gguf::PagedPlace> paged{};  ///< by tensor id; empty: no weight is paged
+};
+
+/// What a step needs that may not be in memory: the experts of a group that its operand of ids names.
+struct PagedNeed {
+    std::int32_t group = -1;  ///< of the pager; -1: nothing
+    std::uint32_t first = 0;  ///< the first step that needs the same: they stay from there on
 };
 
 inline constexpr std::size_t kMaxStepsBetweenBarriers = 4;
@@ -35,6 +43,7 @@ struct BoundPlan {
     std::vector<std::uint8_t> barriers;                     ///< per step: 1 where all threads meet after it
     std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
     std::vector<DeclaredBytes> declared;                    ///< per step
+    std::vector<PagedNeed> needs;                           ///< per step
     std::uint32_t id = 0;                                   ///< counts plans of the context, from 1
 
     void reserve(std::uint32_t max_nodes, std::uint32_t max_values);

@@ -65,7 +65,8 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
       batch(layout.batch_limits()), session(std::make_shared<trace::TraceSession>(layout.tensors(), traced_file(owner),
                                                                                   layout.table().name, bound.hp.arch)),
       cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
-      scratch(layout.scratch_bytes()), inputs(layout), outputs(layout), runner(layout.max_threads(), session),
+      scratch(layout.scratch_bytes()), inputs(layout), outputs(layout),
+      runner(layout.max_threads(), layout.max_units(), session),
       transaction_({.layout = layout,
                     .options = options,
                     .inputs = inputs,
@@ -77,6 +78,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     .head = head,
                     .arena = arena}) {
     runner.executor().guard((bound.lender ? bound.lender : bound.file)->guarded_maps());
+    runner.executor().page(bound.file->pager());
     std::byte *next_cache = cache_data.data(), *next_state = state_data.data();
     for (std::size_t i = 0; i < layout.caches().size(); ++i) {
         if (layout.caches()[i].address != nullptr) continue;  // a draft head's, of its target
@@ -86,7 +88,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     }
     plans = std::make_unique<runtime::PlanCache>(
         layout, runtime::MemoryMap{layout.tensors(), arena.data(), scratch.data(), scratch.size(), inputs.places(),
-                                   kernels::this_processor()});
+                                   kernels::this_processor(), bound.file->paged_places()});
     if (options.draft_head) head = std::make_unique<runtime::Head>(*options.draft_head, layout, sequences);
 }
 

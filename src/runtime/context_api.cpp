@@ -207,8 +207,7 @@ void Context::set_cancel(CancelFn cancel) {
 // Counted from the buffers held; equals the plan because both come from one layout.
 MemoryPlan Context::memory() const noexcept {
     MemoryPlan memory = impl_->layout.memory();
-    memory.weights_mapped = impl_->layout.model().file->mapped_bytes();
-    memory.weights_copied = impl_->layout.model().file->copied_bytes();
+    impl_->layout.model().file->count_weights(memory);
     if (impl_->head) return memory;  // which counts that, too
     memory.cache = impl_->cache_data.size();
     memory.recurrent = impl_->state_data.size();

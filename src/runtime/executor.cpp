@@ -157,12 +157,23 @@ void Executor::loop(int thread, int n_threads) noexcept {
     worker.begin_slice();
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
     std::size_t first = first_step_, parity = 0;        // first: step since the last barrier
+    std::size_t need_parity = 0;                        // of the needs so far
     std::uint64_t time = timed ? observer_->now() : 0;  // where this thread's next step begins
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) prefetch_call(bound_->calls[i + 1]);
         if (leader) arm(i + kAhead);
         const bool cut = cut_[i % kQueues];
+        if (begins_need(i)) {
+            need_parity ^= 1;
+            if (leader) stop_at_need_[need_parity] = !hold_needs(i);
+            meet(thread, n_threads);
+            if (stop_at_need_[need_parity]) return;
+            if constexpr (Traced) {  // the wait is no kernel's
+                if (leader) observer_->begin_slice();
+                if (timed) time = observer_->now();
+            }
+        }
         if (!std::exchange(goes_on, false)) {
             worker.begin_step();
             if constexpr (Traced) {
@@ -204,6 +215,22 @@ void Executor::loop(int thread, int n_threads) noexcept {
         if (next != Next::alone || !leader) return;
         n_threads = 1;
     }
+}
+
+// Brings the experts that the step's ids name into memory, and keeps them there until the next need. The ids are final:
+// a barrier stands between the step that wrote them and this one. What was held before is no longer read by anybody,
+// because these ids depend on what it has made.
+bool Executor::hold_needs(std::size_t step) noexcept {
+    const kernels::Operand& ids = bound_->calls[step][3];
+    bool held = false;
+    observe([&] {
+        for (std::int64_t t = 0; t < ids.ne[1]; ++t)
+            for (std::int64_t k = 0; k < ids.ne[0]; ++k) held_.want(ids.row<const std::int32_t>(t)[k]);
+        held = pager_->hold(held_, static_cast<std::size_t>(bound_->needs[step].group),
+                            cancel_ != nullptr ? poll_cancel : nullptr, const_cast<CancelFn*>(cancel_));
+        cancelled_ = cancelled_ || !held;
+    });
+    return held;
 }
 
 void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel,
@@ -263,6 +290,7 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     for (std::size_t i = 0; i < kQueues; ++i)
         set_cut(first_step_ + i, (i == 0 && inside_step_) || is_long(first_step_ + i));
     if (observer_ != nullptr) observer_->begin_slice();
+    const std::uint64_t waited_before = held_.waited_ns();
     if (maps_ != nullptr) {
         GuardedWork work(*maps_, thread_ids_);
         work_ = &work;
@@ -271,6 +299,8 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     } else {
         run_team_on_steps();
     }
+    if (pager_ != nullptr) pager_->release(held_);
+    has_waited_ = held_.waited_ns() != waited_before;
     first_step_ = rest_begin_;
     paused_at_ = Clock::now();
     if (error_) return RunStatus::failed;

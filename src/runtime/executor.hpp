@@ -13,6 +13,7 @@
 
 #include "base/barrier.hpp"
 #include "base/fault_guard.hpp"
+#include "base/pager.hpp"
 #include "base/processors.hpp"
 #include "base/team.hpp"
 #include "runtime/binding.hpp"
@@ -69,9 +70,14 @@ public:
     using Clock = kernels::WorkQueue::Clock;
     static constexpr Clock::time_point kNoDeadline = kernels::WorkQueue::kNoDeadline;
 
-    explicit Executor(int max_threads, int n_processors = usable_cpu_count())
+    /// max_units: experts that a step may need of a model that is paged.
+    explicit Executor(int max_threads, std::uint32_t max_units = 0, int n_processors = usable_cpu_count())
         : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)),
-          thread_ids_(static_cast<std::size_t>(max_threads)) {}
+          thread_ids_(static_cast<std::size_t>(max_threads)), held_(max_units) {}
+    /// Holds what steps need of it while they run (null: nothing is paged). It must outlive all runs.
+    void page(Pager* pager) noexcept { pager_ = pager; }
+    /// Whether the last slice waited for storage: its time says nothing about other programs.
+    [[nodiscard]] bool has_waited() const noexcept { return has_waited_; }
     /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
     void guard(GuardedMaps* maps) noexcept { maps_ = maps; }
     [[nodiscard]] int n_processors() const noexcept { return n_processors_; }
@@ -93,8 +99,9 @@ public:
     /// An exception of the observer stops the run (`failed`) and is kept for take_error().
     RunStatus resume(Clock::time_point deadline = kNoDeadline) noexcept;
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
-    [[nodiscard]] static std::uint64_t bytes(int max_threads) noexcept {
-        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadId));
+    [[nodiscard]] static std::uint64_t bytes(int max_threads, std::uint32_t max_units) noexcept {
+        return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadId)) +
+               Pager::Hold::bytes(max_units);
     }
 
 private:
@@ -102,6 +109,12 @@ private:
 
     template <bool Traced>
     void loop(int thread, int n_threads) noexcept;
+    /// Whether a step needs what no step of this slice before it has held.
+    [[nodiscard]] bool begins_need(std::size_t step) const noexcept {
+        const PagedNeed& need = bound_->needs[step];
+        return need.group >= 0 && pager_ != nullptr && (need.first == step || need.first < first_step_);
+    }
+    bool hold_needs(std::size_t step) noexcept;
     void run_team_on_steps() noexcept;
     void run_loop(int thread, int n_threads) noexcept;
     void meet(int thread, int n_threads) noexcept;
@@ -146,6 +159,10 @@ private:
     std::array<bool, kQueues> cut_{};                 ///< the deadline may fall inside a step; written with its queue
     std::vector<kernels::Worker> workers_;            ///< per thread
     std::vector<GuardedWork::ThreadId> thread_ids_;
+    Pager* pager_ = nullptr;
+    Pager::Hold held_;
+    std::array<bool, 2> stop_at_need_{};  ///< alternating, as next_
+    bool has_waited_ = false;
     GuardedMaps* maps_ = nullptr;
     GuardedWork* work_ = nullptr;  ///< while a team runs
     // Decided by the leader before a barrier, read by all after it; alternating, so that the next decision cannot

@@ -6,6 +6,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "model/paging.hpp"
 #include "runtime/context.hpp"
 #include "runtime/head.hpp"
 #include "runtime/sizes.hpp"
@@ -76,24 +77,24 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
         memory_limits_ = target->memory_limits_;
         memory_limits_.has_states = false;
     }
-    batch_limits_ = {.n_batch = options_.n_batch,
-                     .n_ubatch = options_.n_ubatch,
-                     .n_outputs = options_.n_outputs,
-                     .n_seq_max = options_.n_seq_max,
-                     .n_batch_is_n_ctx = options.n_batch == 0 || options.n_batch >= options_.n_ctx,
-                     .n_together = tokens_together(model.hp, options_.n_ubatch),
-                     .n_vocab = model.hp.n_vocab,
-                     .n_embd = model.hp.n_embd,
-                     .n_positions = model.hp.n_pos_table,
-                     .causal = causal(),
-                     .pooling = pooled_rows(options_),
-                     .has_output_head = gives_logits_at_all(model),
-                     .accepts_embeddings =
-                         (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
-                     .embeddings = options_.embeddings,
-                     .logits_all = options_.logits_all || !causal(),
-                     .allow_position_gaps = options_.allow_position_gaps,
-                     .check_finite = options_.check_finite};
+    batch_limits_ = {
+        .n_batch = options_.n_batch,
+        .n_ubatch = options_.n_ubatch,
+        .n_outputs = options_.n_outputs,
+        .n_seq_max = options_.n_seq_max,
+        .n_batch_is_n_ctx = options.n_batch == 0 || options.n_batch >= options_.n_ctx,
+        .n_together = std::min(tokens_together(model.hp, options_.n_ubatch), model::tokens_of_slots(model)),
+        .n_vocab = model.hp.n_vocab,
+        .n_embd = model.hp.n_embd,
+        .n_positions = model.hp.n_pos_table,
+        .causal = causal(),
+        .pooling = pooled_rows(options_),
+        .has_output_head = gives_logits_at_all(model),
+        .accepts_embeddings = (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
+        .embeddings = options_.embeddings,
+        .logits_all = options_.logits_all || !causal(),
+        .allow_position_gaps = options_.allow_position_gaps,
+        .check_finite = options_.check_finite};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
     if (model.encoder) describe_encoder();
@@ -317,7 +318,7 @@ MemoryPlan Layout::memory() const {
     plan.adapters = measures_.adapter_bytes;
     plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + allocated_bytes() + keep_bytes(options_.keep) +
                  memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +
-                 Executor::bytes(max_threads()) + graph::Graph::bytes(max_nodes(), max_values()) +
+                 Executor::bytes(max_threads(), max_units()) + graph::Graph::bytes(max_nodes(), max_values()) +
                  graph::Planner::bytes(max_nodes(), max_values()) +
                  kPlanSlots * BoundPlan::bytes(max_nodes(), max_values()) + kSharedHeader + sizeof(TraceSession) +
                  inputs_.size() * sizeof(InputPlace) + kept_.size() * sizeof(std::uint64_t) +

@@ -97,6 +97,9 @@ public:
     [[nodiscard]] MemoryPlan memory() const;
     [[nodiscard]] int max_threads() const noexcept { return std::max(options_.n_threads, options_.n_threads_batch); }
 
+    /// Experts that a step may need of a model that is paged; 0: nothing is.
+    [[nodiscard]] std::uint32_t max_units() const noexcept { return model_->paging ? model_->paging->max_units : 0; }
+
     [[nodiscard]] const model::BoundModel& model() const noexcept { return *model_; }
     [[nodiscard]] const ContextOptions& options() const noexcept { return options_; }
     [[nodiscard]] const kernels::KernelTable& table() const noexcept { return *table_; }

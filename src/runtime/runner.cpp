@@ -27,8 +27,8 @@ EventStatus event_status(RunStatus status) noexcept {
 
 }  // namespace
 
-Runner::Runner(int max_threads, std::shared_ptr<TraceSession> session)
-    : session_(std::move(session)), executor_(max_threads), team_limit(executor_.n_processors()) {}
+Runner::Runner(int max_threads, std::uint32_t max_units, std::shared_ptr<TraceSession> session)
+    : session_(std::move(session)), executor_(max_threads, max_units), team_limit(executor_.n_processors()) {}
 
 void Runner::start(const BoundPlan& bound, RunDetails run, Kind kind, const CancelFn* cancel) {
     run.bound = {&bound.plan, bound.kernels, bound.calls, bound.id};
@@ -84,7 +84,7 @@ RunStatus Runner::timed_slice(Executor::Clock::time_point deadline) {
     const ThreadUse after = thread_use();
     const Time slice{.wall = wall, .on_processor = after.seconds - before.seconds};
     run_ += slice;
-    if (after.n_pages_read != before.n_pages_read) has_read_ = true;
+    if (after.n_pages_read != before.n_pages_read || executor_.has_waited()) has_read_ = true;
     else look_for_others(slice);
     return status;
 }

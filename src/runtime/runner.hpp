@@ -19,7 +19,7 @@ using trace::TraceSession;
 
 class Runner {
 public:
-    Runner(int max_threads, std::shared_ptr<TraceSession> session);
+    Runner(int max_threads, std::uint32_t max_units, std::shared_ptr<TraceSession> session);
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;
 

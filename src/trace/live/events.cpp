@@ -210,8 +210,9 @@ void TraceSession::show_values(const KernelEvent& event) {
         StepValues::Value& value = values_[access.slot];
         value.tensor = access.tensor;
         value.missing = access.kind == AccessKind::elided ? StepValues::Missing::elided : StepValues::Missing::no;
-        if (access.kind != AccessKind::elided)
-            value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
+        if (access.kind == AccessKind::elided) continue;
+        if (access.tensor->address == nullptr) value.missing = StepValues::Missing::not_requested;  // paged
+        else value.data = std::span(static_cast<const std::byte*>(access.tensor->address), access.tensor->bytes);
     }
 }
 

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// What is held is in memory with the bytes of its file, whatever was dropped before it and however its ends share pages
+// with its neighbours; and no more memory is used than was given.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/pager.hpp"
+#include "support/code_of.hpp"
+#include "support/temp_folder.hpp"
+#include "tinfer/tinfer.hpp"
+
+namespace tinfer::test {
+
+namespace {
+
+constexpr std::uint32_t kUnits = 24;
+
+/// A file of stacked slices, of sizes below and above a page, at odd places.
+struct Slices {
+    TempFolder folder;
+    std::vector<char> bytes;
+    PagingPlan plan;
+
+    explicit Slices(std::uint64_t n_slots, std::vector<std::uint64_t> sizes = {100, 4096, 5000, 12288, 33}) {
+        PagedGroup group;
+        group.n_units = kUnits;
+        std::uint64_t offset = 7;
+        for (const std::uint64_t size : sizes) {
+            group.tensors.push_back({"t" + std::to_string(size), 0, offset, size, 0});
+            offset += size * kUnits + 13;
+        }
+        bytes.resize(offset);
+        std::mt19937 random(3);
+        for (char& byte : bytes) byte = static_cast<char>(random());
+        write(bytes.size());
+        plan.unit_bytes = paged_unit_bytes(group);
+        plan.max_units = kUnits;
+        plan.slot_bytes = n_slots * plan.unit_bytes;
+        plan.groups = {group, group};  // two layers of the same bytes
+    }
+    void write(std::size_t n) const {
+        std::ofstream(path(), std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(n));
+    }
+    [[nodiscard]] std::filesystem::path path() const { return folder / "slices"; }
+    [[nodiscard]] bool has(const Pager& pager, std::size_t group, std::uint32_t unit) const {
+        for (std::size_t t = 0; t < plan.groups[group].tensors.size(); ++t) {
+            const PagedSlices& s = plan.groups[group].tensors[t];
+            if (std::memcmp(pager.address(group, t) + unit * s.slice_bytes,
+                            bytes.data() + s.offset + unit * s.slice_bytes, s.slice_bytes) != 0)
+                return false;
+        }
+        return true;
+    }
+};
+
+bool hold(Pager& pager, Pager::Hold& held, std::size_t group, std::initializer_list<std::int32_t> units) {
+    for (const std::int32_t u : units) held.want(u);
+    return pager.hold(held, group, nullptr, nullptr);
+}
+
+}  // namespace
+
+TEST_CASE("[N22] pager: what is held has the bytes of the file, in no more memory than was given") {
+    for (const std::uint64_t n_slots : {3, 7, 48}) {
+        CAPTURE(n_slots);
+        const Slices slices(n_slots);
+        const InputFile file(slices.path());
+        Pager pager(slices.plan, std::vector{&file});
+        Pager::Hold held(kUnits);
+        std::mt19937 random(5);
+        int wrong = 0;
+        for (int i = 0; i < 400; ++i) {
+            const std::size_t group = random() % 2;
+            const auto n = 1 + random() % std::min<std::uint64_t>(n_slots, kUnits);
+            std::vector<std::uint32_t> units;
+            for (std::uint64_t k = 0; k < n; ++k) {
+                units.push_back(random() % kUnits);
+                held.want(static_cast<std::int32_t>(units.back()));
+            }
+            held.want(-1);      // no expert
+            held.want(kUnits);  // beyond them
+            REQUIRE(pager.hold(held, group, nullptr, nullptr));
+            for (const std::uint32_t u : units) wrong += slices.has(pager, group, u) ? 0 : 1;
+            wrong += pager.used_bytes() <= slices.plan.slot_bytes ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+        if (const auto resident = pager.resident_bytes()) {
+            CHECK(*resident > 0);
+            CHECK(*resident <= pager.used_bytes());
+        }
+        const PagerCounts counts = pager.counts();
+        CHECK(counts.misses > 0);
+        if (n_slots == 48) CHECK(counts.misses <= 2 * kUnits);  // everything fits: each unit is read once
+        else CHECK(counts.misses > 2 * kUnits);
+    }
+}
+
+TEST_CASE("[N22] pager: units that are needed often stay, others go") {
+    const Slices slices(4);
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    Pager::Hold held(kUnits);
+    for (int i = 0; i < 50; ++i) {
+        REQUIRE(hold(pager, held, 0, {0, 1}));
+        REQUIRE(hold(pager, held, 0, {2 + i % 22, 2 + (i + 7) % 22}));
+    }
+    CHECK(pager.counts().misses == 2 + 2 * 50);  // 0 and 1 are read once
+}
+
+TEST_CASE("[N22] pager: threads share it; who waits for room that others hold can be cancelled") {
+    const Slices slices(6);
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    {
+        Pager::Hold all(kUnits), other(kUnits);
+        REQUIRE(hold(pager, all, 0, {0, 1, 2, 3, 4, 5}));
+        other.want(9);
+        CHECK_FALSE(pager.hold(
+            other, 0, [](void*) noexcept { return true; }, nullptr));
+        pager.release(all);
+        CHECK(hold(pager, other, 0, {9}));
+        pager.release(other);
+    }
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 3; ++t)
+        threads.emplace_back([&, t] {
+            Pager::Hold held(kUnits);
+            std::mt19937 random(t);
+            for (int i = 0; i < 150; ++i) {
+                const std::size_t group = random() % 2;
+                std::vector<std::uint32_t> units;
+                for (int k = 0; k < 4; ++k) {
+                    units.push_back(random() % kUnits);
+                    held.want(static_cast<std::int32_t>(units.back()));
+                }
+                if (!pager.hold(held, group, nullptr, nullptr)) ++wrong;
+                for (const std::uint32_t u : units) wrong += slices.has(pager, group, u) ? 0 : 1;
+            }
+            pager.release(held);
+        });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("[N22] pager: what cannot be read is an error that names it, and is read when it can be") {
+    const Slices slices(8);
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    Pager::Hold held(kUnits);
+    REQUIRE(hold(pager, held, 0, {0}));
+    std::filesystem::resize_file(slices.path(), 20000);  // inside the second tensor: unit 0 of the others is gone
+    for (int i = 0; i < 2; ++i) {
+        std::string message;
+        try {
+            static_cast<void>(hold(pager, held, 1, {1, 0}));
+        } catch (const Error& error) {
+            CHECK(error.code() == ErrorCode::io_error);
+            message = error.what();
+        }
+        CHECK(message.find("tensor 't") != std::string::npos);
+        CHECK(message.find("expert ") != std::string::npos);
+        CHECK(message.find("byte ") != std::string::npos);
+    }
+    slices.write(slices.bytes.size());
+    REQUIRE(hold(pager, held, 1, {1, 0}));
+    CHECK(slices.has(pager, 1, 0));
+    CHECK(slices.has(pager, 1, 1));
+    for (std::int32_t u = 0; u < 9; ++u) held.want(u);
+    CHECK(code_of([&] { static_cast<void>(pager.hold(held, 0, nullptr, nullptr)); }) == ErrorCode::limit_exceeded);
+    CHECK(hold(pager, held, 0, {0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST_CASE("[N22] pager: slices of several pieces") {
+    const Slices slices(2, {(std::uint64_t{2} << 20) + 17, 1000});
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    Pager::Hold held(kUnits);
+    for (const std::int32_t u : {0, 23, 5, 0, 11}) {
+        REQUIRE(hold(pager, held, 0, {u}));
+        CHECK(slices.has(pager, 0, static_cast<std::uint32_t>(u)));
+    }
+}
+
+}  // namespace tinfer::test
