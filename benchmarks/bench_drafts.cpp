@@ -28,8 +28,8 @@ struct Setting {
     bool fixed;
 };
 
-/// Proposes the known continuation, each token right with a given probability. Where a context is given, its head drafts
-/// first, and what it says is thrown away.
+/// Proposes the known continuation, each token right with a given probability. Where a context is given, its head
+/// drafts first, and what it says is thrown away.
 class KnownDrafter final : public Drafter {
 public:
     KnownDrafter(std::vector<Token> text, double right, Context* context)

@@ -143,8 +143,8 @@ std::uint64_t bytes_of(std::span<const TensorInfo> tensors) {
     return sum;
 }
 
-/// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into; null where it is
-/// paged.
+/// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into; null where it
+/// is paged.
 std::vector<const std::byte*> place_all(const File::Impl& impl, const std::vector<bool>& paged, AlignedBuffer& weights,
                                         std::uint64_t& mapped) {
     std::vector<const std::byte*> places(impl.tensors.size());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The assistant of Gemma 4: a few of its blocks, narrower, without keys and values of their own. They attend to what the
-// target's last layers attend to; what it feeds back has the target's width.
+// The assistant of Gemma 4: a few of its blocks, narrower, without keys and values of their own. They attend to what
+// the target's last layers attend to; what it feeds back has the target's width.
 #include <algorithm>
 
 #include "base/error.hpp"

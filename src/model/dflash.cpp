@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Heads that propose all tokens of a draft in one pass over masked places: DFlash (arXiv:2602.06036), whose memory is
 // filled from the target's layers; DSpark, which corrects each place by the token chosen in front of it; DFlash 2,
-// which convolves along the block and chooses a path through the best tokens of each place. For DeepSeek V4 the blocks are
-// that model's, of several streams.
+// which convolves along the block and chooses a path through the best tokens of each place. For DeepSeek V4 the blocks
+// are that model's, of several streams.
 #include <algorithm>
 
 #include "base/error.hpp"

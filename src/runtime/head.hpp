@@ -159,8 +159,8 @@ private:
     void draft_pass(Ask& ask);
     void correct_in_turn(Ask& ask);
     void choose_path(Ask& ask);
-    /// Takes the best token of each ask's row of logits, and drops the asks that are done. What the others were fed back
-    /// is in fed_, row after row.
+    /// Takes the best token of each ask's row of logits, and drops the asks that are done. What the others were fed
+    /// back is in fed_, row after row.
     void take_each(Asks& asks);
     /// The best token of one row; false where it, or `p`, is not probable enough.
     bool take(Ask& ask, std::span<const float> row, std::optional<float> p = {});
