@@ -20,7 +20,7 @@ namespace tinfer::server {
 struct Route {
     std::string_view path, method;
 };
-/// All routes except /v1/models/{id}.
+/// All routes except /v1/models/{id} and /traces/{file}.
 [[nodiscard]] std::span<const Route> routes() noexcept;
 
 /// The body of a request while it is read, on its thread: it waits for room, and gives up where its client leaves.
@@ -67,8 +67,8 @@ void add_generating_routes(Router& router);
 void add_text_routes(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
-/// The page for people. Throws ApiError if the server has none.
-void set_page(Broker& broker, Response& response);
+/// A part of the page for people. Throws ApiError if the server has none.
+void set_page(Broker& broker, std::string_view path, Response& response);
 
 void set_json(Response& response, const Json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.

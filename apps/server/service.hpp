@@ -38,6 +38,7 @@ struct ServeOptions {
     bool strict = false;                ///< unknown fields are errors
     bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
     bool no_page = false;
+    std::vector<std::string_view> viewer{};  ///< the empty viewer of traces, in parts; empty: not served
     bool expose_text = false;              ///< /slots also shows prompts and answers
     std::int64_t request_timeout_s = 600;  ///< of an answer
     std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
