@@ -66,6 +66,18 @@ async function* documents(response) {
   }
 }
 
+// [text, log-probability, the next five, its bytes where they are no whole text]
+function scoreOf({ token, logprob, top_logprobs, bytes }) {
+  const others = top_logprobs.filter(one => one.token !== token || String(one.bytes) !== String(bytes)).slice(0, 5);
+  const score = [token, logprob, others.map(one => [one.token, one.logprob])];
+  return token.includes("\ufffd") ? [...score, bytes] : score;
+}
+
+function joinTokens(scores) {
+  const whole = scores.flatMap(([token, , , bytes]) => bytes || [...new TextEncoder().encode(token)]);
+  return new TextDecoder().decode(new Uint8Array(whole));
+}
+
 // Adds one document of a stream to the answer.
 function take(answer, document) {
   if (document.error) throw new Refused(0, document.error);
@@ -80,9 +92,7 @@ function take(answer, document) {
       calls[at].function.arguments += (call.function && call.function.arguments) || "";
     }
     const scores = choice.logprobs && choice.logprobs.content;
-    if (scores) (answer.scores = answer.scores || []).push(...scores.map(({ token, logprob, top_logprobs }) =>
-      [token, logprob, top_logprobs.filter(one => one.token !== token).slice(0, 5)
-        .map(one => [one.token, one.logprob])]));
+    if (scores) (answer.scores = answer.scores || []).push(...scores.map(scoreOf));
   }
   if (choice && choice.finish_reason) answer.finish = choice.finish_reason;
   if (document.usage) {

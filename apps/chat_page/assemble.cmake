@@ -50,10 +50,10 @@ if(LIBRARIES)
         file(READ "${licence_path}" licence)
         string(REPLACE "*/" "* /" licence "${licence}")
         string(REGEX REPLACE "\n//# sourceMappingURL=[^\n]*" "" part "${part}")
-        string(APPEND libraries "    R\"~~page~~(/*\n${licence}*/\n)~~page~~\",\n    R\"~~page~~(${part}\n)~~page~~\",\n")
+        string(APPEND libraries "    R\"~~page~~(/*\n${licence}*/\n)~~page~~\"sv,\n    R\"~~page~~(${part}\n)~~page~~\"sv,\n")
     endwhile()
 else()
-    set(libraries "    \"// This build has no libraries for the page.\\n\",\n")
+    set(libraries "    \"// This build has no libraries for the page.\\n\"sv,\n")
 endif()
 
 file(WRITE ${PAGE} "${before_style}${style}${before_script}${script}${page}")
@@ -64,12 +64,13 @@ file(WRITE ${SOURCE} "// SPDX-License-Identifier: MIT
 namespace tinfer::server {
 
 namespace {
+using namespace std::string_view_literals;  // their sizes are known without counting
 constexpr std::string_view kPageParts[] = {
-    R\"~~page~~(${before_style})~~page~~\",
-    R\"~~page~~(${style})~~page~~\",
-    R\"~~page~~(${before_script})~~page~~\",
-    R\"~~page~~(${script})~~page~~\",
-    R\"~~page~~(${page})~~page~~\",
+    R\"~~page~~(${before_style})~~page~~\"sv,
+    R\"~~page~~(${style})~~page~~\"sv,
+    R\"~~page~~(${before_script})~~page~~\"sv,
+    R\"~~page~~(${script})~~page~~\"sv,
+    R\"~~page~~(${page})~~page~~\"sv,
 };
 constexpr std::string_view kPageLibraries[] = {
 ${libraries}};

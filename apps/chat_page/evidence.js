@@ -33,14 +33,13 @@ function hideToken() {
   at("token").hidden = true;
 }
 
-// Where the content begins in the tokens: thoughts and marks come before it.
-function contentBegin(message) {
-  const texts = message.scores.map(([token]) => token), begun = message.scoresBegin || "";
-  const content = message.content.slice(begun.length);
-  for (let i = 0; i < texts.length; ++i) {
-    const rest = texts.slice(i).join("");
-    if (rest.startsWith(content) || (content && rest.trimStart().startsWith(content) && texts[i].trim())) return i;
-    if (rest.length < content.length) break;
+// Where the content begins in the tokens: thoughts and marks come before it. -1: nowhere.
+function contentBegin({ scores, scoresBegin = "", content }) {
+  const wanted = content.slice(scoresBegin.length);
+  for (let i = 0; i < scores.length; ++i) {
+    const rest = joinTokens(scores.slice(i));
+    if (rest.startsWith(wanted) || (wanted && rest.trimStart().startsWith(wanted) && scores[i][0].trim())) return i;
+    if (rest.length < wanted.length) break;
   }
   return -1;
 }
@@ -51,12 +50,12 @@ function showToken(message, element, focuses = false) {
   const canBranch = begin >= 0 && index >= begin && !talk.abort;
   const branch = text => {
     hideToken();
-    const before = (message.scoresBegin || "") + message.scores.slice(begin, index).map(([one]) => one).join("");
+    const before = (message.scoresBegin || "") + joinTokens(message.scores.slice(begin, index));
     branchAt(message, before + text);
   };
   const row = ([text, value], isChosen) => make("tr", isChosen ? { class: "chosen" } : {},
     make("td", {}, make("code", {}, visible(text))), make("td", {}, percent(value)),
-    make("td", {}, ...(canBranch && !isChosen && text ? [make("button", { type: "button", onclick: () => branch(text),
+    make("td", {}, ...(canBranch && !isChosen && text && !text.includes("\ufffd") ? [make("button", { type: "button", onclick: () => branch(text),
       "aria-label": `Branch here with ${visible(text)}` }, "Branch here")] : [])));
   const tip = at("token");
   tip.replaceChildren(make("table", {}, make("tbody", {}, row([token, logprob], true),

@@ -89,12 +89,16 @@ at("model-choice").addEventListener("change", () => { setup.model = at("model-ch
 
 // Another tab has changed something: the list, and what this tab shows of the same conversation.
 let syncing = 0;
+const changes = new Set();
 store.changed = ({ name, talk: of }) => {
+  changes.add(name === "messages" ? of : name);
   clearTimeout(syncing);
   syncing = setTimeout(async () => {
-    if (name === "presets") return void drawPresets();
+    const isMine = changes.has(talk.id);
+    changes.clear();
+    await drawPresets();
     await listTalks();
-    if (talk.abort || of !== talk.id || name !== "messages") return;
+    if (talk.abort || !isMine) return;
     for (const message of await messagesOf(talk.id)) if (!talk.messages.has(message.id)) talk.messages.set(message.id, message);
     draw();
   }, 200);

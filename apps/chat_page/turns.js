@@ -136,18 +136,29 @@ function itemOf(message) {
   return { item, text };
 }
 
+// The end is followed until somebody scrolls up. Items far away have estimated heights, which change as they come near.
+const end = { follows: true, top: 0 };
 const isAtEnd = () => list.scrollHeight - list.scrollTop - list.clientHeight < 80;
 function toEnd() {
+  end.follows = true;
   list.scrollTop = list.scrollHeight;
+  end.top = list.scrollTop;  // as far as it goes
   at("to-end").hidden = true;
 }
+const resized = new ResizeObserver(() => end.follows && toEnd());
+list.addEventListener("scroll", () => {
+  end.follows = isAtEnd() || (end.follows && list.scrollTop >= end.top);
+  end.top = list.scrollTop;
+  if (end.follows) at("to-end").hidden = true;
+  hideToken();
+}, { passive: true });
 
 // Makes the list what is to be shown; items of messages that are as before stay.
 let frame = 0;
 function draw(goesToEnd = false) {
   cancelAnimationFrame(frame);  // the pending frame is rendered now
   frame = 0;
-  const path = shown(), last = path.at(-1), follows = goesToEnd || isAtEnd(), keys = new Set();
+  const path = shown(), last = path.at(-1), follows = goesToEnd || end.follows, keys = new Set();
   for (const message of path) {
     const stamp = [message.stamp || 0, message === last, Boolean(talk.abort),
       talk.messages.size].join();
@@ -160,6 +171,7 @@ function draw(goesToEnd = false) {
         made.text = known.text; fill(made.text, message.content); }
       known.item.replaceWith(made.item);
     }
+    resized.observe(made.item);
     items.set(message.id, { ...made, stamp });
   }
   for (const [id, { item }] of items) if (!keys.has(id)) { item.remove(); items.delete(id); }
@@ -215,7 +227,7 @@ function showSoon(message) {
   if (frame) return;
   frame = requestAnimationFrame(() => {
     frame = 0;
-    const follows = isAtEnd(), known = items.get(message.id);
+    const { follows } = end, known = items.get(message.id);
     if (!known || (message.reasoning && !known.thought)) {
       if (known) { known.item.remove(); items.delete(message.id); }
       draw();
@@ -230,7 +242,6 @@ function showSoon(message) {
     if (follows) toEnd(); else at("to-end").hidden = false;
   });
 }
-list.addEventListener("scroll", () => { if (isAtEnd()) at("to-end").hidden = true; hideToken(); }, { passive: true });
 list.addEventListener("click", event => {
   const button = event.target.closest(".code .copy");
   if (button) copy(button.closest(".code").querySelector("code").textContent, button);

@@ -4,6 +4,7 @@
 #include "openapi.hpp"
 #include "page.hpp"
 #include "routes.hpp"
+#include "trace_folder.hpp"
 
 namespace tinfer::server {
 

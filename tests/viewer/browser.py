@@ -143,9 +143,11 @@ class Page:
         self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
             self.send(domain + ".enable")
+        self.send("Page.bringToFront")
 
     def use(self, session):
         self.session = session
+        self.send("Page.bringToFront")   # a tab in the background draws nothing
 
     def size(self, width, height, touch=False):
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
