@@ -1,5 +1,6 @@
 // What stands behind an answer: how probable each token was, which bytes were read for it, its receipt and its trace.
-const percent = logprob => logprob === null ? "?" : (100 * Math.exp(logprob)).toFixed(logprob > Math.log(0.1) ? 0 : 1) + " %";
+const percent = logprob => logprob === null ? "?" : (100 * Math.exp(logprob)).toFixed(logprob > Math.log(0.1) ?
+  0 : 1) + " %";
 const visible = token => token === "" ? "(no text)" : token.replaceAll("\n", "↵").replaceAll(" ", "␣");
 
 // The tokens of an answer, each as probable as its shade says.
@@ -12,7 +13,8 @@ function scoresOf(message) {
     return one;
   }));
   const at = event => event.target.closest(".token");
-  list.addEventListener("pointerover", event => at(event) && event.pointerType === "mouse" && showToken(message, at(event)));
+  list.addEventListener("pointerover", event => at(event) && event.pointerType === "mouse" && showToken(message, at(
+    event)));
   list.addEventListener("focusin", event => at(event) && showToken(message, at(event)));
   list.addEventListener("click", event => {
     if (at(event)) showToken(message, at(event), event.detail === 0);
@@ -55,7 +57,8 @@ function showToken(message, element, focuses = false) {
   };
   const row = ([text, value], isChosen) => make("tr", isChosen ? { class: "chosen" } : {},
     make("td", {}, make("code", {}, visible(text))), make("td", {}, percent(value)),
-    make("td", {}, ...(canBranch && !isChosen && text && !text.includes("\ufffd") ? [make("button", { type: "button", onclick: () => branch(text),
+    make("td", {}, ...(canBranch && !isChosen && text && !text.includes("\ufffd") ? [make("button", { type: "button",
+      onclick: () => branch(text),
       "aria-label": `Branch here with ${visible(text)}` }, "Branch here")] : [])));
   const tip = at("token");
   tip.replaceChildren(make("table", {}, make("tbody", {}, row([token, logprob], true),
@@ -63,7 +66,8 @@ function showToken(message, element, focuses = false) {
   tip.hidden = false;
   const box = element.getBoundingClientRect(), size = tip.getBoundingClientRect();
   tip.style.left = Math.max(8, Math.min(innerWidth - size.width - 8, box.left)) + "px";
-  tip.style.top = (box.bottom + size.height + 4 < innerHeight ? box.bottom + 2 : Math.max(8, box.top - size.height - 2)) +
+  tip.style.top = (box.bottom + size.height + 4 < innerHeight ? box.bottom + 2 : Math.max(8,
+    box.top - size.height - 2)) +
     "px";
   if (focuses) tip.querySelector("button")?.focus();
 }
@@ -78,7 +82,8 @@ function bytesBetween(before, now) {
   const old = new Map(before.layers.map(layer => [layer.layer, layer.classes]));
   const minus = (classes, past = {}) => Object.fromEntries(Object.entries(classes || {})
     .map(([name, bytes]) => [name, bytes - (past[name] || 0)]).filter(([, bytes]) => bytes > 0));
-  const layers = now.layers.map(({ layer, classes }) => ({ layer: String(layer), classes: minus(classes, old.get(layer)) }));
+  const layers = now.layers.map(({ layer, classes }) => ({ layer: String(layer), classes: minus(classes, old.get(
+    layer)) }));
   const outside = minus(now.outside.classes, before.outside.classes);
   if (Object.keys(outside).length) layers.push({ layer: "outside", classes: outside });
   return { layers, runs: now.runs - before.runs, tokens: now.tokens - before.tokens };
@@ -110,7 +115,8 @@ function bytesFigure(bytes) {
   return make("figure", { class: "bytes" },
     make("p", {}, `${sizeText(whole)} were read in ${bytes.runs} ${bytes.runs === 1 ? "step" : "steps"} with ` +
       `${bytes.tokens} ${bytes.tokens === 1 ? "token" : "tokens"}: ${sizeText(whole / each)} a step` +
-      (costliest ? `, most of it in layer ${costliest.layer} (${sizeText(total(costliest) / each)} a step)` : "") + "."),
+      (costliest ?
+        `, most of it in layer ${costliest.layer} (${sizeText(total(costliest) / each)} a step)` : "") + "."),
     bars,
     make("ul", { class: "legend" }, ...names.map(name => make("li", {}, colored(make("i"), name),
       ` ${name} ${sizeText(sums.get(name))} `))),
@@ -119,7 +125,8 @@ function bytesFigure(bytes) {
         ...names.map(name => make("th", {}, name)))),
       make("tbody", {}, ...bytes.layers.map(layer => make("tr", {}, make("th", {}, layer.layer),
         ...names.map(name => make("td", {}, String(layer.classes[name] || 0))))))))),
-    make("figcaption", {}, "Unique bytes of each step, as a trace counts them: of this server, so of other answers in the " +
+    make("figcaption", {},
+      "Unique bytes of each step, as a trace counts them: of this server, so of other answers in the " +
       "same steps, too."));
 }
 
@@ -137,20 +144,23 @@ async function again(message, extra) {
   const { asked } = message;
   const answer = await (await request("v1/chat/completions", {
     ...bodyOf(pathTo(message.parent), asked), logprobs: false, top_logprobs: undefined,
-    ...(message.finish === "stopped" || message.finish === "broken" ? { max_tokens: Math.max(1, message.tokens || 1) } : {}),
+    ...(message.finish === "stopped" || message.finish === "broken" ? { max_tokens: Math.max(1, message.tokens ||
+      1) } : {}),
     ...extra,
   })).json();
   const text = (asked.begun || "") + (answer.choices[0].message.content || "");
   let at = 0;
   while (at < text.length && text[at] === message.content[at]) ++at;
   const isWhole = message.finish !== "stopped" && message.finish !== "broken";
-  const isSame = isWhole ? text === message.content : message.content.startsWith(text) || text.startsWith(message.content);
+  const isSame = isWhole ? text === message.content : message.content.startsWith(text) || text.startsWith(
+    message.content);
   return { choice: answer.choices[0], text, isSame, at };
 }
 
 const comparison = ({ isSame, text, at }, message) => isSame ?
   "The same again, to the byte." :
-  `Not the same: from letter ${at + 1} on it says “${text.slice(at, at + 40)}”, not “${message.content.slice(at, at + 40)}”.`;
+  `Not the same: from letter ${at + 1} on it says “${text.slice(at, at + 40)}”, not ` +
+    `“${message.content.slice(at, at + 40)}”.`;
 
 function dialog(title, ...children) {
   const box = at("dialog");
@@ -179,7 +189,8 @@ function showReceipt(message) {
     one.disabled = needs === false;
     return one;
   };
-  dialog("Receipt", make("p", {}, `Seed ${message.asked.seed}, ${server.model ? server.model.meta.system_fingerprint : ""}. ` +
+  dialog("Receipt", make("p", {},
+    `Seed ${message.asked.seed}, ${server.model ? server.model.meta.system_fingerprint : ""}. ` +
     "The same request gives the same bytes on any machine, thread count and instruction set."),
   make("div", { class: "row" }, button("Download", download, offers("receipt")),
     button("Replay and compare", doing(async () => comparison(await again(message, {}), message)))),

@@ -2,7 +2,8 @@
 
 // What a request says beside its messages. It stays with the answer.
 function askedNow() {
-  const seed = /^\d+$/.test(setup.seed.trim()) ? Number(setup.seed) : crypto.getRandomValues(new Uint32Array(1))[0] >>> 1;
+  const seed = /^\d+$/.test(setup.seed.trim()) ? Number(setup.seed) : crypto.getRandomValues(new Uint32Array(
+    1))[0] >>> 1;
   return {
     seed, settings: { ...setup.settings }, system: setup.system.trim() ? setup.system : "", model: setup.model,
     tools: parsed("tools"), schema: parsed("schema"), scores: setup.scores,

@@ -49,7 +49,8 @@ function loadLibraries() {
 
 const clean = html => window.DOMPurify.sanitize(html, {
   RETURN_DOM_FRAGMENT: true, FORBID_ATTR: ["style", "id", "name"], ALLOWED_URI_REGEXP: /^(?:https?:|mailto:)/i,
-  FORBID_TAGS: ["img", "picture", "audio", "video", "svg", "math", "form", "input", "button", "textarea", "select", "style",
+  FORBID_TAGS: ["img", "picture", "audio", "video", "svg", "math", "form", "input", "button", "textarea", "select",
+    "style",
     "dialog", "details"],
 });
 
@@ -75,7 +76,8 @@ function blockOf(token) {
     const isDisplay = code.classList.contains("display"), place = make("span", { class: code.className });
     try {
       window.katex.render(code.textContent, place,
-        { displayMode: isDisplay, output: "mathml", throwOnError: true, trust: false, maxSize: 20, maxExpand: 300 });
+        { displayMode: isDisplay, output: "mathml", throwOnError: true, strict: "ignore", trust: false, maxSize: 20,
+          maxExpand: 300 });
       code.replaceWith(place);
     } catch { /* it stays as it is written */ }
   }
@@ -98,7 +100,8 @@ function patch(old, fresh) {
     if (!was) old.append(node);
     else if (was.nodeName !== node.nodeName) was.replaceWith(node);
     else if (was.nodeType === Node.ELEMENT_NODE) patch(was, node);
-    else if (node.data.startsWith(was.data)) { if (node.data !== was.data) was.appendData(node.data.slice(was.data.length)); }
+    else if (node.data.startsWith(was.data)) { if (node.data !== was.data) was.appendData(node.data.slice(
+      was.data.length)); }
     else was.data = node.data;
   });
   for (const node of olds.slice(freshs.length)) node.remove();

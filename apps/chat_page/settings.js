@@ -21,7 +21,8 @@ const saveSetup = () => setupText.set(JSON.stringify(setup));
 function parsed(name) {
   if (!setup[name].trim()) return null;
   try {
-    const value = JSON.parse(setup[name]), isRight = name === "tools" ? Array.isArray(value) : value && typeof value === "object";
+    const value = JSON.parse(setup[name]), isRight = name === "tools" ? Array.isArray(value) : value &&
+      typeof value === "object";
     if (!isRight) throw new Error(name === "tools" ? "a list of tools is expected" : "an object is expected");
     complain(name, "");
     return name === "tools" && !value.length ? null : value;
@@ -67,7 +68,8 @@ function makeFields() {
       saveSetup();
     });
     const back = make("button", { type: "button", id: name + "-back", "aria-label": title + ": as the server has it",
-      title: "As the server has it", onclick: () => { delete setup.settings[name]; saveSetup(); drawField(entry); } }, "↺");
+      title: "As the server has it", onclick: () => { delete setup.settings[name]; saveSetup(); drawField(entry); } },
+        "↺");
     return [make("label", { for: name }, title, make("output", { id: name + "-whose", for: name })),
       make("div", { class: "row" }, field, back), make("p", { class: "wrong", id: name + "-note", role: "alert" })];
   }));
@@ -112,7 +114,8 @@ for (const name of ["system", "seed", "schema", "tools"])
     setup[name] = at(name).value;
     saveSetup();
     if (name === "schema" || name === "tools") parsed(name);
-    if (name === "seed") complain("seed", /^\s*\d*\s*$/.test(setup.seed) ? "" : "A whole number is expected; it is not sent");
+    if (name === "seed") complain("seed", /^\s*\d*\s*$/.test(setup.seed) ?
+      "" : "A whole number is expected; it is not sent");
   });
 at("scores").addEventListener("change", () => { setup.scores = at("scores").checked; saveSetup(); });
 at("defaults").addEventListener("click", () => {

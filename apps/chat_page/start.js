@@ -56,7 +56,8 @@ document.addEventListener("keydown", event => {
 });
 document.addEventListener("pointerdown", event => { if (!event.target.closest("#token, .token")) hideToken(); });
 at("stop").addEventListener("click", () => talk.abort && talk.abort.abort());
-addEventListener("resize", () => { at("shade").hidden = !isNarrow() || (at("panel").hidden && at("talks-panel").hidden); });
+addEventListener("resize", () => { at("shade").hidden = !isNarrow() || (at("panel").hidden && at("talks-panel").hidden);
+  });
 
 function describeModel() {
   const model = server.models.find(({ id }) => id === setup.model) || server.models[0];
@@ -85,7 +86,8 @@ async function describe() {
     if (error.status !== 401) setTimeout(describe, error.status === 503 ? 500 : 3000);
   }
 }
-at("model-choice").addEventListener("change", () => { setup.model = at("model-choice").value; saveSetup(); describeModel(); });
+at("model-choice").addEventListener("change", () => { setup.model = at("model-choice").value; saveSetup();
+  describeModel(); });
 
 // Another tab has changed something: the list, and what this tab shows of the same conversation.
 let syncing = 0;
@@ -99,12 +101,14 @@ store.changed = ({ name, talk: of }) => {
     await drawPresets();
     await listTalks();
     if (talk.abort || !isMine) return;
-    for (const message of await messagesOf(talk.id)) if (!talk.messages.has(message.id)) talk.messages.set(message.id, message);
+    for (const message of await messagesOf(talk.id)) if (!talk.messages.has(message.id)) talk.messages.set(message.id,
+      message);
     draw();
   }, 200);
 };
 
 async function start() {
+  store.opened = openStore();
   loadSetup();
   makeFields();
   drawSettings();
@@ -114,13 +118,13 @@ async function start() {
   showStrip(stripKept.get() === "1");
   if (!isNarrow()) showSide("talks-panel", true);
   input.focus();
-  const isKept = await openStore();
+  const isKept = await store.opened;
   at("kept").hidden = isKept;
   await sweep();
   await listTalks();
   drawPresets();
   const before = talksList.records.find(({ id }) => id === openedText.get());
-  if (before) await show(before);
+  if (before && !talk.leaf) await show(before);
 }
 start();
 // After the first paint: it needs none of them.

@@ -1,7 +1,7 @@
 "use strict";
 // Conversations, messages and presets in IndexedDB. A message is a record of its own, and an answer never replaces
 // another, so two tabs do not overwrite each other. Without IndexedDB all lives as long as the page.
-const store = { db: null, tables: null, channel: null, changed: () => {} };
+const store = { opened: null, db: null, tables: null, channel: null, changed: () => {} };
 const tableKeys = { talks: "id", messages: "id", presets: "name" };
 
 function openStore() {
@@ -38,15 +38,20 @@ function transact(names, mode, act) {
   });
 }
 
-const all = name => store.db ? transact([name], "readonly", table => table.getAll()) :
-  Promise.resolve([...store.tables[name].values()]);
+async function all(name) {
+  await store.opened;
+  return store.db ? transact([name], "readonly", table => table.getAll()) : [...store.tables[name].values()];
+}
 
-const messagesOf = talk => store.db ?
-  transact(["messages"], "readonly", table => table.index("talk").getAll(talk)) :
-  Promise.resolve([...store.tables.messages.values()].filter(message => message.talk === talk));
+async function messagesOf(talk) {
+  await store.opened;
+  return store.db ? transact(["messages"], "readonly", table => table.index("talk").getAll(talk)) :
+    [...store.tables.messages.values()].filter(message => message.talk === talk);
+}
 
 // Full storage is told once; the page goes on without.
 async function put(name, ...records) {
+  await store.opened;
   try {
     if (!store.db) for (const record of records) store.tables[name].set(record[tableKeys[name]], record);
     else await transact([name], "readwrite", table => { for (const record of records) table.put(record); });

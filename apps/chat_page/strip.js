@@ -118,7 +118,7 @@ async function lookAtLayers() {
 }
 
 function lookSoon() {
-  if (!strip.timer && offers("activity")) strip.timer = setTimeout(lookAtLayers, 1000);
+  if (!strip.shown && !strip.timer && offers("activity")) strip.timer = setTimeout(lookAtLayers, 1000);
 }
 
 function showStrip(shown) {

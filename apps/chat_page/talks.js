@@ -20,9 +20,11 @@ function drawTalks() {
     row.append(
       make("button", { type: "button", class: "open", title, onclick: () => show(record),
         ...(record.id === talk.id ? { "aria-current": "true" } : {}) }, title),
-      make("button", { type: "button", "aria-label": "Rename " + title, title: "Rename", onclick: () => rename(record, row) },
+      make("button", { type: "button", "aria-label": "Rename " + title, title: "Rename", onclick: () => rename(record,
+        row) },
         "✎"),
-      make("button", { type: "button", "aria-label": "Delete " + title, title: "Delete", onclick: () => deleteTalk(record) },
+      make("button", { type: "button", "aria-label": "Delete " + title, title: "Delete", onclick: () => deleteTalk(
+        record) },
         "✕"));
     return row;
   }));
@@ -116,7 +118,8 @@ async function importFrom(file) {
       ...message, id: names.get(message.id), talk: ids.get(message.talk), parent: names.get(message.parent) || "",
       content: String(message.content ?? "") }));
     await put("messages", ...messages);
-    await put("talks", ...data.talks.map(record => ({ ...record, id: ids.get(record.id), title: titleOf(String(record.title)),
+    await put("talks", ...data.talks.map(record => ({ ...record, id: ids.get(record.id), title: titleOf(String(
+      record.title)),
       leaf: names.get(record.leaf) || "", updated: Number(record.updated) || Date.now() })));
     await listTalks();
     say(`${data.talks.length} ${data.talks.length === 1 ? "conversation" : "conversations"} imported`);

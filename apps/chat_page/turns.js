@@ -57,7 +57,8 @@ const isFull = message => server.model && message.prompt + message.tokens >= ser
 
 function footOf(message) {
   const foot = make("div", { class: "foot" });
-  const button = (text, action, more = {}) => foot.append(make("button", { type: "button", onclick: action, ...more }, text));
+  const button = (text, action, more = {}) => foot.append(make("button", { type: "button", onclick: action, ...more },
+    text));
   const versions = childrenOf(message.parent).filter(other => other.role === message.role);
   if (versions.length > 1) {
     const now = versions.indexOf(message);
@@ -108,7 +109,8 @@ function callsOf(message) {
 }
 
 function thoughtOf(message) {
-  const thought = make("details", {}, make("summary", {}, "Reasoning"), make("div", { class: "text plain" }, message.reasoning));
+  const thought = make("details", {}, make("summary", {}, "Reasoning"), make("div", { class: "text plain" },
+    message.reasoning));
   thought.open = !message.content;
   return thought;
 }
@@ -167,7 +169,8 @@ function draw(goesToEnd = false) {
     if (known && known.stamp === stamp) continue;
     const made = itemOf(message);
     if (known) {  // the text keeps its elements
-      if (known.text.shownBlocks && made.text.parentNode) { nearby.unobserve(made.text); made.text.replaceWith(known.text);
+      if (known.text.shownBlocks && made.text.parentNode) { nearby.unobserve(made.text); made.text.replaceWith(
+        known.text);
         made.text = known.text; fill(made.text, message.content); }
       known.item.replaceWith(made.item);
     }

@@ -112,8 +112,10 @@ Json operation_of(const Operation& operation, const Service& service) {
     const bool is_open = operation.id.starts_with("health") || is_page(operation);
     if (is_open) result["security"] = Json::array();
     if (operation.path.ends_with("{file}"))
-        result["parameters"] = Json::array(
-            {{{"name", "file"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}});
+        result["parameters"] = Json::array({{{"name", "file"},
+                                             {"in", "path"},
+                                             {"required", true},
+                                             {"schema", {{"type", "string"}, {"minLength", 1}}}}});
     if (operation.path.ends_with("{id}"))
         result["parameters"] =
             Json::array({{{"name", "id"},

@@ -40,7 +40,7 @@ constexpr std::array<Route, 25> kRoutes{{
 
 constexpr std::string_view kModels = "/v1/models/";  ///< and an id behind it; without one like /v1/models
 
-constexpr std::string_view kTraces = "/traces/";     ///< and the name of a file
+constexpr std::string_view kTraces = "/traces/";  ///< and the name of a file
 
 /// The path under which a route has its handler.
 std::string_view handler_path(std::string_view path) {

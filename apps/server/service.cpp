@@ -151,8 +151,9 @@ Json Service::model_card() const {
     for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
     Json defaults = Json::object(), offers = Json::array();
     for (const auto& field : tinfer::sampler_fields())
-        std::visit([&](auto member) { defaults[std::string(names_in_requests(field).front())] = options.sampler.*member; },
-                   field.member);
+        std::visit(
+            [&](auto member) { defaults[std::string(names_in_requests(field).front())] = options.sampler.*member; },
+            field.member);
     if (options.receipts) offers.push_back("receipt");
     if (traces != nullptr) offers.push_back("trace");
     if (options.activity != nullptr && !engine.options().observers.empty()) offers.push_back("activity");

@@ -39,10 +39,10 @@ struct ServeOptions {
     bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
     bool no_page = false;
     std::vector<std::string_view> viewer{};  ///< the empty viewer of traces, in parts; empty: not served
-    bool expose_text = false;              ///< /slots also shows prompts and answers
-    std::int64_t request_timeout_s = 600;  ///< of an answer
-    std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
-    std::int64_t keep_alive_s = 30;        ///< of an idle connection
+    bool expose_text = false;                ///< /slots also shows prompts and answers
+    std::int64_t request_timeout_s = 600;    ///< of an answer
+    std::int64_t read_timeout_s = 30;        ///< of the head and body of a request
+    std::int64_t keep_alive_s = 30;          ///< of an idle connection
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;

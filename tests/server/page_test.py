@@ -1,35 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The page of the server in a headless Chromium, served by the program: conversations by keyboard and by touch, their
-versions, what fails, a full context, hostile texts, settings, two tabs, what stands behind an answer, the strip of
-layers. With --pictures FOLDER and --model FILE it also takes pictures; --long adds a conversation of 2,000 messages."""
+versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
-import pathlib
-import subprocess
-import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "viewer"))
-import browser
+from page_support import ANSWERED, FOLDER, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
 
-
-def option(name):
-    if name not in sys.argv:
-        return None
-    at = sys.argv.index(name)
-    value = sys.argv[at + 1]
-    del sys.argv[at:at + 2]
-    return value
-
-
-PICTURES, OTHER_MODEL = option("--pictures"), option("--model")
-LONG = "--long" in sys.argv and not sys.argv.remove("--long")
-from server_support import FOLDER, HERE, MODEL, TINFER, Server  # noqa: E402  reads the arguments that are left
-
-IDLE = "!talk.abort && !document.getElementById('send').hidden"
-TEXTS = "[...document.querySelectorAll('.turn > .text')].map(e => e.textContent)"
-STATUS = "document.getElementById('status-text').textContent"
-ANSWERED = IDLE + " && shown().length === %d && shown().at(-1).finish && shown().at(-1).finish !== 'broken'"
 HOSTILE = r"""# Title
 
 A *list* with **bold**, `code` and <b>no markup</b> <img src=x onerror="fail()"><script>fail()</script>:
@@ -54,63 +31,6 @@ $$
 def f(x): return "<b>" + x  # <script>fail()</script>
 ```
 """
-
-
-def server(*more, **named):
-    return Server("-c", 4096, "--logit-bias", "2=-100", "--seed", "1", *more, **named)
-
-
-class PageTest(unittest.TestCase):
-    """One server and one window; each case begins with a new conversation."""
-    arguments = ()
-
-    @classmethod
-    def setUpClass(cls):
-        cls.server = server(*cls.arguments) if not OTHER_MODEL else Server("-c", 4096, "--seed", "1", *cls.arguments,
-                                                                           model=OTHER_MODEL)
-        cls.page = browser.Page(1200, 800)
-        cls.page.open(cls.server.address)
-        cls.page.wait("server.model && document.querySelector('script[src]')?.dataset !== undefined")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        cls.server.stop()
-
-    def setUp(self):
-        page = self.page
-        page.errors.clear()
-        page.requests.clear()
-        page.size(1200, 800)
-        page.run("at('dialog').close(); startNew(); Object.assign(setup, emptySetup, {settings: {max_tokens: 24, temperature: 0}}); "
-                 "drawSettings()")
-
-    def tearDown(self):
-        if self.page.run("Boolean(talk.abort)"):
-            self.page.run("talk.abort.abort()")
-        self.page.wait(IDLE)
-        # What the tests themselves read from the canvas is warned of; a refused request is no mistake of the page.
-        told = ("400", "willReadFrequently", "ERR_CONNECTION", "401", "ERR_INCOMPLETE", "ERR_EMPTY", "503")
-        self.assertEqual([e for e in self.page.errors if not any(word in e for word in told)], [])
-        inside = (self.server.address, "data:", "about:", "blob:")
-        self.assertEqual([u for u in self.page.requests if not u.startswith(inside)], [])
-
-    def picture(self, name):
-        if PICTURES:
-            self.page.frames(4)
-            self.page.picture(pathlib.Path(PICTURES) / f"{name}.png")
-
-    def say(self, text, n=None):
-        self.page.run("document.getElementById('message').focus()")
-        self.page.type(text)
-        self.page.key("Enter")
-        if n:
-            self.page.wait(ANSWERED % n)
-
-    def button(self, text, last=True):
-        """Presses a button below a message."""
-        self.page.run("[...document.querySelectorAll('.turn button')].filter(b => b.textContent === %r).at(%d).click()"
-                      % (text, -1 if last else 0))
 
 
 class Conversation(PageTest):
@@ -162,7 +82,8 @@ class Conversation(PageTest):
         page = self.page
         page.run("input.focus()")
         page.type("one")
-        page.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", windowsVirtualKeyCode=13, modifiers=8, text="\r")
+        page.send("Input.dispatchKeyEvent", type="keyDown", key="Enter", windowsVirtualKeyCode=13, modifiers=8,
+            text="\r")
         page.type("two")
         self.assertEqual(page.run("input.value"), "one\ntwo")
         # The key comes from inside of the page, at a certain place of the answer: a tiny model's whole story may be in
@@ -249,14 +170,16 @@ class Texts(PageTest):
         page.wait("document.querySelector('.turn.assistant pre code span')")
         page.frames(10)
         box = "document.querySelector('.turn.assistant > .text')"
-        self.assertEqual(page.run("""['h1', 'em', 'strong', 'ul > li', 'td', 'blockquote', 'math', 'math mfrac', '[href]',
+        self.assertEqual(page.run("""['h1', 'em', 'strong', 'ul > li', 'td', 'blockquote', 'math', 'math mfrac',
+            '[href]',
             '.code .copy', '.hljs-keyword', 'b, img, iframe, script, style, [style], [onerror], [id], [name]',
             '.formula.display'].map(what => %s.querySelectorAll(what).length)""" % box),
                          [1, 1, 1, 2, 2, 1, 4, 1, 2, 1, 2, 0, 1])
         text = page.run(box + ".textContent")
         for said in ("<b>no markup</b>", "<script>fail()</script>", "javascript:fail()", "costs $5 and $6"):
             self.assertIn(said, text)
-        self.assertEqual(page.run("[failed, ...[...%s.querySelectorAll('a')].map(a => a.rel + ' ' + a.protocol)]" % box)[:3],
+        self.assertEqual(page.run("[failed, ...[...%s.querySelectorAll('a')].map(a => a.rel + ' ' + a.protocol)]" %
+            box)[:3],
                          [False, "noopener noreferrer https:", "noopener noreferrer http:"])
         self.picture("markdown")
         page.dark(True)
@@ -315,7 +238,8 @@ class Texts(PageTest):
         page.run("""for (let i = 0; i < 12; ++i) add({role: i % 2 ? "assistant" : "user",
             content: "A rather long line of text for a phone. ".repeat(12), finish: "stop"}); draw(true)""")
         top = """[...document.querySelectorAll('header button, #message, #send')].filter(e => {
-            const b = e.getBoundingClientRect(), over = document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2);
+            const b = e.getBoundingClientRect(), over = document.elementFromPoint(b.x + b.width / 2, b.y + b.height /
+                2);
             return !(over && e.contains(over)); }).map(e => e.id)"""
         for width, height in ((390, 844), (700, 900), (600, 400)):   # the last: 1,200 by 800 at 200 %
             page.size(width, height, touch=True)
@@ -354,6 +278,7 @@ class Settings(PageTest):
         set_to = "(v => { const f = at('%s'); f.value = v; f.dispatchEvent(new Event('input')); })(%r)"
         page.run(set_to % ("temperature", "0.5"))
         self.assertEqual(page.run("[setup.settings.temperature, at('temperature-whose').textContent]"), [0.5, "yours"])
+        page.run("setup.settings.temperature = 0")
         page.run(set_to % ("top_p", "7"))
         self.assertIn("from 0 to 1", page.run("at('top_p-note').textContent"))
         self.assertEqual(page.run("setup.settings.top_p === undefined"), True)
@@ -397,74 +322,6 @@ class Settings(PageTest):
         self.assertLess(paint, 3000)   # 300 ms on a machine that does nothing else
 
 
-class Behind(PageTest):
-    arguments = ("--receipts", "--trace-dir", FOLDER / "traces")
-
-    def test_probabilities_and_branch(self):  # [V14]
-        page = self.page
-        self.say("Tell me", 2)
-        self.button("Probabilities")
-        page.wait("document.querySelectorAll('.token').length === 24")
-        self.assertEqual(*page.run("[joinTokens(shown()[1].scores).trim(), shown()[1].content.trim()]"))
-        page.run("document.querySelectorAll('.token')[0].focus()")
-        page.key("ArrowRight")
-        page.key("ArrowRight")
-        self.assertEqual(page.run("document.activeElement.dataset.at"), "2")
-        rows = page.run("[...document.querySelectorAll('#token tr')].map(r => r.textContent)")
-        self.assertEqual(len(rows), 6, "the token and the next five")
-        self.assertIn("%", rows[0])
-        self.picture("probabilities")
-        before, other = page.run("""[joinTokens(shown()[1].scores.slice(0, 2)), (b => b.getAttribute('aria-label').slice(17))
-            (document.querySelector('#token button'))]""")
-        page.run("document.querySelector('#token button').click()")
-        page.wait("talk.messages.size === 3 && " + ANSWERED % 2)
-        self.assertTrue(page.run("shown()[1].content").startswith(before))
-        self.assertEqual(page.run("visible(shown()[1].asked.begun)"), page.run("visible(%s)" % json.dumps(before)) + other)
-        self.assertIn("2 of 2", page.run("document.querySelector('.turn.assistant .foot').textContent"))
-
-    def test_bytes(self):  # [V14]
-        """The bytes of an answer are those that a trace of the same request counts."""
-        page = self.page
-        self.say("Tell me", 2)
-        self.button("Bytes")
-        page.wait("document.querySelector('figure.bytes')")
-        self.assertRegex(page.run("document.querySelector('figure.bytes p').textContent"), "were read in 2[0-9] steps")
-        self.assertEqual(page.run("document.querySelectorAll('.bars .bar').length"), page.run(
-            "shown()[1].bytes.layers.length"))
-        self.picture("bytes")
-
-    def test_receipt(self):  # [V14]
-        page = self.page
-        self.say("Tell me", 2)
-        self.button("Receipt")
-        page.run("[...at('dialog').querySelectorAll('button')].find(b => b.textContent.startsWith('Replay')).click()")
-        page.wait("at('dialog').querySelector('[role=status]').textContent.startsWith('The same again')")
-        page.run("window.saved = null; save = (name, text) => { saved = text; }; "
-                 "[...at('dialog').querySelectorAll('button')].find(b => b.textContent === 'Download').click()")
-        page.wait("saved")
-        path = FOLDER / "answer.receipt"
-        path.write_text(page.run("saved"))
-        if not OTHER_MODEL:
-            subprocess.run([TINFER, "replay", path, "-m", MODEL, "-t", "1"], check=True, capture_output=True)
-        page.run("at('dialog').close()")
-
-    def test_trace(self):  # [V14]
-        page = self.page
-        self.say("Tell me", 2)
-        box = page.run("(b => [b.x + b.width / 2, b.y + b.height / 2])([...document.querySelectorAll('.foot button')]"
-                       ".find(b => b.textContent === 'Trace').getBoundingClientRect())")
-        page.click(*box)
-        chat = page.opened("/viewer")
-        try:
-            page.wait("document.querySelectorAll('#tabs [role=tab]').length > 3 && document.getElementById('drop').hidden "
-                      "&& document.getElementById('model').textContent.length > 3")
-            self.picture("trace")
-            page.run("window.close()")
-        finally:
-            page.use(chat)
-        page.wait(STATUS + ".startsWith('The trace is open. The same again')")
-
-
 class Failures(unittest.TestCase):
     def test_server_gone(self):  # [V14]
         """The message stays in the box, the reason is said, Retry works when the server is back."""
@@ -472,7 +329,8 @@ class Failures(unittest.TestCase):
         try:
             page.open(one.address)
             page.wait("server.model")
-            page.run("setup.settings = {max_tokens: 8, temperature: 0}; input.value = 'first'; at('form').requestSubmit()")
+            page.run(
+                "setup.settings = {max_tokens: 8, temperature: 0}; input.value = 'first'; at('form').requestSubmit()")
             page.wait(ANSWERED % 2)
             one.process.kill()
             one.stop()
@@ -526,98 +384,5 @@ class Failures(unittest.TestCase):
             one.stop()
 
 
-class Strip(PageTest):
-    def test_strip(self):  # [V14]
-        """The strip of layers: asked for only while it is shown, filled by what an answer reads, used by keyboard."""
-        page = self.page
-        page.run("setup.settings = {max_tokens: 600, temperature: 0}; 0")
-        self.assertEqual(page.run("strip.shown"), False)
-        page.run("document.getElementById('strip-button').focus()")
-        page.key("Enter")
-        page.wait("strip.asks > 2")
-        self.assertEqual(page.run("document.getElementById('strip-button').getAttribute('aria-expanded')"), "true")
-        self.assertIn("weights", page.run("document.querySelector('#strip .legend').textContent"))
-        self.say("Tell a story.")
-        page.wait("strip.rate && strip.layers.length > 0 && strip.layers.every(l => l.weights > 0.3 && l.cache > 0)")
-        text = page.run("document.getElementById('strip-text').textContent")
-        self.assertRegex(text, r"of weights and .* of cache a step")
-        lit = """(() => { const v = document.getElementById('strip-view'), p = v.getContext('2d'); const pixel = x =>
-            [...p.getImageData(Math.floor(x), 6, 1, 1).data].slice(0, 3).join();
-            return strip.layers.map((_, i) => pixel((i + 0.4) / strip.layers.length * v.width)); })()"""
-        self.assertNotIn(page.run("(c => c)(getComputedStyle(document.documentElement).getPropertyValue('--cell'))"),
-                         page.run(lit), "what is read is not painted as what is not")
-        self.picture("strip-light")
-        page.dark(True)
-        page.wait("strip.rate !== null || talk.abort === null")
-        self.picture("strip-dark")
-        page.dark(False)
-        page.run("document.getElementById('strip-view').focus()")
-        page.key("ArrowRight")
-        page.key("ArrowRight")
-        self.assertIn("Layer 1:", page.run("document.getElementById('strip-view').getAttribute('aria-label')"))
-        page.key("Home")
-        self.assertIn("Layer 0:", page.run("document.getElementById('strip-text').textContent"))
-        page.key("Escape")
-        self.assertEqual(page.run("strip.at"), -1)
-        page.wait(IDLE)
-        page.wait("strip.layers.every(l => l.weights === 0)")  # what is not read any more fades
-        self.assertEqual(page.run("document.getElementById('strip-text').textContent"), "Nothing is read now")
-        asks, begin = page.run("[strip.asks, performance.now()]")
-        page.wait("strip.asks >= %d" % (asks + 10))
-        self.assertGreater(page.run("performance.now()") - begin, 900, "ten times a second at most")
-        page.run("document.getElementById('strip-button').click()")
-        before = page.run("strip.asks")
-        page.frames(30)
-        self.assertLessEqual(page.run("strip.asks") - before, 1)
-
-    def test_strip_of_experts(self):  # [V14]
-        if OTHER_MODEL:
-            self.skipTest("of the tiny model of experts")
-        path = FOLDER / "experts.gguf"
-        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "1", "moe"], check=True)
-        one = Server("-c", 2048, "--logit-bias", "2=-100", "--api-key", "sk-strip", model=path)
-        page = browser.Page(420, 800)
-        try:
-            page.open(one.address)
-            page.run("document.getElementById('strip-button').click()")
-            page.wait("document.getElementById('strip-text').textContent.startsWith('A key is needed')")
-            page.run("at('key').value = 'sk-strip'; for (const e of ['input', 'change']) at('key').dispatchEvent(new Event(e))")
-            page.run("setup.settings = {max_tokens: 1500, temperature: 0}; 0")
-            page.wait("server.model && strip.asks > 1")   # with the key
-            page.run("document.getElementById('message').focus()")
-            page.type("x")
-            page.key("Enter")
-            page.wait("strip.layers.length === 2 && strip.layers.every(l => l.experts.some(e => e > 0.5))")
-            self.assertEqual(page.run("strip.layers.map(l => l.experts.length)"), [8, 8])
-            self.assertGreater(page.run("document.getElementById('strip-view').clientHeight"), 60)
-            self.assertLessEqual(page.run("document.documentElement.scrollWidth"), 420, "nothing is wider than a phone")
-            if PICTURES:
-                page.picture(pathlib.Path(PICTURES) / "strip-experts.png")
-            page.run("talk.abort && talk.abort.abort()")
-        finally:
-            page.close()
-            one.stop()
-
-
-@unittest.skipUnless(LONG, "--long: [slow]")
-class Long(PageTest):
-    def test_many_messages(self):  # [V14] [slow]
-        """2,000 messages scroll at sixty frames a second."""
-        page = self.page
-        page.run("""for (let i = 0; i < 2000; ++i) add({role: i % 2 ? "assistant" : "user", finish: "stop",
-            content: i % 2 ? "Some *text* with `code`\\n\\n- a\\n- b\\n\\n```c\\nint x = " + i + ";\\n```\\n".repeat(2) : "Say " + i});
-            draw(true)""")
-        page.frames(10)
-        times = page.run("""new Promise(done => { const times = []; let last = performance.now(); const step = now => {
-            times.push(now - last); last = now; list.scrollTop -= 180;
-            if (times.length < 240) requestAnimationFrame(step); else done(times.slice(5).sort((a, b) => a - b)); };
-            requestAnimationFrame(step); })""")
-        print(f"frames: median {times[len(times) // 2]:.1f} ms, 95 % {times[len(times) * 95 // 100]:.1f} ms")
-        self.assertLess(times[len(times) // 2], 17.5)
-
-
 if __name__ == "__main__":
-    if browser.find() is None:
-        print("skipped: no Chromium; scripts/setup --chromium installs one, TINFER_CHROMIUM names one")
-        sys.exit(77)
-    unittest.main()
+    main()

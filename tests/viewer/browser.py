@@ -130,7 +130,8 @@ class Page:
         before, self.session = self.session, None
         until = time.monotonic() + timeout
         while True:
-            found = [t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page" and part in t["url"]]
+            found = [t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page" and part in
+                t["url"]]
             if found:
                 break
             if time.monotonic() > until:
