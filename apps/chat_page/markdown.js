@@ -1,6 +1,6 @@
 // Text of answers: Markdown by marked, cleaned by DOMPurify, code by highlight.js, formulas by KaTeX. All of these come
 // in page/libraries.js after the first paint; before, and in a build without them, texts are plain.
-const markdown = { reader: null, at: 0 };
+const markdown = { reader: null, isLoaded: false };
 
 const escapeText = text => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
   .replaceAll('"', "&quot;");
@@ -23,6 +23,7 @@ function formula(name, level, open, close, isDisplay, isFormula = () => true) {
 }
 
 function loadLibraries() {
+  markdown.isLoaded = true;  // or this build has none
   if (!window.marked || !window.DOMPurify) return;
   // "$5 and $6" is money: a formula begins and ends beside its dollars, and no digit follows.
   const isDollars = (inner, after) => inner.trim() === inner && !inner.includes("\n") && !/^\d/.test(after);

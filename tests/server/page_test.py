@@ -159,7 +159,7 @@ class Texts(PageTest):
         """Markdown as people expect it; what could harm is text."""
         page = self.page
         page.frames(4)
-        page.wait("document.querySelector('script[src]') && (markdown.reader || !window.marked)")
+        page.wait("markdown.isLoaded")
         if not page.run("Boolean(markdown.reader)"):
             page.run("window.box = make('div'); fill(box, %s); 0" % json.dumps(HOSTILE))
             self.assertEqual(page.run("[box.textContent === %s, box.children.length]" % json.dumps(HOSTILE)), [True, 0])
@@ -189,7 +189,7 @@ class Texts(PageTest):
     def test_streaming_is_quiet(self):  # [V14]
         """Elements that are as before stay the same ones, and so does what is selected."""
         page = self.page
-        page.frames(4)
+        page.wait("markdown.isLoaded")
         page.run("""window.box = make('div'); document.body.append(box); window.same = null;
             const text = %s; for (let n = 1; n <= text.length; n += 3) {
                 fill(box, text.slice(0, n));
