@@ -1,6 +1,7 @@
 // The activity strip: which layers and experts the model is reading. Polls the server ten times a second, only while
-// the strip and the page are visible.
-const strip = { shown: false, asks: 0, before: null, layers: [], rate: null, at: -1, timer: 0 };
+// the strip and the page are visible; once a second while an answer is made, so that the server counts its bytes.
+const strip = { shown: false, answers: false, asks: 0, before: null, layers: [], rate: null, at: -1, timer: 0 };
+const stripKept = keptText("tinfer strip");
 const stripEvery = 100, stripFade = 0.72;
 
 function sizeText(bytes) {
@@ -86,35 +87,47 @@ function drawStrip() {
     `${nExperts ? ", below them experts" : ""}. ${text}`);
 }
 
+// Counts since the server began to count; null where it does not.
+async function lookOnce() {
+  try { return await (await request("activity")).json(); } catch { return null; }
+}
+
 async function lookAtLayers() {
   const begin = performance.now();
   const again = wait => { strip.timer = setTimeout(lookAtLayers, wait); };
   strip.timer = 0;
-  if (!strip.shown || document.hidden) return;
+  const isSeen = strip.shown && !document.hidden;
+  if (!isSeen && !strip.answers) return;
   try {
     const response = await fetch("activity", { headers: headers() });
-    if (!strip.shown) return;
     if (!response.ok) {
       at("strip-text").textContent = response.status === 401 ? "A key is needed: see Settings" :
         response.status === 503 ? "The model is being loaded" : "This server does not count what it reads";
       return again(2000);
     }
     ++strip.asks;
-    takeActivity(await response.json());
+    const now = await response.json();
+    if (!strip.shown) return void (strip.answers && again(1000));
+    takeActivity(now);
     drawStrip();
-    again(Math.max(0, stripEvery - (performance.now() - begin)));
+    again(Math.max(0, (isSeen ? stripEvery : 1000) - (performance.now() - begin)));
   } catch {
     at("strip-text").textContent = "The server does not answer";
     again(2000);
   }
 }
 
+function lookSoon() {
+  if (!strip.shown && !strip.timer && offers("activity")) strip.timer = setTimeout(lookAtLayers, 1000);
+}
+
 function showStrip(shown) {
   strip.shown = shown;
   at("strip").hidden = !shown;
   at("strip-button").setAttribute("aria-expanded", String(shown));
-  try { localStorage.setItem("tinfer strip", shown ? "1" : ""); } catch { /* only the preference is lost */ }
+  stripKept.set(shown ? "1" : "");
   clearTimeout(strip.timer);
+  strip.timer = 0;
   strip.before = null;
   if (shown) {
     drawStrip();
@@ -145,4 +158,3 @@ document.addEventListener("visibilitychange", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => strip.shown && drawStrip());
 addEventListener("resize", () => strip.shown && drawStrip());
-try { showStrip(localStorage.getItem("tinfer strip") === "1"); } catch { showStrip(false); }

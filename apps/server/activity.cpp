@@ -17,14 +17,29 @@ std::int64_t steady_now() {
 Json Activity::look() {
     watched_until_ = steady_now() + std::chrono::nanoseconds(kWatched).count();
     const std::lock_guard lock(mutex_);
-    Json list = Json::array();
+    Json list = Json::array(), outside = Json::object();
     for (const Layer& one : layers_) {
-        if (one.number == tinfer::kNoLayer) continue;
-        Json item{{"layer", one.number}, {"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}};
+        if (one.number == tinfer::kNoLayer) {
+            outside = describe(one);
+            continue;
+        }
+        Json item = describe(one);
+        item["layer"] = one.number;
         if (!one.experts.empty()) item["experts"] = one.experts;
         list.push_back(std::move(item));
     }
-    return {{"runs", runs_}, {"tokens", tokens_}, {"layers", list}};
+    return {{"runs", runs_}, {"tokens", tokens_}, {"layers", list}, {"outside", outside}};
+}
+
+Json Activity::describe(const Layer& one) {
+    Json classes = Json::object();
+    for (std::size_t part = 0; part < kParts; ++part)
+        if (one.parts[part] > 0)
+            classes[std::string(tinfer::to_string(static_cast<tinfer::Part>(part)))] = one.parts[part];
+    if (one.keys > 0) classes["keys"] = one.keys;
+    if (one.values > 0) classes["values"] = one.values;
+    if (one.state > 0) classes["recurrent"] = one.state;
+    return {{"weight_bytes", one.weight_bytes}, {"cache_bytes", one.cache_bytes}, {"classes", classes}};
 }
 
 tinfer::TraceRequest Activity::request() const { return {.level = tinfer::TraceLevel::counts}; }
@@ -65,9 +80,14 @@ void Activity::add(const tinfer::KernelEvent& event) {
         if (access.scratch || access.mode == tinfer::AccessMode::write) continue;
         const tinfer::TensorInfo& tensor = *access.tensor;
         const TensorClass kind = tensor.tensor_class;
-        if (kind == TensorClass::weight) one.weight_bytes += access.bytes();
-        else if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent)
-            one.cache_bytes += access.bytes();
+        const std::uint64_t bytes = access.bytes();
+        if (kind == TensorClass::weight) {
+            one.weight_bytes += bytes;
+            one.parts[static_cast<std::size_t>(event.step->part)] += bytes;
+        } else if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent) {
+            one.cache_bytes += bytes;
+            (kind == TensorClass::cache_k ? one.keys : kind == TensorClass::cache_v ? one.values : one.state) += bytes;
+        }
         if (!tells_experts || kind != TensorClass::weight || tensor.slice_bytes == 0 || access.slot != 1) continue;
         const auto n_experts = static_cast<std::size_t>(tensor.bytes / tensor.slice_bytes);
         if (n_experts > kMaxExperts) continue;

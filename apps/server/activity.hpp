@@ -5,6 +5,7 @@
 
 #include <tinfer/tinfer.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -20,8 +21,10 @@ public:
     /// How long it keeps counting after the last look().
     static constexpr std::chrono::seconds kWatched{2};
     static constexpr std::size_t kMaxExperts = 8192;
+    static constexpr std::size_t kParts = static_cast<std::size_t>(tinfer::Part::pool) + 1;
 
-    /// Totals by layer since counting began; the difference of two calls is what was read in between. Any thread.
+    /// Totals by layer since counting began, and of what lies in no layer; the difference of two calls is what was read
+    /// in between. They are the unique bytes of reads, as `tinfer trace stats` sums them. Any thread.
     [[nodiscard]] Json look();
 
     [[nodiscard]] tinfer::TraceRequest request() const override;
@@ -32,8 +35,11 @@ private:
     struct Layer {
         int number = tinfer::kNoLayer;
         std::uint64_t weight_bytes = 0, cache_bytes = 0;
+        std::array<std::uint64_t, kParts> parts{};  ///< bytes of weights by part of the block
+        std::uint64_t keys = 0, values = 0, state = 0;
         std::vector<std::uint64_t> experts;  ///< tokens per expert
     };
+    [[nodiscard]] static Json describe(const Layer& one);
     Layer& layer(int number);
     void add(const tinfer::KernelEvent& event);
 

@@ -81,6 +81,9 @@ constexpr Operation kOperations[] = {
     {"/metrics", "get", "metrics", "Counters for Prometheus.", "", "text/plain"},
     {"/openapi.json", "get", "openapi", "This document.", "", "application/json"},
     {"/", "get", "page", "A page for people.", "", "text/html"},
+    {"/page/libraries.js", "get", "pageLibraries", "What the page renders texts with.", "", "text/javascript"},
+    {"/viewer", "get", "pageViewer", "The viewer of traces, empty.", "", "text/html"},
+    {"/traces/{file}", "get", "trace", "A trace that a request has asked for.", "", "application/octet-stream"},
     {"/v1/chat/completions", "post", "chat", "The next message of a conversation.", "ChatRequest", "ChatCompletion",
      true},
     {"/chat/completions", "post", "chatShort", "The same.", "ChatRequest", "ChatCompletion", true},
@@ -101,10 +104,18 @@ constexpr Operation kOperations[] = {
 
 Json content(std::string_view type, Json schema) { return {{std::string(type), {{"schema", std::move(schema)}}}}; }
 
+/// Of the page for people: without a key, and while the model loads.
+bool is_page(const Operation& operation) { return operation.id.starts_with("page"); }
+
 Json operation_of(const Operation& operation, const Service& service) {
     Json result{{"operationId", operation.id}, {"summary", operation.what}};
-    const bool is_open = operation.id.starts_with("health") || operation.id == "page";
+    const bool is_open = operation.id.starts_with("health") || is_page(operation);
     if (is_open) result["security"] = Json::array();
+    if (operation.path.ends_with("{file}"))
+        result["parameters"] = Json::array({{{"name", "file"},
+                                             {"in", "path"},
+                                             {"required", true},
+                                             {"schema", {{"type", "string"}, {"minLength", 1}}}}});
     if (operation.path.ends_with("{id}"))
         result["parameters"] =
             Json::array({{{"name", "id"},
@@ -136,8 +147,9 @@ Json operation_of(const Operation& operation, const Service& service) {
     if (!service.options.api_keys.empty() && !is_open) add("401", "A key is needed.");
     add("403", "The host is not served here.");
     if (!operation.request.empty() || operation.path.ends_with("{id}")) add("404", "There is no such model.");
+    if (operation.path.ends_with("{file}")) add("404", "There is no such trace.");
     add("405", "Another method is for this path.");
-    if (operation.id != "page") {
+    if (!is_page(operation)) {
         add("503", "The model is being loaded, the queue is full, or the server is stopping: try again.");
         responses["503"]["headers"] = {{"Retry-After", {{"schema", {{"type", "string"}}}}}};
         if (operation.id.starts_with("health"))
@@ -152,7 +164,9 @@ Json openapi(const Service& service) {
     Json requests = schema::requests(service), schemas = schema::answers();
     Json paths = Json::object();
     for (const auto& operation : kOperations) {
-        if (operation.id == "page" && service.options.no_page) continue;
+        if (is_page(operation) && service.options.no_page) continue;
+        if (operation.id == "pageViewer" && service.options.viewer.empty()) continue;
+        if (operation.id == "trace" && service.traces == nullptr) continue;
         if (operation.id == "activity" && service.engine.options().observers.empty()) continue;
         if (!operation.request.empty() && !requests.contains(std::string(operation.request))) continue;
         paths[std::string(operation.path)] = {{std::string(operation.method), operation_of(operation, service)}};

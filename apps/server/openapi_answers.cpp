@@ -204,6 +204,8 @@ Json model() {
                                     {"n_embd", count()},
                                     {"architecture", string()},
                                     {"adapters", list_of(string())},
+                                    {"defaults", {{"type", "object"}}},
+                                    {"offers", list_of({{"enum", {"receipt", "trace", "activity"}}})},
                                     {"system_fingerprint", string()}},
                                    {"n_ctx", "n_params", "size", "n_vocab"})}},
                   {"id", "object", "created", "owned_by", "meta"});
@@ -229,10 +231,18 @@ Json with_warnings(const std::string& name, Json value) {
 }
 
 Json activity() {
-    const Json layer =
-        object({{"layer", count()}, {"weight_bytes", count()}, {"cache_bytes", count()}, {"experts", list_of(count())}},
-               {"layer", "weight_bytes", "cache_bytes"});
-    return object({{"runs", count()}, {"tokens", count()}, {"layers", list_of(layer)}}, {"runs", "tokens", "layers"});
+    const Json classes{{"type", "object"},
+                       {"additionalProperties", count()},
+                       {"description", "Bytes of weights by part of the block, of keys, values and recurrent states."}};
+    const Json layer = object({{"layer", count()},
+                               {"weight_bytes", count()},
+                               {"cache_bytes", count()},
+                               {"classes", classes},
+                               {"experts", list_of(count())}},
+                              {"layer", "weight_bytes", "cache_bytes", "classes"});
+    const Json outside = object({{"weight_bytes", count()}, {"cache_bytes", count()}, {"classes", classes}}, {});
+    return object({{"runs", count()}, {"tokens", count()}, {"layers", list_of(layer)}, {"outside", outside}},
+                  {"runs", "tokens", "layers", "outside"});
 }
 
 }  // namespace

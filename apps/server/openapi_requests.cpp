@@ -255,6 +255,8 @@ Json chat(const Service& service) {
     add_conversation(fields);
     for (const char* name : {"max_completion_tokens", "max_tokens"}) fields[name] = max_tokens(service);
     fields["n"] = whole("Answers.", 1, 8);
+    fields["continue_final_message"] =
+        flag("The last message is the beginning of the answer, which goes on behind it. Not with tools or a format.");
     fields["logprobs"] = flag("");
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
     fields["response_format"] = response_format();

@@ -33,6 +33,36 @@ Prompt prompt_of(const Json& item, const std::string& path, const Service& servi
     return prompt;
 }
 
+/// With continue_final_message: the text of the last message, which is the answer's beginning and leaves the
+/// conversation. Its thoughts are over, so none follow.
+std::optional<std::string> take_begun_answer(Fields& fields, Conversation& talk) {
+    constexpr const char* kName = "continue_final_message";
+    if (!fields.boolean(kName).value_or(false)) return {};
+    if (fields.boolean("add_generation_prompt").value_or(false))
+        fields.refuse("add_generation_prompt", "an answer that is continued begins no new message");
+    const Json last = talk.messages.back();
+    if (last["role"] != "assistant" || !last["content"].is_string() || last.contains("tool_calls"))
+        fields.refuse(kName, "the last message is expected to be of the assistant, with a text and without calls");
+    if (talk.messages.size() < 2) fields.refuse(kName, "nothing stands before the answer");
+    if (!talk.tools.is_null()) fields.refuse(kName, "an answer that may call tools cannot be continued");
+    Json before = Json::array();
+    for (std::size_t i = 0; i + 1 < talk.messages.size(); ++i) before.push_back(talk.messages[i]);
+    talk.messages = std::move(before);
+    talk.thinking = false;
+    return last["content"].get<std::string>();
+}
+
+/// Puts the beginning of an answer behind its prompt. It is plain text, whatever it spells.
+void continue_answer(const std::string& begun, const Service& service, Job& job, std::size_t most) {
+    if (job.request.grammar || !job.schema.empty() || !job.gbnf.empty())
+        throw bad_request("continue_final_message", "an answer that a schema or a grammar binds cannot be continued");
+    auto& tokens = job.prompts.back().tokens;
+    const auto more = encode_within(most, "messages", service, [&] {
+        return service.model.vocab().encode(begun, {.add_special = false, .max_tokens = most});
+    });
+    tokens.insert(tokens.end(), more.begin(), more.end());
+}
+
 }  // namespace
 
 Job read_chat(const Json& body, const Service& service) {
@@ -57,9 +87,12 @@ Job read_chat(const Json& body, const Service& service) {
     const auto new_name = fields.integer("max_completion_tokens", 1, kMaxTokens);
     Conversation talk = read_conversation(fields);
     talk.max_thoughts = fields.integer("reasoning_budget", 0, kMaxTokens);
-    apply(service, talk, job, most_prompt_tokens(fields, service));
+    const std::size_t most = most_prompt_tokens(fields, service);
+    const auto begun = take_begun_answer(fields, talk);
+    apply(service, talk, job, most);
+    if (begun) continue_answer(*begun, service, job, most);
     fit(fields, service, job, new_name ? new_name : old_name, new_name ? "max_completion_tokens" : "max_tokens");
-    limit_thoughts(service, talk, job);
+    if (!begun) limit_thoughts(service, talk, job);
     add_warnings(fields, service, job);
     return job;
 }

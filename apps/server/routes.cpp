@@ -10,8 +10,10 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::array<Route, 34> kRoutes{{
+constexpr std::array<Route, 36> kRoutes{{
     {"/", "GET"},
+    {"/page/libraries.js", "GET"},
+    {"/viewer", "GET"},
     {"/health", "GET"},
     {"/v1/health", "GET"},
     {"/v1/models", "GET"},
@@ -62,16 +64,28 @@ std::optional<ApiError> not_supported(std::string_view path) {
     return std::nullopt;
 }
 
+/// Clients of Ollama's interface look at / whether somebody is here; who asks for any kind gets a line of text.
+bool wants_page(const Request& request) {
+    const auto accepted = request.find("Accept");
+    return accepted.empty() || accepted.find("text/html") != accepted.npos;
+}
+
 constexpr std::string_view kModels = "/v1/models/";  ///< and an id behind it; without one like /v1/models
+
+constexpr std::string_view kTraces = "/traces/";  ///< and the name of a file
 
 /// The path under which a route has its handler.
 std::string_view handler_path(std::string_view path) {
     if (path == kModels) return kModels.substr(0, kModels.size() - 1);
+    if (path.starts_with(kTraces)) return kTraces;
     return path.starts_with(kModels) ? kModels : path;
 }
 
+/// Parts of the page for people. They are there while the model loads, and without a key.
+bool is_page(std::string_view path) { return path == "/" || path == "/page/libraries.js" || path == "/viewer"; }
+
 std::string_view method_of(std::string_view path) {
-    if (path.starts_with(kModels)) return "GET";
+    if (path.starts_with(kModels) || path.starts_with(kTraces)) return "GET";
     for (const auto& route : kRoutes)
         if (route.path == path) return route.method;
     return "";
@@ -81,7 +95,7 @@ std::string_view method_of(std::string_view path) {
 std::string_view metrics_name(const Request* request) {
     if (request == nullptr || method_of(request->path).empty()) return "other";
     const auto path = handler_path(request->path);
-    return path == kModels ? "/v1/models/{id}" : path;
+    return path == kModels ? "/v1/models/{id}" : path == kTraces ? "/traces/{file}" : path;
 }
 
 std::string allowed_methods(std::string_view method) {
@@ -90,7 +104,7 @@ std::string allowed_methods(std::string_view method) {
 
 bool is_health(std::string_view path) { return path == "/health" || path == "/v1/health"; }
 
-bool needs_key(std::string_view path) { return !is_health(path) && path != "/"; }
+bool needs_key(std::string_view path) { return !is_health(path) && !is_page(path); }
 
 std::string_view key_of(const Request& request) {
     const auto header = request.find("Authorization");
@@ -134,7 +148,7 @@ bool is_cross_origin(const Request& request) {
                             without_default_port(request.host, is_https));
     }
     if (site.empty() || site == "none") return false;
-    return request.path != "/" || request.find("Sec-Fetch-Mode") != "navigate" ||
+    return !is_page(request.path) || request.find("Sec-Fetch-Mode") != "navigate" ||
            request.find("Sec-Fetch-Dest") != "document";
 }
 
@@ -225,7 +239,7 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
     }
     if (method == "POST" && equal_names(request.find("Content-Type").substr(0, 10), "multipart/"))
         return ApiError(400, "the body is read as JSON, not in parts", "invalid_json");
-    if (broker_.service() == nullptr && request.path != "/")
+    if (broker_.service() == nullptr && !is_page(request.path))
         return ApiError(503, "the model is being loaded", "loading");
     return {};
 }
@@ -248,11 +262,10 @@ void Router::answer(const Request& request, Body body, Response& response) {
         refuse(&request, response, service == nullptr ? error : service->told(error));
     };
     try {
-        if (request.path == "/") {  // while the model loads, too: the page itself waits for it
-            // Clients of Ollama's interface look whether somebody is here; who asks for any kind gets a line of text.
-            const auto accepted = request.find("Accept");
-            if (accepted.empty() || accepted.find("text/html") != accepted.npos) set_page(broker_, response);
-            else response.set_content("tinfer is running\n", "text/plain; charset=utf-8");
+        if (request.path == "/" && !wants_page(request)) {
+            response.set_content("tinfer is running\n", "text/plain; charset=utf-8");
+        } else if (is_page(request.path)) {  // while the model loads, too: the page itself waits for it
+            set_page(broker_, request.path, response);
         } else {
             handlers_.at(handler_path(request.path))(*broker_.service(), request, std::move(body), response);
         }

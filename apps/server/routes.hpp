@@ -21,7 +21,7 @@ namespace tinfer::server {
 struct Route {
     std::string_view path, method;
 };
-/// All routes except /v1/models/{id}.
+/// All routes except /v1/models/{id} and /traces/{file}.
 [[nodiscard]] std::span<const Route> routes() noexcept;
 
 /// The body of a request while it is read, on its thread: it waits for room, and gives up where its client leaves.
@@ -69,8 +69,8 @@ void add_text_routes(Router& router);
 void add_ollama_routes(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
-/// The page for people. Throws ApiError if the server has none.
-void set_page(Broker& broker, Response& response);
+/// A part of the page for people. Throws ApiError if the server has none.
+void set_page(Broker& broker, std::string_view path, Response& response);
 
 /// Throws ApiError 501 for a model that was started to give vectors.
 void check_gives_text(const Service& service);

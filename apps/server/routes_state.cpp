@@ -6,6 +6,7 @@
 #include "openapi.hpp"
 #include "page.hpp"
 #include "routes.hpp"
+#include "trace_folder.hpp"
 
 namespace tinfer::server {
 
@@ -70,6 +71,11 @@ void add_state_routes(Router& router) {
             list += (list.empty() ? "[" : ",") + to_line(slot_of(service, slot));
         set_answer(service, response, list.empty() ? "[]" : list + "]");
     });
+    get("/traces/", [](Service& service, const auto& request, auto& response) {
+        const auto name = request.path.substr(std::string_view("/traces/").size());
+        if (service.traces == nullptr) throw ApiError(404, "this server keeps no traces", "not_found");
+        service.traces->read(name, response);
+    });
     get("/activity", [](Service& service, const auto&, auto& response) {
         if (service.options.activity == nullptr || service.engine.options().observers.empty())
             throw ApiError(501, "this program was built without observers, which see what is read", "not_supported");
@@ -78,13 +84,26 @@ void add_state_routes(Router& router) {
     });
 }
 
-void set_page(Broker& broker, Response& response) {
-    if (broker.options.no_page) throw ApiError(404, "there is no page here", "not_found");
-    response.set_header("Content-Security-Policy",
-                        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-                        "frame-ancestors 'none'");
+void set_page(Broker& broker, std::string_view path, Response& response) {
+    const auto& viewer = broker.options.viewer;
+    if (broker.options.no_page || (path == "/viewer" && viewer.empty()))
+        throw ApiError(404, "there is no page here", "not_found");
     response.set_header("X-Content-Type-Options", "nosniff");
+    if (path == "/page/libraries.js") {
+        response.set_header("Cache-Control", "no-cache");
+        return set_fixed_body(response, page_libraries(), "text/javascript; charset=utf-8");
+    }
+    response.set_header("Referrer-Policy", "no-referrer");
+    if (path == "/viewer") {  // its policy of contents stands in the page, which is also shipped as a file
+        response.set_header("X-Frame-Options", "DENY");
+        return set_fixed_body(response, viewer, "text/html; charset=utf-8");
+    }
+    // The page's own script and style are allowed by their hashes; what a library or a text brings is not.
+    response.set_header("Content-Security-Policy",
+                        "default-src 'none'; style-src " + std::string(page_style_hash()) + "; script-src 'self' " +
+                            std::string(page_script_hash()) +
+                            "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                            "frame-ancestors 'none'");
     set_fixed_body(response, page_parts(), "text/html; charset=utf-8");
 }
 

@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "job.hpp"
 #include "trace_folder.hpp"
 
 namespace tinfer::server {
@@ -148,6 +149,14 @@ Json Service::model_card() const {
     const auto& info = model.info();
     Json adapters = Json::array();
     for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
+    Json defaults = Json::object(), offers = Json::array();
+    for (const auto& field : tinfer::sampler_fields())
+        std::visit(
+            [&](auto member) { defaults[std::string(names_in_requests(field).front())] = options.sampler.*member; },
+            field.member);
+    if (options.receipts) offers.push_back("receipt");
+    if (traces != nullptr) offers.push_back("trace");
+    if (options.activity != nullptr && !engine.options().observers.empty()) offers.push_back("activity");
     return {{"id", id},
             {"object", "model"},
             {"created", created},
@@ -161,6 +170,8 @@ Json Service::model_card() const {
               {"n_embd", info.n_embd},
               {"architecture", info.architecture},
               {"adapters", adapters},
+              {"defaults", defaults},
+              {"offers", offers},
               {"system_fingerprint", fingerprint()}}}};
 }
 

@@ -40,10 +40,11 @@ struct ServeOptions {
     bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
     std::int64_t infill_window = 2048;  ///< /infill: tokens of prefix and suffix together
     bool no_page = false;
-    bool expose_text = false;              ///< /slots also shows prompts and answers
-    std::int64_t request_timeout_s = 600;  ///< of an answer
-    std::int64_t read_timeout_s = 30;      ///< of the head and body of a request
-    std::int64_t keep_alive_s = 30;        ///< of an idle connection
+    std::vector<std::string_view> viewer{};  ///< the empty viewer of traces, in parts; empty: not served
+    bool expose_text = false;                ///< /slots also shows prompts and answers
+    std::int64_t request_timeout_s = 600;    ///< of an answer
+    std::int64_t read_timeout_s = 30;        ///< of the head and body of a request
+    std::int64_t keep_alive_s = 30;          ///< of an idle connection
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;

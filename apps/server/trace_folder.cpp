@@ -2,6 +2,8 @@
 #include "trace_folder.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <fstream>
 #include <system_error>
 
 #include "service.hpp"
@@ -89,6 +91,36 @@ TraceFolder::File TraceFolder::open() {
         give_back(reserved, *is_told ? used : 0);
     };
     return {folder_ / name, std::shared_ptr<tinfer::TraceFile>(file.release(), end), is_told};
+}
+
+void TraceFolder::read(std::string_view name, Response& response) const {
+    const ApiError unknown(404, "there is no such trace", "not_found");
+    // Only what open() names: no separator, no dot but that of the suffix.
+    constexpr std::string_view kPrefix = "request-";
+    if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() > 128) throw unknown;
+    const auto middle = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+    if (!std::ranges::all_of(middle, [](unsigned char c) { return std::isalnum(c) != 0 || c == '-'; })) throw unknown;
+    {
+        const std::lock_guard lock(account_->mutex);
+        if (account_->open.contains(std::string(name))) throw unknown;  // it is still being written
+    }
+    const auto path = folder_ / name;
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    const auto file = std::make_shared<std::ifstream>(path, std::ios::binary);
+    if (error || !*file) throw unknown;
+    response.status = 200;
+    response.set_header("Cache-Control", "no-store");
+    response.set_source(size, "application/octet-stream", [file, size](const WriteBytes& write) {
+        std::string piece(std::size_t{64} << 10, '\0');
+        for (std::uintmax_t rest = size; rest > 0;) {
+            const auto n = static_cast<std::size_t>(std::min<std::uintmax_t>(rest, piece.size()));
+            if (!file->read(piece.data(), static_cast<std::streamsize>(n))) return false;
+            if (!write(std::string_view(piece).substr(0, n))) return false;
+            rest -= n;
+        }
+        return true;
+    });
 }
 
 Json TraceFolder::File::close() {

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "api_error.hpp"
+#include "http.hpp"
 
 namespace tinfer::server {
 
@@ -44,6 +45,8 @@ public:
     /// Any thread. Recreates the folder if it was removed, and counts its files again before reporting it as full.
     /// Throws ApiError 503 if it is full or the file cannot be created.
     [[nodiscard]] File open();
+    /// Sends a file that close() has named. Any thread. Throws ApiError 404.
+    void read(std::string_view name, Response& response) const;
 
 private:
     /// Lives until the last file is closed.

@@ -9,6 +9,7 @@
 #    include "../server/routes.hpp"
 #    include "fingerprinting.hpp"
 #    include "serve_args.hpp"
+#    include "trace/view_page.hpp"
 #endif
 
 namespace tinfer::app {
@@ -165,6 +166,9 @@ int run_serve(ServeArgs& args) {
         if (!options.chat_template)
             options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--chat-template-file"));
     }
+    const ViewPage viewer = view_page();  // without a trace it asks for one
+    for (const auto parts : {viewer.before, viewer.between, viewer.after})
+        options.viewer.insert(options.viewer.end(), parts.begin(), parts.end());
     if (args.check) return check(args, *args.make_engine());
     options.log = [](std::string_view text) { note("warning: " + std::string(text), Look::warning); };
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))

@@ -100,6 +100,17 @@ app.overviewKey = key => {
     return !!to;
 };
 
+/** The chat page of the same server opens this page and hands a trace over. */
+app.takeFromOpener = () => {
+    if (!window.opener || !location.protocol.startsWith('http')) return;
+    addEventListener('message', event => {
+        if (event.origin !== location.origin || !(event.data?.trace instanceof ArrayBuffer)) return;
+        $('drop').hidden = true;
+        app.loadFile(new File([event.data.trace], String(event.data.name)));
+    });
+    window.opener.postMessage('viewer ready', location.origin);
+};
+
 app.start = () => {
     app.setTheme(null);
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.setTheme(app.theme));
@@ -197,6 +208,7 @@ app.start = () => {
     const info = $('view-info').textContent.trim();
     if (!info) {
         $('drop').hidden = false;
+        app.takeFromOpener();
         return;
     }
     try {

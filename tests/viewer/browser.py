@@ -49,9 +49,7 @@ class Page:
         self.buffer, self.number, self.session = b"", 0, None
         self.errors, self.requests = [], []
         target = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self.session = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
-            self.send(domain + ".enable")
+        self.attach(target["targetId"])
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.dark(dark)
 
@@ -118,6 +116,60 @@ class Page:
             self.errors.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+
+    def tab(self, url):
+        """Another tab of the same browser, which everything goes to from now on; returns what use() goes back by."""
+        before, self.session = self.session, None
+        target = self.send("Target.createTarget", url=url)["targetId"]
+        self.attach(target)
+        self.wait("document.readyState === 'complete'")
+        return before
+
+    def opened(self, part, timeout=60):
+        """The same for a tab that the page has opened itself, by a part of its address."""
+        before, self.session = self.session, None
+        until = time.monotonic() + timeout
+        while True:
+            found = [t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page" and part in
+                t["url"]]
+            if found:
+                break
+            if time.monotonic() > until:
+                raise TimeoutError(f"no tab of {part}")
+            time.sleep(0.05)
+        self.attach(found[0]["targetId"])
+        return before
+
+    def attach(self, target):
+        self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network", "DOM"):
+            self.send(domain + ".enable")
+        self.send("Page.bringToFront")
+
+    def use(self, session):
+        self.session = session
+        self.send("Page.bringToFront")   # a tab in the background draws nothing
+
+    def size(self, width, height, touch=False):
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
+        self.send("Emulation.setTouchEmulationEnabled", enabled=touch)
+        self.frames()
+
+    def tap(self, selector):
+        """A finger on the middle of an element."""
+        x, y = self.run("(b => [b.x + b.width / 2, b.y + b.height / 2])(document.querySelector(%r)"
+                        ".getBoundingClientRect())" % selector)
+        self.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        self.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        self.frames()
+
+    def unnamed(self):
+        """Controls in the accessibility tree that have no name."""
+        controls = ("button", "textbox", "searchbox", "combobox", "checkbox", "spinbutton", "slider", "link", "tab",
+                    "meter")
+        nodes = self.send("Accessibility.getFullAXTree")["nodes"]
+        return [node["role"]["value"] for node in nodes if not node.get("ignored") and
+                node.get("role", {}).get("value") in controls and not node.get("name", {}).get("value", "").strip()]
 
     def open(self, url):
         self.send("Page.navigate", url=url)

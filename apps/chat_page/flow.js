@@ -1,0 +1,140 @@
+// What happens between a message and its answer: sending, asking again, going on, branching, failing, a full context.
+
+// What a request says beside its messages. It stays with the answer.
+function askedNow() {
+  const seed = /^\d+$/.test(setup.seed.trim()) ? Number(setup.seed) : crypto.getRandomValues(new Uint32Array(
+    1))[0] >>> 1;
+  return {
+    seed, settings: { ...setup.settings }, system: setup.system.trim() ? setup.system : "", model: setup.model,
+    tools: parsed("tools"), schema: parsed("schema"), scores: setup.scores,
+  };
+}
+
+// Asks for an answer behind the message that is shown last, or for more of `message`. `undo`: where to go back to where
+// nothing came; its message `added` becomes text in the box again.
+async function answer(undo = {}, message = null, begun = "") {
+  if (talk.abort) return;
+  at("full").hidden = true;
+  const path = message ? pathTo(message.parent) : shown();
+  const before = message ? { ...message } : null;
+  const asked = askedNow();
+  const reply = message || add({ role: "assistant", isNew: true });
+  const retry = { text: "Retry", action: () => {
+    if (message) return void answer(undo, message, begun);
+    if (undo.added) { input.value = ""; grow(); return void send(undo.added.content); }
+    talk.leaf = path.at(-1).id;
+    answer(undo);
+  } };
+  let saved = performance.now();
+  try {
+    say("Reading …");
+    talk.abort = new AbortController();   // nothing else begins meanwhile
+    reply.asked = { ...asked, ...(begun ? { begun } : {}), ...await fitOf(path, asked) };
+    if (begun) reply.scoresBegin = begun;
+    const bytesBefore = offers("activity") ? await lookOnce() : null;
+    draw(true);
+    spoken.upTo = begun.length;
+    strip.answers = true;
+    lookSoon();
+    await stream(path, reply, () => {
+      say("Answering …");
+      showSoon(reply);
+      speak(reply.content, false);
+      if (performance.now() - saved > 1000) { saved = performance.now(); saveAnswer({ ...reply, finish: "broken" }); }
+    }, ({ processed, total }) => { if (processed < total) say(`Reading ${processed} of ${total} tokens …`); });
+    if (bytesBefore) reply.bytes = bytesBetween(bytesBefore, await lookOnce());
+    speak(reply.content, true);
+    say(reply.finish === "stopped" ? "Stopped" : "Answer complete");
+  } catch (error) {
+    talk.abort = null;
+    fail(error, reply, undo, retry, before);
+  } finally {
+    talk.abort = null;
+    strip.answers = false;
+  }
+  if (talk.messages.has(reply.id)) { touch(reply); await saveAnswer(reply); }
+  await saveTalk();
+  draw();
+  listTalks();
+  if (document.activeElement === document.body || document.activeElement === at("stop")) input.focus();
+}
+
+function saveAnswer(reply) {
+  const { stamp, isNew, showsScores, showsBytes, ...whole } = reply;
+  return put("messages", whole);
+}
+
+// What was there stays there; what was to be sent is in the box again.
+function fail(error, reply, undo, retry, before) {
+  const hasText = reply.content || reply.reasoning || (reply.calls || []).length;
+  if (before) {
+    if (reply.content === before.content) Object.assign(reply, before);
+    else reply.finish = "broken";
+  } else if (hasText) reply.finish = "broken";
+  else {
+    drop(reply);
+    if (undo.added) {
+      drop(undo.added);
+      if (!input.value.trim()) { input.value = undo.added.content; grow(); }
+    }
+    if (undo.back !== undefined) talk.leaf = undo.back;
+  }
+  if (error.code === "context_length_exceeded") return showFull(error, retry);
+  const isCut = hasText && !before;
+  say(error.message, true, isCut ? { text: "Retry", action: () => regenerate(reply) } : retry);
+}
+
+// A conversation that does not fit: how it goes on is for people to say, once for each conversation.
+function showFull(error, retry) {
+  say("The context is full.", true);
+  at("full").hidden = false;
+  at("full-text").textContent = error.message;
+  const choose = fit => () => {
+    talk.fit = fit;
+    at("full").hidden = true;
+    saveTalk();
+    retry.action();
+  };
+  at("full-oldest").onclick = choose("oldest");
+  at("full-middle").onclick = choose("middle");
+  at("full-stop").onclick = () => { at("full").hidden = true; say("Stopped: the context is full"); input.focus(); };
+  at("full-oldest").focus();
+}
+
+async function fitOf(path, { system }) {
+  if (talk.fit === "middle") return { middle: true };
+  if (talk.fit !== "oldest") return {};
+  const dropped = await oldestToDrop(path, system);
+  return dropped ? { dropped } : {};
+}
+
+function send(text) {
+  const back = talk.leaf, added = add({ role: "user", content: text });
+  put("messages", added);
+  saveTalk();
+  openedText.set(talk.id);
+  answer({ back, added });
+}
+
+function regenerate(message) {
+  if (talk.abort) return;
+  const back = talk.leaf;
+  talk.leaf = message.parent;
+  answer({ back });
+}
+
+function goOn(message) {
+  touch(message);
+  delete message.scores;
+  delete message.bytes;
+  answer({ back: talk.leaf }, message, message.content);
+}
+
+// Another version of an answer, which is the same up to a token and then takes another.
+function branchAt(message, begin) {
+  if (talk.abort) return;
+  const back = talk.leaf;
+  talk.leaf = message.parent;
+  const made = add({ role: "assistant", content: begin, reasoning: message.reasoning });
+  answer({ back }, made, begin);
+}
