@@ -34,8 +34,12 @@ struct Job {
     bool reasoning = true;  ///< reasoning is separated from the answer
     bool stream = false, include_usage = false, prompt_progress = false;
     bool echo = false;
-    bool is_score = false;  ///< no token is generated
-    bool trace = false;     ///< a trace file for each answer
+    bool is_score = false;      ///< no token is generated
+    bool trace = false;         ///< a trace file for each answer
+    int n_top = -1;             ///< log-probabilities of the answer's tokens, as EngineRequest::n_top
+    int n_top_of_prompt = -1;   ///< the same of the prompt's
+    bool gives_ids = false;     ///< token ids of prompt and answer
+    bool names_by_ids = false;  ///< of tokens, in log-probabilities: "token_id:5"
     std::string suffix;
     std::optional<LineLimit> line_limit;  ///< of each answer that is no chat
     std::string schema;                   ///< of the answer's content, as JSON; empty: none
@@ -48,6 +52,9 @@ struct Job {
 [[nodiscard]] tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field);
 /// Reads the sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
+/// Reads return_token_ids, return_tokens_as_token_ids and prompt_logprobs, once job.n_top and job.stream are known, and
+/// tells the engine what log-probabilities are wanted.
+void read_token_fields(Fields& fields, Job& job);
 /// Reads stream and stream_options.
 void read_stream(Fields& fields, Job& job);
 /// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and

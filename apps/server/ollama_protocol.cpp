@@ -70,7 +70,7 @@ public:
         const auto before = scores_.size();
         for (const auto& token : from.tokens) {
             if (!scores_.empty()) scores_ += ',';
-            scores_ += to_line(token_score(service_.model.vocab(), token));
+            scores_ += to_line(token_score(service_.model.vocab(), token, job_.n_top));
         }
         return bytes + scores_.size() - before;
     }
@@ -118,7 +118,7 @@ private:
     [[nodiscard]] Json scores_of(const tinfer::EngineEvent& from) const {
         if (job_.request.n_top < 0) return {};
         Json scores = Json::array();
-        for (const auto& token : from.tokens) scores.push_back(token_score(service_.model.vocab(), token));
+        for (const auto& token : from.tokens) scores.push_back(token_score(service_.model.vocab(), token, job_.n_top));
         return scores;
     }
 

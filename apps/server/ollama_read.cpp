@@ -139,7 +139,7 @@ std::optional<std::int64_t> read_options(Fields& fields, const Service& service,
 
 void read_top(Fields& fields, Job& job) {
     const auto top = fields.integer("top_logprobs", 0, kMaxTop);
-    if (fields.boolean("logprobs").value_or(false)) job.request.n_top = static_cast<int>(top.value_or(0));
+    if (fields.boolean("logprobs").value_or(false)) job.n_top = job.request.n_top = static_cast<int>(top.value_or(0));
     else if (top.value_or(0) > 0) fields.refuse("top_logprobs", "needs logprobs: true");
 }
 

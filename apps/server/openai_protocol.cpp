@@ -44,9 +44,11 @@ public:
             call.update(call_of(*calls[i]));
             delta["tool_calls"].push_back(call);
         }
-        const Json probabilities = job_.request.n_top < 0 ? Json() : Json{{"content", chat_logprobs(from.tokens)}};
-        return event(chunk(
-            index, {{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+        const Json probabilities = job_.n_top < 0 ? Json() : Json{{"content", chat_logprobs(from.tokens)}};
+        Json document =
+            chunk(index, {{"index", index}, {"delta", delta}, {"logprobs", probabilities}, {"finish_reason", nullptr}});
+        add_ids(document, index, from);
+        return event(document);
     }
 
     std::string end_choice(std::size_t index, const Choice& choice) override {
@@ -80,10 +82,16 @@ public:
     std::string failed(const ApiError& error) override { return event(error.to_json()); }
 
     std::size_t gather(std::size_t index, const tinfer::EngineEvent& from, bool is_streaming) override {
-        if (is_streaming || job_.request.n_top < 0) return 0;
+        if (is_streaming) return 0;
         if (gathered_.size() <= index) gathered_.resize(index + 1);
         Gathered& to = gathered_[index];
         const auto before = to.bytes();
+        if (job_.gives_ids)
+            for (const auto id : ids_of(from)) add_item(to.ids, id);
+        if (job_.n_top_of_prompt >= 0)
+            for (const auto& token : from.prompt)
+                add_item(to.prompt, prompt_score(service_.model.vocab(), token, job_.n_top_of_prompt));
+        if (job_.n_top < 0) return to.bytes() - before;
         if (job_.is_chat) {
             for (const auto& token : from.tokens) add_item(to.tokens, chat_logprob(token));
         } else {
@@ -98,12 +106,15 @@ public:
         document["timings"] = timings_of(choices);
         if (!job_.warnings.empty()) document["warnings"] = job_.warnings;
         std::string out = to_line(document);
+        gathered_.resize(choices.size());
+        if (job_.is_chat) add_prompt(out, 0);
         open_member(out, "choices");
         out += '[';
-        gathered_.resize(choices.size());
         for (std::size_t i = 0; i < choices.size(); ++i) {
             if (i > 0) out += ',';
             out += to_line(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
+            if (!job_.is_chat) add_prompt(out, i);
+            if (job_.gives_ids) add_list(out, "token_ids", std::move(gathered_[i].ids));
             open_member(out, "logprobs");
             add_logprobs(out, std::move(gathered_[i]));
             out += '}';
@@ -141,17 +152,58 @@ private:
     /// Log-probability lists of a whole answer, kept as JSON text: documents would take many times the memory.
     struct Gathered {
         std::string tokens, values, tops, offsets;
+        std::string ids, prompt;  ///< of the answer's tokens; scores of the prompt's
         [[nodiscard]] std::size_t bytes() const noexcept {
-            return tokens.size() + values.size() + tops.size() + offsets.size();
+            return tokens.size() + values.size() + tops.size() + offsets.size() + ids.size() + prompt.size();
         }
     };
+
+    /// The ids of an event, with that of a token that ended the answer.
+    static std::vector<std::int32_t> ids_of(const tinfer::EngineEvent& from) {
+        std::vector<std::int32_t> ids;
+        for (const auto& token : from.tokens) ids.push_back(static_cast<std::int32_t>(token.token));
+        if (from.end_token) ids.push_back(static_cast<std::int32_t>(*from.end_token));
+        return ids;
+    }
+    /// The prompt of an answer.
+    [[nodiscard]] std::vector<std::int32_t> prompt_ids(std::size_t index) const {
+        std::vector<std::int32_t> ids;
+        for (const auto token : job_.prompts[index / static_cast<std::size_t>(job_.n)].tokens)
+            ids.push_back(static_cast<std::int32_t>(token));
+        return ids;
+    }
+    /// A list whose elements are there already, as a further member of the text of an object.
+    static void add_list(std::string& object, std::string_view name, std::string list) {
+        open_member(object, name);
+        object += '[' + std::move(list) + "]}";
+    }
+    /// What was asked for of an answer's prompt.
+    void add_prompt(std::string& object, std::size_t index) {
+        if (job_.gives_ids) {
+            open_member(object, "prompt_token_ids");
+            object += to_line(prompt_ids(index)) + "}";
+        }
+        if (job_.n_top_of_prompt >= 0) add_list(object, "prompt_logprobs", std::move(gathered_[index].prompt));
+    }
+    /// The same in the first chunk of an answer, or of a chat; and the ids of an event in each.
+    void add_ids(Json& document, std::size_t index, const tinfer::EngineEvent& from) {
+        if (!job_.gives_ids) return;
+        Json& choice = document["choices"][0];
+        choice["token_ids"] = ids_of(from);
+        if (prompted_.size() <= index) prompted_.resize(index + 1);
+        if (prompted_[index] || (job_.is_chat && index > 0)) return;
+        prompted_[index] = true;
+        (job_.is_chat ? document : choice)["prompt_token_ids"] = prompt_ids(index);
+    }
 
     static void add_item(std::string& list, const Json& item) {
         if (!list.empty()) list += ',';
         list += to_line(item);
     }
 
-    Json chat_logprob(const tinfer::TokenChoice& token) const { return token_score(service_.model.vocab(), token); }
+    Json chat_logprob(const tinfer::TokenChoice& token) const {
+        return token_score(service_.model.vocab(), token, job_.n_top, job_.names_by_ids);
+    }
     Json chat_logprobs(const std::vector<tinfer::TokenChoice>& tokens) const {
         Json list = Json::array();
         for (const auto& token : tokens) list.push_back(chat_logprob(token));
@@ -162,15 +214,16 @@ private:
         if (!token.log_prob) return {};
         Json top = Json::object();
         for (const auto& [id, value] : token.top) {  // the most probable of tokens with the same text
-            const auto piece = service_.model.vocab().piece(id, true);
-            if (!top.contains(piece)) top.append(std::string(piece), finite(value));
+            const auto name = token_name(id, service_.model.vocab().piece(id, true), job_.names_by_ids);
+            if (top.size() < static_cast<std::size_t>(job_.n_top) && !top.contains(name))
+                top.append(name, finite(value));
         }
         return top;
     }
     Json text_logprobs(const tinfer::EngineEvent& from, TextPlaces& at) const {
         Json texts = Json::array(), values = Json::array(), tops = Json::array(), offsets = Json::array();
         each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
-            texts.push_back(token.piece);
+            texts.push_back(token_name(token.token, token.piece, job_.names_by_ids));
             values.push_back(token.log_prob ? finite(*token.log_prob) : Json());
             tops.push_back(text_top(token));
             offsets.push_back(place);
@@ -179,7 +232,7 @@ private:
     }
     void add_text_logprobs(Gathered& to, TextPlaces& at, const tinfer::EngineEvent& from) const {
         each_token(from, at, [&](const tinfer::TokenChoice& token, std::size_t place) {
-            add_item(to.tokens, token.piece);
+            add_item(to.tokens, token_name(token.token, token.piece, job_.names_by_ids));
             add_item(to.values, token.log_prob ? finite(*token.log_prob) : Json());
             add_item(to.tops, text_top(token));
             add_item(to.offsets, place);
@@ -203,7 +256,7 @@ private:
         const auto add = [&](std::string_view name, std::string list) {
             out.append(name).append("[").append(list).append("]");
         };
-        if (job_.request.n_top < 0) {
+        if (job_.n_top < 0) {
             out += "null";
         } else if (job_.is_chat) {
             add("{\"content\":", std::move(gathered.tokens));
@@ -221,9 +274,11 @@ private:
                           const tinfer::EngineEvent& from) {
         std::string text = echo_of(index, choice);
         for (const Piece& piece : added) text += piece.text;
-        const Json probabilities = job_.request.n_top < 0 ? Json() : text_logprobs(from, places(index));
-        return event(
-            chunk(index, {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}}));
+        const Json probabilities = job_.n_top < 0 ? Json() : text_logprobs(from, places(index));
+        Json document =
+            chunk(index, {{"index", index}, {"text", text}, {"logprobs", probabilities}, {"finish_reason", nullptr}});
+        add_ids(document, index, from);
+        return event(document);
     }
 
     /// The prompt, at the first call for an answer that begins with it.
@@ -273,7 +328,7 @@ private:
     std::string id_;
     std::int64_t created_;
     std::deque<TextPlaces> places_;
-    std::vector<bool> echoed_;
+    std::vector<bool> echoed_, prompted_;
     bool has_warned_ = false;
     std::vector<Gathered> gathered_;
 };

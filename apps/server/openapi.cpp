@@ -130,6 +130,7 @@ Json operation_of(const Operation& operation, const Service& service) {
     Json good = answer == "application/json"      ? content(answer, {{"type", "object"}})
                 : answer.find('/') != answer.npos ? content(answer, {{"type", "string"}})
                                                   : content("application/json", schema::reference(answer));
+    if (operation.id == "page") good.update(content("text/plain", {{"type", "string"}}));
     if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
     const Json error = content(
         "application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError" : "Error"));

@@ -143,6 +143,13 @@ void add_model(Json& fields, const Service& service) {
     fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
 }
 
+void add_token_fields(Json& fields) {
+    fields["return_token_ids"] = flag("The ids of prompt and answer, with one that ended it.");
+    fields["return_tokens_as_token_ids"] = flag("Tokens of log-probabilities are called token_id:5.");
+    fields["prompt_logprobs"] =
+        whole("Log-probabilities of the prompt's tokens, and of so many others; no stream.", 0, 20);
+}
+
 void add_room(Json& fields) {
     fields["truncate"] =
         word("middle: a prompt that does not fit loses its middle, and usage counts what went.", {"middle", "none"});
@@ -259,6 +266,7 @@ Json chat(const Service& service) {
         flag("The last message is the beginning of the answer, which goes on behind it. Not with tools or a format.");
     fields["logprobs"] = flag("");
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
+    add_token_fields(fields);
     fields["response_format"] = response_format();
     fields["reasoning_format"] = word("none: what the model thinks stays in its text.", {"none", "auto", "deepseek"});
     fields["reasoning_budget"] =
@@ -290,6 +298,7 @@ Json completion(const Service& service) {
     fields["n"] = whole("Answers to each prompt.", 1, 8);
     fields["best_of"] = whole("The same as n.", 1, 8);
     fields["logprobs"] = whole("So many of the most probable tokens.", 0, 20);
+    add_token_fields(fields);
     fields["echo"] = flag("The prompt, too; with logprobs its log-probabilities.");
     fields["response_format"] = response_format();
     add_stream(fields);

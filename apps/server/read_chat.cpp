@@ -77,9 +77,10 @@ Job read_chat(const Json& body, const Service& service) {
     read_stream(fields, job);
     job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
     if (fields.boolean("logprobs").value_or(false))
-        job.request.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
+        job.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
     else if (fields.integer("top_logprobs", 0, kMaxTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
+    read_token_fields(fields, job);
     read_format(fields, "response_format", service, job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
@@ -107,7 +108,8 @@ Job read_completion(const Json& body, const Service& service) {
     job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
     if (const auto best = fields.integer("best_of", 1, kMaxAnswers); best && *best != job.n)
         fields.refuse("best_of", "is supported where it equals n");
-    if (const auto top = fields.integer("logprobs", 0, kMaxTop)) job.request.n_top = static_cast<int>(*top);
+    if (const auto top = fields.integer("logprobs", 0, kMaxTop)) job.n_top = static_cast<int>(*top);
+    read_token_fields(fields, job);
     job.echo = fields.boolean("echo").value_or(false);
     const auto max_tokens = fields.integer("max_tokens", 0, kMaxTokens).value_or(16);
     job.is_score = max_tokens == 0;
@@ -134,7 +136,7 @@ Job read_completion(const Json& body, const Service& service) {
         job.prompts.push_back(prompt_of(*prompt, "prompt", service, most, job.echo));
     }
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
-    job.request.score_prompt = job.echo && job.request.n_top >= 0;
+    job.request.score_prompt = job.request.score_prompt || (job.echo && job.n_top >= 0);
     read_format(fields, "response_format", service, job);
     fit(fields, service, job, max_tokens, "max_tokens");
     add_warnings(fields, service, job);

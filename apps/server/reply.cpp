@@ -133,8 +133,9 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     else add_piece(added, PartKind::content, std::string(event.text));
     for (const Piece& piece : added) add_to(choice, piece);
     std::string out;
+    const bool has_ids = job_.gives_ids && (!event.tokens.empty() || event.end_token);
     const bool has_scores = job_.request.n_top >= 0 && (!event.tokens.empty() || (job_.echo && !event.prompt.empty()));
-    if (is_streaming_ && (!added.empty() || has_scores)) out += protocol_->more(index, choice, added, event);
+    if (is_streaming_ && (!added.empty() || has_scores || has_ids)) out += protocol_->more(index, choice, added, event);
     const bool ended = event.ended();
     if (!ended && choice.line_limit && choice.line_limit->is_over()) service_.engine.cancel(event.request);
     choice.last = std::move(event);

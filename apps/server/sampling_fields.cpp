@@ -119,6 +119,18 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     read_capabilities(fields, service, job);
 }
 
+void read_token_fields(Fields& fields, Job& job) {
+    constexpr int kMaxTopOfPrompt = 20;
+    job.gives_ids = fields.boolean("return_token_ids").value_or(false);
+    job.names_by_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
+    if (const auto n = fields.integer("prompt_logprobs", 0, kMaxTopOfPrompt)) {
+        if (job.stream) fields.refuse("prompt_logprobs", "a stream has none; ask for a whole answer");
+        job.n_top_of_prompt = static_cast<int>(*n);
+        job.request.score_prompt = true;
+    }
+    job.request.n_top = std::max(job.n_top, job.n_top_of_prompt);
+}
+
 void read_stream(Fields& fields, Job& job) {
     job.stream = fields.boolean("stream").value_or(false);
     if (const Json* given = fields.object("stream_options")) {

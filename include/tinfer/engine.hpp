@@ -96,6 +96,8 @@ struct TokenChoice {
     std::optional<double> log_prob{};
     /// The most probable tokens with theirs, descending, ties by ascending id: EngineRequest::n_top of them.
     std::vector<std::pair<Token, double>> top{};
+    /// Its place among all tokens by probability, from 1, ties by ascending id; 0 where log_prob is none.
+    std::uint32_t rank = 0;
 };
 
 /// An adapter of the engine that a request wants, and how much of it; 0: as if it were not named.
@@ -156,6 +158,7 @@ struct EngineEvent {
     std::vector<TokenChoice> prompt;  ///< scored since the last event, in order, beginning with the first of the prompt
     std::vector<float> vector;        ///< embed: n_embd; rank: n_class
     std::optional<StopReason> stop;   ///< interrupt: cancelled, or out of time
+    std::optional<Token> end_token;   ///< with StopReason::eog: which token it was
     std::optional<std::size_t> stop_string;  ///< with StopReason::string: which of generation.stop it was
     std::optional<Error> error;              ///< of this request alone; what came before it stays valid
     bool timed_out = false;                  ///< time_limit is why it was interrupted

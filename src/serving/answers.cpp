@@ -125,6 +125,7 @@ void Scheduler::take_token(Request& request, Token token, std::span<const float>
         inbox_.update([](EngineStats& stats) { ++stats.generated_tokens; });
     }
     event.stop = generation.stop();
+    if (event.stop == StopReason::eog) event.end_token = token;
     event.stop_string = generation.stop_string();
     if (event.stop) return;
     request.tokens.push_back(token);

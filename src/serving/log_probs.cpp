@@ -28,6 +28,10 @@ TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::si
     const auto log_prob = [&](std::size_t i) { return static_cast<double>(logits[i]) - max - log_sum; };
 
     TokenChoice choice{.token = token, .piece = {}, .log_prob = log_prob(id), .top = {}};
+    const float logit = logits[id];
+    choice.rank = 1;
+    for (std::size_t i = 0; i < std::min(logits.size(), n_tokens); ++i)
+        choice.rank += logits[i] > logit || (logits[i] == logit && i < id) ? 1 : 0;
     if (n == 0) return choice;
     generation::top_ids(logits, n_tokens, n, ids_);
     for (const std::int32_t i : ids_) choice.top.emplace_back(Token{i}, log_prob(static_cast<std::size_t>(i)));

@@ -47,6 +47,8 @@ def fits(body):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
         return False
+    if body.get("prompt_logprobs") is not None and body.get("stream"):
+        return False
     lengths = [body[name] for name in LENGTHS if isinstance(body.get(name), int)]
     if body.get("clip_max_tokens") is False and any(length > 64 for length in lengths):
         return False  # prompt and answer together have the room of the model
