@@ -21,9 +21,10 @@ struct ImatrixArgs {
     bool resumes = false, has_output = false, as_json = false;
 };
 
-/// What was collected so far, over the windows of this run.
-tinfer::ImportanceFile collected(const ImatrixArgs& args, const tinfer::ImportanceMatrix& matrix, std::size_t n_windows,
-                                 std::size_t length) {
+/// What one window has shown. Its sums are rounded to float32, so that those of windows add up without rounding in
+/// double, in any order: runs that are resumed or merged end in the bytes of one run.
+tinfer::ImportanceFile window_importance(const ImatrixArgs& args, const tinfer::ImportanceMatrix& matrix,
+                                         std::size_t length) {
     tinfer::ImportanceFile file;
     file.weights = matrix.weights();
     // The head sees the few rows that have outputs, which would be a poor sample.
@@ -31,16 +32,17 @@ tinfer::ImportanceFile collected(const ImatrixArgs& args, const tinfer::Importan
         std::erase_if(file.weights, [](const tinfer::ImportanceColumns& columns) {
             return columns.name == "output.weight" || columns.name == "token_embd.weight";
         });
+    for (auto& columns : file.weights)
+        for (double& sum : columns.sum_squares) sum = double{static_cast<float>(sum)};
     file.datasets = {args.text.file.empty() ? "-" : std::filesystem::path(args.text.file).filename().string()};
-    file.n_chunks = static_cast<std::uint32_t>(n_windows);
+    file.n_chunks = 1;
     file.chunk_tokens = static_cast<std::uint32_t>(length);
     return file;
 }
 
-void save_importance(const ImatrixArgs& args, tinfer::ImportanceFile before, const tinfer::ImportanceFile& now) {
-    tinfer::merge_importance(before, now);
+void save_importance(const ImatrixArgs& args, const tinfer::ImportanceFile& file) {
     const bool is_binary = args.format == "binary";
-    tinfer::write_importance(args.out, before,
+    tinfer::write_importance(args.out, file,
                              is_binary ? tinfer::ImportanceFormat::binary : tinfer::ImportanceFormat::gguf);
 }
 
@@ -54,7 +56,7 @@ int report_importance(const ImatrixArgs& args, std::size_t tensors, std::size_t 
 int merge_only(const ImatrixArgs& args) {
     tinfer::ImportanceFile sum;
     for (const auto& path : args.merged) tinfer::merge_importance(sum, tinfer::read_importance(path));
-    save_importance(args, {}, sum);
+    save_importance(args, sum);
     return report_importance(args, sum.weights.size(), std::size_t{sum.n_chunks} * sum.chunk_tokens);
 }
 
@@ -72,8 +74,8 @@ int imatrix(const ImatrixArgs& args) {
     const auto length = static_cast<std::size_t>(args.context.n_ctx > 0 ? args.context.n_ctx : 512);
     const auto windows = cut_text(model.vocab(), text, length, 1, static_cast<std::size_t>(std::max(0, args.n_chunks)));
 
-    tinfer::ImportanceFile before;
-    for (const auto& path : args.merged) tinfer::merge_importance(before, tinfer::read_importance(path));
+    tinfer::ImportanceFile sum;
+    for (const auto& path : args.merged) tinfer::merge_importance(sum, tinfer::read_importance(path));
     std::size_t first = 0;
     if (args.resumes && std::filesystem::exists(args.out)) {
         const auto found = tinfer::read_importance(args.out);
@@ -82,7 +84,7 @@ int imatrix(const ImatrixArgs& args) {
                                 args.out + ": windows of " + std::to_string(found.chunk_tokens) + " tokens, here of " +
                                     std::to_string(length) + " (see --ctx)");
         first = std::min<std::size_t>(found.n_chunks, windows.count);
-        before = found;
+        sum = found;
         note(args.out + " has " + counted(first, "window") + " already");
     }
 
@@ -93,26 +95,25 @@ int imatrix(const ImatrixArgs& args) {
     options.n_ctx = options.n_batch = static_cast<int>(length);
     options.n_outputs = static_cast<int>(windows.n_outputs(outputs));
     tinfer::Context context(model, options);
-    const auto matrix = std::make_shared<tinfer::ImportanceMatrix>();
-    const auto attached = context.attach(matrix);
     Progress progress("window");
     for (std::size_t i = first; i < windows.count; ++i) {
+        const auto matrix = std::make_shared<tinfer::ImportanceMatrix>();
+        const auto attached = context.attach(matrix);
         if (!windows.decode(context, i, outputs)) {
             if (args.resumes && i > first) {
-                save_importance(args, before, collected(args, *matrix, i - first, length));
+                save_importance(args, sum);
                 note(args.out + " has " + counted(i, "window") + ", --resume goes on from there");
             }
             return kInterrupted;
         }
+        tinfer::merge_importance(sum, window_importance(args, *matrix, length));
         progress.update(i + 1 - first, windows.count - first);
         if (args.save_every > 0 && (i + 1 - first) % static_cast<std::size_t>(args.save_every) == 0)
-            save_importance(args, before, collected(args, *matrix, i + 1 - first, length));
+            save_importance(args, sum);
     }
     progress.clear();
-    const auto now = collected(args, *matrix, windows.count - first, length);
-    save_importance(args, before, now);
-    return report_importance(args, std::max(now.weights.size(), before.weights.size()),
-                             (windows.count - first) * length);
+    save_importance(args, sum);
+    return report_importance(args, sum.weights.size(), (windows.count - first) * length);
 }
 
 }  // namespace

@@ -13,16 +13,19 @@ namespace {
 
 using tinfer::DType;
 
-constexpr std::array<FileType, 26> kFileTypes{{
-    {"F32", 0, DType::f32},        {"F16", 1, DType::f16},        {"BF16", 32, DType::bf16},
-    {"Q4_0", 2, DType::q4_0},      {"Q4_1", 3, DType::q4_1},      {"Q5_0", 8, DType::q5_0},
-    {"Q5_1", 9, DType::q5_1},      {"Q8_0", 7, DType::q8_0},      {"Q2_K", 10, DType::q2_k},
-    {"Q2_K_S", 21, DType::q2_k},   {"Q3_K_S", 11, DType::q3_k},   {"Q3_K_M", 12, DType::q3_k},
-    {"Q3_K_L", 13, DType::q3_k},   {"Q4_K_S", 14, DType::q4_k},   {"Q4_K_M", 15, DType::q4_k},
-    {"Q5_K_S", 16, DType::q5_k},   {"Q5_K_M", 17, DType::q5_k},   {"Q6_K", 18, DType::q6_k},
-    {"IQ4_NL", 25, DType::iq4_nl}, {"IQ4_XS", 30, DType::iq4_xs}, {"TQ1_0", 36, DType::tq1_0},
-    {"TQ2_0", 37, DType::tq2_0},   {"MXFP4", 38, DType::mxfp4},   {"NVFP4", 39, DType::nvfp4},
-    {"Q1_0", 40, DType::q1_0},     {"Q2_0", 41, DType::q2_0},
+constexpr std::array<FileType, 36> kFileTypes{{
+    {"F32", 0, DType::f32},        {"F16", 1, DType::f16},          {"BF16", 32, DType::bf16},
+    {"Q4_0", 2, DType::q4_0},      {"Q4_1", 3, DType::q4_1},        {"Q5_0", 8, DType::q5_0},
+    {"Q5_1", 9, DType::q5_1},      {"Q8_0", 7, DType::q8_0},        {"Q2_K", 10, DType::q2_k},
+    {"Q2_K_S", 21, DType::q2_k},   {"Q3_K_S", 11, DType::q3_k},     {"Q3_K_M", 12, DType::q3_k},
+    {"Q3_K_L", 13, DType::q3_k},   {"Q4_K_S", 14, DType::q4_k},     {"Q4_K_M", 15, DType::q4_k},
+    {"Q5_K_S", 16, DType::q5_k},   {"Q5_K_M", 17, DType::q5_k},     {"Q6_K", 18, DType::q6_k},
+    {"IQ4_NL", 25, DType::iq4_nl}, {"IQ4_XS", 30, DType::iq4_xs},   {"TQ1_0", 36, DType::tq1_0},
+    {"TQ2_0", 37, DType::tq2_0},   {"MXFP4", 38, DType::mxfp4},     {"NVFP4", 39, DType::nvfp4},
+    {"Q1_0", 40, DType::q1_0},     {"Q2_0", 41, DType::q2_0},       {"IQ1_S", 24, DType::iq1_s},
+    {"IQ1_M", 31, DType::iq1_m},   {"IQ2_XXS", 19, DType::iq2_xxs}, {"IQ2_XS", 20, DType::iq2_xs},
+    {"IQ2_S", 28, DType::iq2_xs},  {"IQ2_M", 29, DType::iq2_s},     {"IQ3_XXS", 23, DType::iq3_xxs},
+    {"IQ3_XS", 22, DType::iq3_s},  {"IQ3_S", 26, DType::iq3_s},     {"IQ3_M", 27, DType::iq3_s},
 }};
 
 std::string upper(std::string_view text) {
@@ -55,10 +58,11 @@ public:
         if (base_ == DType::f32 || base_ == DType::f16 || base_ == DType::bf16) return base_;
         if (base_ == DType::mxfp4) return is_of_experts(tensor) ? DType::mxfp4 : DType::q8_0;
         if (name == "output.weight" || (!has_output_ && name == "token_embd.weight")) return output_type(tensor);
-        if (name == "token_embd.weight") return is_any({"TQ1_0", "TQ2_0", "Q2_0"}) ? DType::q4_k : base_;
+        if (name == "token_embd.weight") return embedding_type();
         if (contains(name, "attn_v.weight") || contains(name, "attn_qkv.weight") || contains(name, "attn_kv_b.weight"))
             return value_type(layer_index(tensor, n_values_));
         if (contains(name, "attn_k.weight") && model_.n_expert == 8) return DType::q8_0;
+        if (contains(name, "attn_k.weight") || contains(name, "attn_q.weight")) return query_type();
         if (contains(name, "ffn_down")) return down_type(layer_index(tensor, n_downs_));
         if (contains(name, "attn_output.weight")) return attention_output_type();
         return base_;
@@ -83,9 +87,22 @@ private:
         return model_.n_expert > 1 ? layer_of(tensor.name).value_or(running) : running;
     }
 
+    [[nodiscard]] DType embedding_type() const {
+        if (is_any({"TQ1_0", "TQ2_0", "Q2_0"})) return DType::q4_k;
+        if (is_any({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS"})) return DType::q2_k;
+        return is_any({"IQ2_S", "IQ2_M", "IQ3_XXS"}) ? DType::iq3_s : base_;
+    }
+
+    [[nodiscard]] DType query_type() const {
+        if (is("IQ3_XS")) return DType::iq3_xxs;
+        return is("IQ3_XXS") ? DType::iq2_s : base_;
+    }
+
     [[nodiscard]] DType output_type(const MixTensor& tensor) const {
         const bool whole = type_for_rows(base_, tensor.ne[0]) == base_;
-        return !whole || model_.architecture == "falcon" || base_ == DType::q8_0 ? DType::q8_0 : DType::q6_k;
+        if (!whole || model_.architecture == "falcon" || base_ == DType::q8_0) return DType::q8_0;
+        const bool is_tiny = is_any({"IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS"});
+        return is_tiny ? DType::q5_k : DType::q6_k;
     }
 
     [[nodiscard]] DType value_type(std::int64_t i) const {
@@ -97,6 +114,7 @@ private:
         else if (is("Q4_K_S") && i < 4) type = DType::q5_k;
         else if (is_any({"Q4_K_M", "Q5_K_M"}) && more(i)) type = DType::q6_k;
         else if (is_any({"IQ4_NL", "IQ4_XS"}) && gqa_ >= 4) type = DType::q5_k;
+        else if (is("IQ3_M") || (is_any({"IQ3_S", "IQ3_XS"}) && gqa_ >= 4)) type = DType::q4_k;
         const bool is_70b = model_.architecture == "llama" && model_.n_layer == 80 && gqa_ == 8;
         if (is_70b && (type == DType::q3_k || type == DType::q4_k)) type = DType::q5_k;
         return model_.n_expert == 8 ? DType::q8_0 : type;
@@ -110,6 +128,7 @@ private:
         if (is("Q3_K_M")) return i < n / 16 ? DType::q5_k : DType::q4_k;
         if (is("Q3_K_L")) return DType::q5_k;
         if (is("Q4_K_S")) return first_eighth ? DType::q5_k : base_;
+        if (is("IQ3_M")) return first_eighth ? DType::q4_k : base_;
         if (is_any({"Q4_K_M", "Q5_K_M"})) return more(i) ? DType::q6_k : base_;
         if (is_any({"IQ4_NL", "IQ4_XS"}) && !model_.has_importance) return first_eighth ? DType::q5_k : base_;
         if (is("Q4_0") && model_.has_importance) return first_eighth ? DType::q4_1 : base_;
@@ -118,13 +137,13 @@ private:
     }
 
     [[nodiscard]] DType attention_output_type() const {
-        const bool is_small =
-            is_any({"Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "IQ4_NL", "IQ4_XS"});
+        const bool is_small = is_any({"Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "IQ3_XS",
+                                      "IQ3_S", "IQ3_M", "IQ4_NL", "IQ4_XS"});
         if (model_.n_expert == 8 && is_small) return DType::q5_k;
         if (is("Q2_K")) return DType::q3_k;
-        if (is("Q3_K_M")) return DType::q4_k;
+        if (is_any({"Q3_K_M", "IQ3_M"})) return DType::q4_k;
         if (is("Q3_K_L")) return DType::q5_k;
-        return base_;
+        return is("IQ3_XXS") ? DType::iq3_s : base_;
     }
 
     std::string_view name_;
@@ -216,6 +235,13 @@ tinfer::DType type_for_rows(tinfer::DType type, std::int64_t n_per_row) {
         case DType::nvfp4: next = DType::q4_0; break;
         case DType::q2_k:
         case DType::q3_k:
+        case DType::iq1_s:
+        case DType::iq1_m:
+        case DType::iq2_xxs:
+        case DType::iq2_xs:
+        case DType::iq2_s:
+        case DType::iq3_xxs:
+        case DType::iq3_s:
         case DType::iq4_xs: next = DType::iq4_nl; break;
         default: break;
     }

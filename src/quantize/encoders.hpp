@@ -38,6 +38,13 @@ void encode_q5_k(const float* x, const BlockContext& context, std::byte* out) no
 void encode_q6_k(const float* x, const BlockContext& context, std::byte* out) noexcept;
 void encode_iq4_nl(const float* x, const BlockContext& context, std::byte* out) noexcept;
 void encode_iq4_xs(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq1_s(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq1_m(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq2_xxs(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq2_xs(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq2_s(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq3_xxs(const float* x, const BlockContext& context, std::byte* out) noexcept;
+void encode_iq3_s(const float* x, const BlockContext& context, std::byte* out) noexcept;
 void encode_mxfp4(const float* x, const BlockContext& context, std::byte* out) noexcept;
 void encode_nvfp4(const float* x, const BlockContext& context, std::byte* out) noexcept;
 void encode_q1_0(const float* x, const BlockContext& context, std::byte* out) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Importance matrices as files. GGUF: general.type "imatrix", imatrix.datasets, imatrix.chunk_count,
-// imatrix.chunk_size; for each weight NAME.in_sum2 {n_columns, n_matrices} and NAME.counts {1, n_matrices}, float32.
+// imatrix.chunk_size; for each weight NAME.in_sum2 {n_columns, n_matrices} and NAME.counts {1, n_matrices}, float32;
+// tinfer.imatrix.rests, where sums have more digits than float32: what is missing to each, in the order of the tensors.
 // The older form:
 //     i32 entries; for each i32 bytes of its name, the name, i32 calls, i32 values, f32 values (mean · calls);
 //     then, or nothing, i32 chunks, i32 bytes of the dataset's name, the name.
@@ -22,7 +23,7 @@ namespace tinfer {
 namespace {
 
 constexpr std::uint64_t kMaxImportanceBytes = std::uint64_t{4} << 30;
-constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts";
+constexpr std::string_view kSums = ".in_sum2", kCounts = ".counts", kRests = "tinfer.imatrix.rests";
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::string_view name, std::string_view why) {
     fail(ErrorCode::damaged, cat(display_name(path), ": importance of '", escaped(name), "': ", why));
@@ -39,6 +40,19 @@ std::vector<float> floats_of(const gguf::File& file, const TensorInfo& tensor, c
     std::vector<float> values(static_cast<std::size_t>(tensor.bytes / sizeof(float)));
     file.read_at(tensor, 0, std::as_writable_bytes(std::span(values)));
     return values;
+}
+
+/// Adds what float32 could not hold, so that sums go on where they were. A rest is less than a place of its sum.
+void add_rests(const gguf::ArrayView& rests, ImportanceFile& file, const std::filesystem::path& path) {
+    std::uint64_t at = 0;
+    for (ImportanceColumns& columns : file.weights)
+        for (double& sum : columns.sum_squares) {
+            if (at == rests.size()) refuse(path, columns.name, cat(kRests, " has ", at, " values"));
+            const double rest = rests.number(at++);
+            if (!(std::fabs(rest) <= sum * 0x1p-23)) refuse(path, columns.name, cat("a rest of ", rest, " for ", sum));
+            sum += rest;
+        }
+    if (at != rests.size()) refuse(path, kRests, cat(rests.size(), " values for ", at, " sums"));
 }
 
 ImportanceFile read_gguf(const std::filesystem::path& path) {
@@ -69,6 +83,7 @@ ImportanceFile read_gguf(const std::filesystem::path& path) {
         check_values(path, columns);
         out.weights.push_back(std::move(columns));
     }
+    if (const auto rests = file->find_array(kRests, gguf::ValueType::f32)) add_rests(*rests, out, path);
     return out;
 }
 
@@ -110,12 +125,22 @@ float finite_sum(const ImportanceColumns& columns, std::size_t i, double value) 
     return sum;
 }
 
+std::vector<float> rests_of(const ImportanceFile& file) {
+    std::vector<float> rests;
+    for (const ImportanceColumns& columns : file.weights)
+        for (const double sum : columns.sum_squares)
+            rests.push_back(static_cast<float>(sum - double{static_cast<float>(sum)}));
+    if (std::ranges::all_of(rests, [](float rest) { return rest == 0; })) rests.clear();
+    return rests;
+}
+
 void write_gguf(const std::filesystem::path& path, const ImportanceFile& file) {
     gguf::Writer out(path, {});
     out.set("general.type", MetadataValue(std::string("imatrix")));
     out.set("imatrix.datasets", MetadataValue(file.datasets));
     if (file.n_chunks != 0) out.set("imatrix.chunk_count", MetadataValue(file.n_chunks));
     if (file.chunk_tokens != 0) out.set("imatrix.chunk_size", MetadataValue(file.chunk_tokens));
+    if (auto rests = rests_of(file); !rests.empty()) out.set(kRests, MetadataValue(std::move(rests)));
     for (const ImportanceColumns& columns : file.weights) {
         const std::array<std::int64_t, 2> sums{columns.n_columns, columns.n_matrices}, counts{1, columns.n_matrices};
         out.add_tensor(cat(columns.name, kSums), DType::f32, sums);

@@ -28,6 +28,13 @@ BlockEncoder encoder_of(DType type) noexcept {
         case DType::q6_k: return encode_q6_k;
         case DType::iq4_nl: return encode_iq4_nl;
         case DType::iq4_xs: return encode_iq4_xs;
+        case DType::iq1_s: return encode_iq1_s;
+        case DType::iq1_m: return encode_iq1_m;
+        case DType::iq2_xxs: return encode_iq2_xxs;
+        case DType::iq2_xs: return encode_iq2_xs;
+        case DType::iq2_s: return encode_iq2_s;
+        case DType::iq3_xxs: return encode_iq3_xxs;
+        case DType::iq3_s: return encode_iq3_s;
         case DType::mxfp4: return encode_mxfp4;
         case DType::nvfp4: return encode_nvfp4;
         case DType::q1_0: return encode_q1_0;
@@ -115,6 +122,13 @@ bool uses_importance(DType type) noexcept {
         case DType::q4_k:
         case DType::q5_k:
         case DType::q6_k:
+        case DType::iq1_s:
+        case DType::iq1_m:
+        case DType::iq2_xxs:
+        case DType::iq2_xs:
+        case DType::iq2_s:
+        case DType::iq3_xxs:
+        case DType::iq3_s:
         case DType::iq4_nl:
         case DType::iq4_xs: return true;
         default: return false;

@@ -50,6 +50,19 @@ class Quantize(unittest.TestCase):
         self.assertEqual(shown["general.file_type"]["value"], 7)
         self.assertEqual(shown["general.quantization_version"]["value"], 2)
 
+    def test_codebooks_run_and_depend_on_no_thread(self):   # [Q1]
+        wide = golden_model("quant-f16")   # rows of whole blocks of 256
+        if wide is None:
+            self.skipTest("no golden data (TINFER_GOLDEN)")
+        sizes = []
+        for mix in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_M", "IQ3_XXS", "IQ3_S"):
+            once = quantized("c.gguf", mix, "--pure", "-t", "2", model=wide)
+            self.assertIn(mix.lower().replace("iq2_m", "iq2_s"), once["types"].values())
+            self.assertEqual(once["sha256"], quantized("d.gguf", mix, "--pure", "-t", "1", model=wide)["sha256"])
+            sizes.append(once["bytes"])
+            tinfer("logits", FOLDER / "c.gguf", "--tokens", "1 2 3", "--json")
+        self.assertEqual(sizes, sorted(sizes))
+
     def test_rules_of_single_tensors_and_pure(self):
         before = types_of(MODEL)
         rules = "--tensor-type", "blk.*=q8_0", "--tensor-type", "blk.0.attn_q*=f16"
@@ -65,7 +78,7 @@ class Quantize(unittest.TestCase):
     def test_what_cannot_be_done_is_said_and_nothing_is_left(self):
         out = FOLDER / "no.gguf"
         for code, words, args in (
-                (2, "IQ2_XXS", (MODEL, out, "IQ2_XXS")),
+                (2, "IQ5_XXS", (MODEL, out, "IQ5_XXS")),
                 (2, "--tensor-type 'q8_0'", (MODEL, out, "Q8_0", "--tensor-type", "q8_0")),
                 (2, "no whole blocks", (MODEL, out, "Q8_0", "--tensor-type", "*=q4_k")),
                 (1, "--allow-requantize", (FOLDER / "done.gguf", out, "Q4_0")),

@@ -10,6 +10,7 @@
 #include "support/code_of.hpp"
 #include "support/gguf_copy.hpp"
 #include "support/temp_folder.hpp"
+#include "tinfer/model_writer.hpp"
 
 namespace tinfer {
 namespace {
@@ -64,6 +65,33 @@ TEST_CASE("[Q2] importance: the GGUF form holds all there is, under the names th
     const auto& sums = raw.tensor("blk.0.ffn_up_exps.weight.in_sum2");
     CHECK(sums.ne == std::vector<std::int64_t>{2, 2});
     CHECK(raw.tensor("blk.0.ffn_up_exps.weight.counts").ne == std::vector<std::int64_t>{1, 2});
+}
+
+TEST_CASE("[Q2] importance: sums of more digits than float32 are read back as they were") {
+    const TempFolder folder;
+    const auto path = folder / "i.gguf";
+    ImportanceFile file = example();
+    file.weights[0].sum_squares = {16777216.0 + 1.0 / 1024, 0, 3};
+    write_importance(path, file);
+    CHECK(read_importance(path).weights[0].sum_squares == file.weights[0].sum_squares);
+    CHECK(test::gguf_copy(path).tensor("blk.0.ffn_up.weight.in_sum2").ne == std::vector<std::int64_t>{3, 1});
+
+    const auto with_rests = [&](const std::vector<float>& rests) {  // beside sums of 24, 0, 2.4, 8, 16, 0, 0
+        write_importance(path, example());
+        const auto source = ModelFile::open(path);
+        ModelWriter writer(folder / "r.gguf");
+        writer.copy_metadata(source);
+        writer.set("tinfer.imatrix.rests", rests);
+        for (const auto& tensor : source.tensors()) writer.add_tensor(tensor);
+        for (const auto& tensor : source.tensors()) writer.copy(tensor.id, source, tensor);
+        return read_importance(writer.finish().front());
+    };
+    CHECK(with_rests({0, 0, 0x1p-26f, 0, 0, 0, 0}).weights[0].sum_squares[2] == double{2.4f} + 0x1p-26);
+    for (const std::vector<float>& rests : {std::vector<float>{0, 0, 1e-8f, 0, 0, 0},
+                                            std::vector<float>(8, 0.0f),
+                                            {-1, 0, 0, 0, 0, 0, 0},
+                                            {std::numeric_limits<float>::quiet_NaN(), 0, 0, 0, 0, 0, 0}})
+        CHECK(code_of([&] { static_cast<void>(with_rests(rests)); }) == ErrorCode::damaged);
 }
 
 TEST_CASE("[Q2] importance: the older form gives the same means") {

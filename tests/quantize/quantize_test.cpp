@@ -22,9 +22,11 @@ namespace {
 
 using test::code_of;
 
-constexpr DType kTypes[] = {DType::q4_0,  DType::q4_1,  DType::q5_0, DType::q5_1, DType::q8_0,   DType::q2_k,
-                            DType::q3_k,  DType::q4_k,  DType::q5_k, DType::q6_k, DType::iq4_nl, DType::iq4_xs,
-                            DType::mxfp4, DType::nvfp4, DType::q1_0, DType::q2_0, DType::tq1_0,  DType::tq2_0};
+constexpr DType kTypes[] = {DType::q4_0,    DType::q4_1,   DType::q5_0,  DType::q5_1,    DType::q8_0,
+                            DType::q2_k,    DType::q3_k,   DType::q4_k,  DType::q5_k,    DType::q6_k,
+                            DType::iq4_nl,  DType::iq4_xs, DType::mxfp4, DType::nvfp4,   DType::q1_0,
+                            DType::q2_0,    DType::tq1_0,  DType::tq2_0, DType::iq1_s,   DType::iq1_m,
+                            DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s};
 
 std::vector<std::byte> from_hex(std::string_view text) {
     std::vector<std::byte> bytes;
@@ -147,6 +149,31 @@ TEST_CASE("[Q1] quantize: the errors on normal values are those of the table in 
     }
 }
 
+TEST_CASE("[Q1] quantize: codebooks are nearer than other types of as many bits, and keep what they are given") {
+    const auto x = normal_values(4096, 5);
+    const auto error_of = [&](DType type) { return rmse(type, x, encoded(type, x)); };
+    struct Row {
+        DType type;
+        double rmse;
+    };
+    constexpr Row rows[] = {{DType::iq1_s, 0.453},  {DType::iq1_m, 0.422}, {DType::iq2_xxs, 0.334},
+                            {DType::iq2_xs, 0.288}, {DType::iq2_s, 0.239}, {DType::iq3_xxs, 0.181},
+                            {DType::iq3_s, 0.131}};
+    for (const Row& row : rows) {
+        CAPTURE(to_string(row.type));
+        CHECK(error_of(row.type) == doctest::Approx(row.rmse).epsilon(0.04));
+        // What a block can say is said again with an error of a few thousandths, that of its half float.
+        std::vector<float> once(x.size()), twice(x.size());
+        dequantize_rows(row.type, encoded(row.type, x), static_cast<std::int64_t>(x.size()), once);
+        CHECK(rmse(row.type, once, encoded(row.type, once)) < 0.1 * row.rmse);
+        std::vector<float> huge(256, 9e18f);
+        huge[3] = -9e18f;
+        CHECK(code_of([&] { static_cast<void>(encoded(row.type, huge)); }) == ErrorCode::bad_tensor_data);
+    }
+    CHECK(error_of(DType::iq2_s) < 0.9 * error_of(DType::q2_k));
+    CHECK(error_of(DType::iq3_s) < 0.95 * error_of(DType::q3_k));
+}
+
 TEST_CASE("[Q1] quantize: importance moves the error to the columns that do not matter") {
     auto x = normal_values(4096, 7);
     std::vector<float> w(x.size());
@@ -200,7 +227,7 @@ TEST_CASE("[Q1] quantize: what cannot be written is refused with row and column"
     const auto run = [&](DType type, std::int64_t n = 256, const QuantizeOptions& options = {}) {
         return code_of([&] { quantize_rows(type, x, n, out, options); });
     };
-    CHECK(run(DType::iq2_xxs) == ErrorCode::unsupported_tensor_type);
+    CHECK(run(DType::f64) == ErrorCode::unsupported_tensor_type);
     CHECK(run(DType::i32) == ErrorCode::unsupported_tensor_type);
     CHECK(run(DType::x8_32) == ErrorCode::unsupported_tensor_type);
     std::ranges::fill(x, 1e7f);
