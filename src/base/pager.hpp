@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Slices of tensors that are in memory some of the time: the experts of a mixture that is larger than memory. A tensor
-// has addresses for all of its bytes, so that whoever reads it finds slice e at e times the stride, as in its file; what
-// is limited are the pages behind them. A unit (the slices of one expert) is read before the step that needs it, kept
+// has addresses for all of its bytes, so that whoever reads it finds slice e at e times the stride, as in its file;
+// what is limited are the pages behind them. A unit (the slices of one expert) is read before the step that needs it, kept
 // while it is held, and dropped when another unit that is needed more often wants its room.
 #pragma once
 
