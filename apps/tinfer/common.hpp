@@ -31,6 +31,7 @@ Action add_perplexity(CLI::App& app);
 Action add_bench(CLI::App& app);
 Action add_convert(CLI::App& app);
 Action add_forecast(CLI::App& app);
+Action add_doctor(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_graph(CLI::App& app);
 Action add_grammar(CLI::App& app);

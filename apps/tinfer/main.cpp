@@ -80,10 +80,10 @@ int run_program(const std::vector<std::string>& given) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, Action>> commands;
     for (const auto add :
-         {add_run,   add_chat,    add_serve,      add_tokenize, add_detokenize, add_template, add_logits,
-          add_embed, add_score,   add_perplexity, add_bench,    add_convert,    add_forecast, add_inspect,
-          add_graph, add_grammar, add_imatrix,    add_kl,       add_quantize,   add_split,    add_merge,
-          add_trace, add_replay,  add_completion, add_man}) {
+         {add_run,   add_chat,    add_serve,      add_tokenize,   add_detokenize, add_template, add_logits,
+          add_embed, add_score,   add_perplexity, add_bench,      add_convert,    add_forecast, add_inspect,
+          add_graph, add_grammar, add_imatrix,    add_kl,         add_quantize,   add_split,    add_merge,
+          add_trace, add_replay,  add_doctor,     add_completion, add_man}) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();

@@ -12,6 +12,7 @@
 #include "grammar_args.hpp"
 #include "long_run.hpp"
 #include "output_file.hpp"
+#include "paging_bound.hpp"
 #include "prompt_cache.hpp"
 #include "replay.hpp"
 #include "row_hash.hpp"
@@ -56,6 +57,7 @@ struct Report {
     int n_ctx = 0;
     std::uint64_t n_shifts = 0;
     std::string hash;
+    std::optional<PagingBound> paging;
 };
 
 void print_statistics(const Report& report) {
@@ -74,6 +76,7 @@ void print_statistics(const Report& report) {
     if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
     if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
+    if (report.paging) note_bound(*report.paging);
     if (!report.hash.empty()) note("logits      " + report.hash, Look::dim);
     std::string stop(report.stop);
     if (stop == "context")
@@ -103,6 +106,7 @@ Json to_json(const Report& report) {
         {"shifts_n", report.n_shifts},
     };
     if (!report.hash.empty()) out["logits_sha256"] = report.hash;
+    if (report.paging) out["paging"] = to_json(*report.paging);
     return out;
 }
 
@@ -127,8 +131,9 @@ public:
             if (args_.echo) show(prompt_);
             start_receipt();
             start_hash();
+            start_paging();
             if (encode_text()) generate();
-            recording_ = {}, hashing_ = {};
+            recording_ = {}, hashing_ = {}, paging_ = {};
             for (std::int64_t i = 1; i < hooks_.repeat && generation_.stop() != tinfer::StopReason::interrupt; ++i)
                 generate_again();
         } catch (const tinfer::Error& error) {
@@ -312,6 +317,13 @@ private:
         hashing_ = context_.attach(row_hash_);
     }
 
+    /// Notes the choices of experts where they are paged: the bound is computed from them.
+    void start_paging() {
+        if (!tinfer::paging_counts(model_)) return;
+        choices_ = std::make_shared<ExpertChoices>(model_);
+        paging_ = context_.attach(choices_);
+    }
+
     void write_receipt() {
         if (!recorder_) return;
         const auto encoded = has_encoder() ? std::span<const tinfer::Token>(tokens_) : std::span<const tinfer::Token>();
@@ -338,6 +350,7 @@ private:
 
     void finish() {
         collect();
+        if (choices_ && !is_quiet()) report_.paging = paging_bound(model_, *choices_, args_.model.paths().front());
         if (args_.as_json) return print_line(to_json(report_));
         end_text(report_.text, !is_quiet());
         print_statistics(report_);
@@ -382,7 +395,8 @@ private:
     tinfer::Timings encoded_;
     std::shared_ptr<tinfer::ReceiptRecorder> recorder_;
     std::shared_ptr<RowHash> row_hash_;
-    tinfer::Attachment recording_, hashing_;
+    std::shared_ptr<ExpertChoices> choices_;
+    tinfer::Attachment recording_, hashing_, paging_;
     Report report_;
 };
 

@@ -13,6 +13,7 @@
 #include "gguf/model_file.hpp"
 #include "runtime/context_support.hpp"
 #include "support/child_process.hpp"
+#include "support/failing_calls.hpp"
 #include "support/golden.hpp"
 #include "tinfer/placement.hpp"
 
@@ -198,7 +199,48 @@ TEST_CASE("[N22] paging: a file that is cut ends the decode as a transaction, an
     CHECK(all == expected);
 }
 
-#if !defined(TINFER_EMULATED)
+#if defined(__linux__) && !defined(TINFER_EMULATED)
+TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one that comes in parts changes nothing") {
+    const TempFolder folder;
+    const auto path = mixture("qwen3moe").save(folder.path());
+    const auto tokens = random_tokens(10, 128, 5);
+    const auto expected =
+        slice(all_bits(Model::load(path), tokens, {.n_ctx = 64, .n_threads = 1}), tokens.size() - 1, 128);
+    const std::uint64_t least = least_limit(path);
+    for (const Fault fault : {Fault::error, Fault::interrupt, Fault::part}) {
+        CAPTURE(static_cast<int>(fault));
+        CHECK(in_child(120, [&] {
+                  if (!begin_failing_calls()) return 0;  // no filter of system calls here
+                  const auto model = Model::load(path, {.memory_limit = least});
+                  Context context(model, {.n_ctx = 64, .n_threads = 1});
+                  const auto decodes = [&] {
+                      return context.decode(tokens) == DecodeStatus::ok && bits_of(context.logits()) == expected;
+                  };
+                  for (std::uint64_t n = 1; n < 2000; n += 7) {
+                      context.clear();
+                      fail_call_at(n, fault);
+                      bool has_thrown = false, is_right = false;
+                      try {
+                          is_right = decodes();
+                      } catch (const Error& error) {
+                          if (error.code() != ErrorCode::io_error) return 2;
+                          has_thrown = true;
+                      }
+                      const bool has_failed = call_failed();
+                      fail_call_at(0, fault);
+                      if (has_thrown && (fault != Fault::error || !has_failed || context.count(SeqId{0}) != 0))
+                          return 3;
+                      if (!has_thrown && !is_right) return 4;
+                      if (has_failed && fault == Fault::error && !has_thrown) return 5;
+                      context.clear();
+                      if (!decodes()) return 6;
+                      if (!has_failed) return n > 20 ? 0 : 7;  // every seventh call has failed
+                  }
+                  return 8;
+              }) == "exit 0");
+    }
+}
+
 TEST_CASE("[N22] paging: a forked process is told that it cannot run the model") {
     const TempFolder folder;
     const auto path = mixture("qwen3moe").save(folder.path());

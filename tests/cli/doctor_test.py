@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""[N25] tinfer doctor: each fault that is staged gives its line, and a healthy machine none.
+
+usage: doctor_test.py path/to/tinfer [unittest arguments]
+"""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from cli_support import FOLDER, TINFER, environment, make_model, tinfer
+
+
+def machine(files):
+    """A folder with the proc and sys of a machine of four cores where all is well, but for these files."""
+    healthy = {"sys/devices/system/cpu/online": "0-3\n", "proc/self/cgroup": "0::/a/b\n",
+               "proc/stat": "cpu 10 0 10 100 0 0 0 0\n", "proc/vmstat": "pswpin 0\n",
+               "proc/meminfo": "MemTotal: 8000000 kB\nMemAvailable: 8000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
+               "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}
+    for i in range(4):
+        cpu = f"sys/devices/system/cpu/cpu{i}"
+        healthy |= {f"{cpu}/topology/thread_siblings_list": f"{i}\n", f"{cpu}/cpufreq/cpuinfo_max_freq": "3000000\n",
+                    f"{cpu}/cpufreq/scaling_max_freq": "3000000\n"}
+    folder = tempfile.mkdtemp(dir=FOLDER)
+    for name, text in (healthy | files).items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+    return folder
+
+
+def found(*args, files=None, code=3):
+    rows = json.loads(tinfer("doctor", "--json", "--system", machine(files or {}), *args, code=code))
+    return {row["name"]: row for row in rows}
+
+
+class Doctor(unittest.TestCase):
+    def test_a_healthy_machine_gives_nothing(self):
+        self.assertEqual(found(code=0), {})
+        self.assertEqual(found("-t", 4, code=0), {})
+
+    def test_quota_of_any_group_around(self):
+        for group in ("a/b", "a", "."):
+            rows = found(files={f"sys/fs/cgroup/{group}/cpu.max": "150000 100000\n"})
+            self.assertEqual(list(rows), ["quota"])
+            self.assertIn("1.5 of 4", rows["quota"]["figure"])
+            self.assertAlmostEqual(rows["quota"]["gain"], 4 / 1.5)
+
+    def test_clock_and_threads(self):
+        slow = {"sys/devices/system/cpu/cpu2/cpufreq/scaling_max_freq": "1500000\n"}
+        self.assertAlmostEqual(found(files=slow)["frequency"]["gain"], 2)
+        siblings = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+        pairs = {siblings.format(i): f"{i % 2},{i % 2 + 2}\n" for i in range(4)}
+        self.assertIn("4 threads on 2 cores", found("-t", 4, files=pairs)["threads"]["figure"])
+        self.assertAlmostEqual(found("-t", 1)["threads"]["gain"], 4)
+
+    def test_what_gives_most_comes_first(self):
+        rows = found(files={"sys/fs/cgroup/a/cpu.max": "100000 100000\n",
+                            "sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq": "2000000\n"})
+        self.assertEqual(list(rows), ["quota", "frequency"])
+
+    def test_memory_of_a_model(self):
+        model = make_model("doctor.gguf")
+        self.assertNotIn("ram", found(model, code=None))
+        small = {"proc/meminfo": "MemAvailable: 10 kB\n"}
+        self.assertIn("ram", found(model, files=small))
+        self.assertIn("ram", found(model, files={"sys/fs/cgroup/a/memory.max": "10000\n"}))
+        self.assertIn("--ram gives", found(model, "--ram", "4K")["ram"]["figure"])
+
+    def test_a_table_that_is_not_the_best(self):
+        self.assertIn("--isa reference", found("--isa", "reference")["table"]["figure"])
+
+    @unittest.skipUnless(shutil.which("taskset") and (os.cpu_count() or 1) > 1, "needs taskset and two processors")
+    def test_affinity_of_this_machine(self):
+        one = min(os.sched_getaffinity(0))
+        done = subprocess.run(["taskset", "-c", str(one), TINFER, "doctor", "--json"], capture_output=True,
+                              env=environment(), check=False)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("affinity", [row["name"] for row in json.loads(done.stdout)])
+
+
+if __name__ == "__main__":
+    unittest.main()
