@@ -2,8 +2,8 @@
 // The codebook types: iq1_s, iq1_m, iq2_xxs, iq2_xs, iq2_s, iq3_xxs, iq3_s. A block of 256 values is
 //     y = D · l · code,  l = 1, 3, 5 … one per 16 or 32 values, codes four or eight at a time from a row of a book.
 // How others choose rows is not published in a form that this follows: here every row is tried. Σ w (x − c·g)² of a row
-// g is Σwx² − 2c·a + c²·b with a = Σ w·x·g and b = Σ w·g², which do not depend on the scale c, so many scales cost little
-// more than one. Float32, each operation rounded, sums in the order of the elements.
+// g is Σwx² − 2c·a + c²·b with a = Σ w·x·g and b = Σ w·g², which do not depend on the scale c, so many scales cost
+// little more than one. Float32, each operation rounded, sums in the order of the elements.
 #include <algorithm>
 #include <array>
 #include <cmath>
