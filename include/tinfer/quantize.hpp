@@ -34,8 +34,8 @@ struct QuantizeOptions {
     QuantizeSearch search = QuantizeSearch::standard;
 };
 
-/// Whether quantize_rows writes the type: float32, float16, bfloat16, and block types but those of codebooks (iq1, iq2,
-/// iq3).
+/// Whether quantize_rows writes the type: float32, float16, bfloat16, and every block type of files. Those of codebooks
+/// (iq1, iq2, iq3) take many times the work of others.
 [[nodiscard]] TINFER_API bool can_quantize(DType type) noexcept;
 /// Whether importance changes what is written in a type.
 [[nodiscard]] TINFER_API bool uses_importance(DType type) noexcept;
