@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <optional>
 
+#include "chat_help.hpp"
 #include "chat_inputs.hpp"
 #include "grammar_args.hpp"
 #include "json_input.hpp"
@@ -39,25 +41,6 @@ struct ChatArgs {
     bool no_thinking = false, as_json = false;
 };
 
-constexpr std::string_view kHelp =
-    R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
-Ctrl-C stops an answer, Ctrl-D leaves. A text that begins with / needs a space in front.
-  /help             this text
-  /regenerate       the last answer anew
-  /reset            forgets the conversation
-  /system TEXT      another system message; without text: none
-  /save FILE        writes the conversation: Markdown, or JSON where the name ends in .json
-  /load FILE        goes on with a conversation that was saved as JSON
-  /stats            speed and use of the context
-  /example          two turns in the format of the model
-  /exit             leaves
-Where the model calls a tool (--tools), you type what the tool gives; an empty line gives nothing.)";
-
-/// User texts between prefix and suffix, nothing else added: for models that are not chat models.
-constexpr std::string_view kRawTurns =
-    "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
-    "{{ m.content }}{% endif %}{% endfor %}";
-
 class Talk {
 public:
     Talk(const ChatArgs& args, const tinfer::Model& model, std::string tools, const std::string& messages)
@@ -82,6 +65,7 @@ public:
 
     int loop() {
         LineEditor editor;
+        editor_ = &editor;
         const bool is_person = LineEditor::is_interactive();
         if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
         int n_interrupts = 0;
@@ -94,6 +78,10 @@ public:
                 if (!is_person) return keep_transcript(), kInterrupted;
                 clear_interrupt();
                 print("\n");
+                if (editor.had_text()) {  // it takes back what was typed
+                    n_interrupts = 0;
+                    continue;
+                }
                 if (++n_interrupts > 1) return kInterrupted;
                 note("Ctrl-D leaves, and so does Ctrl-C once more", Look::dim);
                 continue;
@@ -101,7 +89,7 @@ public:
             n_interrupts = 0;
             if (text.find_first_not_of(" \t\r\n") == text.npos) continue;
             if (is_person) editor.remember(text);
-            if (is_person && text[0] == '/') {
+            if (is_person && text[0] == '/' && text.find('\n') == text.npos) {
                 if (!command(text)) break;
                 continue;
             }
@@ -173,7 +161,7 @@ private:
             while (text.ends_with('\n')) text.pop_back();
             return got;
         }
-        while (line.ends_with('\\')) {
+        while (line.ends_with('\\') && line.find('\n') == line.npos) {
             line.pop_back();
             text += line + "\n";
             got = editor.read(". ", line);
@@ -253,11 +241,12 @@ private:
             } else if (name == "/stats") statistics();
             else if (name == "/example") show_example();
             else if (name == "/regenerate") regenerate();
-            else if (name == "/save") save(rest);
+            else if (name == "/undo") undo();
+            else if (name == "/save") save(rest, true);
             else if (name == "/load") load(rest);
             else {
                 const std::string meant = closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats",
-                                                         "/example", "/regenerate", "/exit"});
+                                                         "/example", "/regenerate", "/undo", "/exit"});
                 note("there is no " + name + (meant.empty() ? "; see /help." : ": did you mean " + meant + "?") +
                          " A space in front sends it as text.",
                      Look::warning);
@@ -273,8 +262,30 @@ private:
         turn({}, true);
     }
 
-    void save(const std::string& path) {
+    /// Takes the last answer and the user's message before it back, with calls and results in between.
+    void undo() {
+        if (!chat_.take_back()) return note("there is no answer yet", Look::warning);
+        const Json messages = parse_json(chat_.messages(), "the conversation");
+        std::size_t n = messages.size();
+        while (n > 0 && messages[n - 1].text("role") != "user") --n;
+        if (n > 0) note("took back: " + std::string(messages[n - 1].text("content")), Look::dim);
+        Json before = Json::array();
+        for (std::size_t i = 0; i + 1 < n; ++i) before.push_back(messages[i]);
+        chat_.set_messages(before.dump());
+    }
+
+    /// `asks`: before it writes over a file.
+    void save(const std::string& path, bool asks) {
         if (path.empty()) return note("/save needs the name of a file", Look::warning);
+        std::error_code none;
+        if (asks && std::filesystem::exists(path, none)) {
+            std::string said;
+            if (editor_->read(path + " is there already; write over it? (y/n) ", said) != LineEditor::Got::line ||
+                (said != "y" && said != "yes")) {
+                clear_interrupt();
+                return note("nothing was written", Look::dim);
+            }
+        }
         const std::string messages = chat_.messages();
         write_file(path,
                    path.ends_with(".json") ? messages + "\n" : markdown_of(parse_json(messages, "the conversation")));
@@ -283,12 +294,14 @@ private:
 
     void load(const std::string& path) {
         if (path.empty()) return note("/load needs the name of a file", Look::warning);
-        chat_.set_messages(read_messages(path));
+        const std::string messages = read_messages(path);
+        chat_.set_messages(messages);
         note("loaded " + counted(chat_.n_messages(), "message"), Look::dim);
+        note(markdown_of(parse_json(messages, path)), Look::dim);
     }
 
     void keep_transcript() {
-        if (!args_.transcript_file.empty()) save(args_.transcript_file);
+        if (!args_.transcript_file.empty()) save(args_.transcript_file, false);
     }
 
     void note_full() const {
@@ -345,7 +358,7 @@ private:
         }
         for (const auto& call : more.tool_calls) {
             const std::string line =
-                (shown_.empty() || shown_.ends_with('\n') ? "" : "\n") + call.name + call.arguments + "\n";
+                (shown_.empty() || shown_.ends_with('\n') ? "" : "\n") + call.name + "(" + call.arguments + ")\n";
             shown_ += line;
             print(line);
         }
@@ -404,7 +417,8 @@ private:
     tinfer::Chat chat_;
     tinfer::Sampler sampler_;
     PromptCache prompt_cache_;
-    std::string shown_;  ///< of the current answer, on stdout
+    LineEditor* editor_ = nullptr;  ///< of loop()
+    std::string shown_;             ///< of the current answer, on stdout
 };
 
 int chat(const ChatArgs& args) {

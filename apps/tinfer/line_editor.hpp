@@ -16,8 +16,11 @@ public:
     ~LineEditor();
 
     enum class Got { line, interrupt, end };
-    /// Reads a line, without its line end. The prompt is shown on terminals only.
+    /// Reads a line, without its line end; what is pasted is one, with all of its line breaks. The prompt is shown on
+    /// terminals only.
     Got read(const std::string& prompt, std::string& line);
+    /// Whether something was typed when the last read() was interrupted.
+    [[nodiscard]] bool had_text() const noexcept { return had_text_; }
     /// Adds a text to the history.
     void remember(std::string_view text);
     /// Whether stdin is a terminal.
@@ -26,6 +29,7 @@ public:
 private:
     struct Impl;
     std::unique_ptr<Impl> impl_;
+    bool had_text_ = false;
 };
 
 }  // namespace tinfer::app

@@ -37,7 +37,7 @@ class Terminal:
                                         preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY,
                                                                                      0))
         os.close(theirs)
-        self.text = ""
+        self.text = self.raw = ""
 
     def read(self, seconds):
         if not select.select([self.ours], [], [], seconds)[0]:
@@ -46,7 +46,8 @@ class Terminal:
             block = os.read(self.ours, 65536)
         except OSError:   # the other side is closed
             return False
-        self.text += block.decode(errors="replace").replace("\r\n", "\n")
+        self.raw += block.decode(errors="replace").replace("\r\n", "\n")
+        self.text = re.sub(r"\x1b\[\?2004[hl]", "", self.raw)   # the marks of pastes being switched on and off
         return bool(block)
 
     def until(self, pattern, seconds=60):
@@ -172,6 +173,12 @@ class Chat(unittest.TestCase):
         t.type("/regenerate\r")
         t.until(r"\n> ")
         t.type(f"/save {saved}\r")
+        t.until("is there already; write over it")
+        t.type("n\r")
+        t.until("nothing was written")
+        t.type(f"/save {saved}\r")
+        t.until("write over it")
+        t.type("y\r")
         t.until("saved 4 messages")
         self.assertEqual(json.loads(saved.read_text()), messages)   # at temperature 0 the same
 
@@ -185,6 +192,7 @@ class Chat(unittest.TestCase):
         t.until(r"\. ")
         t.type('b"""\r')
         t.until(r"\n> ")
+        saved.unlink()
         t.type(f"/save {saved}\r")
         t.until("saved 4 messages")
         self.assertEqual([m["content"] for m in json.loads(saved.read_text())][::2], ["an\non", "a\nb"])
@@ -202,7 +210,51 @@ class Chat(unittest.TestCase):
         saved.write_text(json.dumps(messages))
         t.type(f"/load {saved}\r")
         t.until("loaded 4 messages")
+        t.until("## User")   # and shows them
         t.leave()
+
+    def test_a_paste_is_one_message(self):
+        # [C10] Bracketed paste: line breaks, tabs and a leading / are text; the paste is sent by Enter alone.
+        t = Terminal(*CHAT, "--no-color")
+        t.until("/help tells.*\n")
+        t.until("> ")
+        self.assertIn("\x1b[?2004h", t.raw)
+        t.type("\x1b[200~/first\nsecond\tcolumn\nthird\x1b[201~ and more\r")
+        t.until(r"\n> ")
+        saved = FOLDER / "pasted.json"
+        t.type(f"/save {saved}\r")
+        t.until("saved 2 messages")
+        self.assertEqual(json.loads(saved.read_text())[0]["content"], "/first\nsecond\tcolumn\nthird and more")
+        t.type("again\r")
+        t.until(r"\n> ")
+        t.type("/undo\r")
+        t.until("took back: again")
+        saved.unlink()
+        t.type(f"/save {saved}\r")
+        t.until("saved 2 messages")
+        t.type("typed\x1b[Dx")   # other keys that begin with an escape are keys
+        t.until("d")
+        t.type("\r")
+        t.until(r"\n> ")
+        saved.unlink()
+        t.type(f"/save {saved}\r")
+        t.until("saved 4 messages")
+        self.assertEqual(json.loads(saved.read_text())[2]["content"], "typexd")
+        t.leave()
+
+    def test_ctrl_c_takes_a_line_back(self):
+        # [C2] However often: only on an empty line it is about to leave.
+        t = Terminal(*CHAT, "--no-color")
+        t.until("/help tells.*\n")
+        for _ in range(3):
+            t.until("> ")
+            t.type("half")
+            t.until("half")
+            t.type("\x03")
+        t.until("> ")
+        t.type("\x03")
+        t.until("Ctrl-C once more")
+        t.leave("\x03", code=130)
 
     def test_ctrl_c_stops_the_turn_and_not_the_program(self):
         t = Terminal("chat", MODEL, "--template", TEMPLATE, "-n", "-1", "-c", "65536", "--temp", "0", *NO_EOG,

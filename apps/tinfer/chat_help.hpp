@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// Fixed texts of `tinfer chat`: what /help says, and the template of --input-prefix.
+#pragma once
+
+#include <string_view>
+
+namespace tinfer::app {
+
+inline constexpr std::string_view kHelp =
+    R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
+What is pasted is one text, whatever its line breaks. Ctrl-C stops an answer or takes a line back, Ctrl-D leaves.
+A text that begins with / needs a space in front.
+  /help             this text
+  /regenerate       the last answer anew
+  /undo             takes the last answer and its question back
+  /reset            forgets the conversation
+  /system TEXT      another system message; without text: none
+  /save FILE        writes the conversation: Markdown, or JSON where the name ends in .json; asks before it overwrites
+  /load FILE        goes on with a conversation that was saved as JSON, and shows it
+  /stats            speed and use of the context
+  /example          two turns in the format of the model
+  /exit             leaves
+Where the model calls a tool (--tools), you type what the tool gives; an empty line gives nothing.)";
+
+/// User texts between prefix and suffix, nothing else added: for models that are not chat models.
+inline constexpr std::string_view kRawTurns =
+    "{% for m in messages %}{% if m.role == 'user' %}{{ input_prefix }}{{ m.content }}{{ input_suffix }}{% else %}"
+    "{{ m.content }}{% endif %}{% endfor %}";
+
+}  // namespace tinfer::app
