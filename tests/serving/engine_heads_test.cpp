@@ -66,7 +66,7 @@ TEST_CASE(
             ++n_events;
         });
         for (std::size_t i = 1; i < requests.size(); ++i) engine.submit(requests[i], answers.sink(i));
-        while (n_events < 4) std::this_thread::yield();
+        while (n_events == 0 && engine.stats().rounds < 6) std::this_thread::yield();  // its pieces have no text
         engine.cancel(id);
         answers.wait();
         CHECK(answers[0].n_ends == 1);
