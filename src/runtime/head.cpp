@@ -133,7 +133,7 @@ void Head::truncate(SeqId seq, std::int32_t end) {
     forget_page_ends(s, end);
     s.end = end;
     const auto kept = s.page_ends.find(end);
-    s.is_known = end == 0 || kept != s.page_ends.end();
+    s.is_known = end == 0 || kept != s.page_ends.end() || (n_carry() == 0 && s.is_known);
     if (kept != s.page_ends.end()) std::ranges::copy(kept->second, s.carry.begin());
     else std::ranges::fill(s.carry, 0.0f);
 }
@@ -305,7 +305,8 @@ void Head::seq_cp(SeqId from, SeqId to, Pos p0, Pos p1, Pos end) noexcept {
         if (first <= 0) t.page_ends = s.page_ends;
         forget_page_ends(t, t.end);
         const auto kept = t.page_ends.find(t.end);
-        t.is_known = (whole && s.is_known && t.end == s.end) || kept != t.page_ends.end();
+        t.is_known = (whole && s.is_known && t.end == s.end) || kept != t.page_ends.end() ||
+                     (first <= 0 && n_carry() == 0 && s.is_known);
         t.carry = kept != t.page_ends.end() ? kept->second : s.carry;
     });
 }
