@@ -278,13 +278,10 @@ private:
     void save(const std::string& path, bool asks) {
         if (path.empty()) return note("/save needs the name of a file", Look::warning);
         std::error_code none;
-        if (asks && std::filesystem::exists(path, none)) {
-            std::string said;
-            if (editor_->read(path + " is there already; write over it? (y/n) ", said) != LineEditor::Got::line ||
-                (said != "y" && said != "yes")) {
-                clear_interrupt();
-                return note("nothing was written", Look::dim);
-            }
+        if (asks && std::filesystem::exists(path, none) &&
+            !editor_->confirms(path + " is there already; write over it?")) {
+            clear_interrupt();
+            return note("nothing was written", Look::dim);
         }
         const std::string messages = chat_.messages();
         write_file(path,

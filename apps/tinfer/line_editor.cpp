@@ -229,4 +229,9 @@ void LineEditor::remember(std::string_view) {}
 
 LineEditor::~LineEditor() = default;
 
+bool LineEditor::confirms(const std::string& question) {
+    std::string said;
+    return read(question + " (y/n) ", said) == Got::line && (said == "y" || said == "yes");
+}
+
 }  // namespace tinfer::app

@@ -19,6 +19,8 @@ public:
     /// Reads a line, without its line end; what is pasted is one, with all of its line breaks. The prompt is shown on
     /// terminals only.
     Got read(const std::string& prompt, std::string& line);
+    /// Asks a question; false for anything but y or yes.
+    [[nodiscard]] bool confirms(const std::string& question);
     /// Whether something was typed when the last read() was interrupted.
     [[nodiscard]] bool had_text() const noexcept { return had_text_; }
     /// Adds a text to the history.

@@ -38,14 +38,11 @@ class PageTest(unittest.TestCase):
     def setUpClass(cls):
         cls.server = server(*cls.arguments) if not OTHER_MODEL else Server("-c", 4096, "--seed", "1", *cls.arguments,
                                                                            model=OTHER_MODEL)
+        cls.addClassCleanup(cls.server.stop)   # also where what follows fails
         cls.page = browser.Page(1200, 800)
+        cls.addClassCleanup(cls.page.close)
         cls.page.open(cls.server.address)
         cls.page.wait("server.model && document.querySelector('script[src]')")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.page.close()
-        cls.server.stop()
 
     def setUp(self):
         page = self.page
