@@ -59,8 +59,6 @@ LineEditor::Got read_plain(std::string& line) {
 
 #if defined(TINFER_LIBEDIT)
 
-namespace {
-
 /// What is asked of the person, and what the keys have said beside characters.
 struct Typing {
     std::string prompt;
@@ -68,6 +66,8 @@ struct Typing {
     bool is_pasting = false;  ///< between the marks of a bracketed paste
     bool had_text = false;    ///< when it was interrupted
 };
+
+namespace {
 
 /// A pasted line break does not end the line: it is shown as this sign until the line is whole. A tab likewise.
 constexpr wchar_t kShownBreak = L'\u2424', kShownTab = L'\u2409';

@@ -4,6 +4,7 @@
 
 #include <tinfer/tinfer.hpp>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -68,6 +69,11 @@ void to_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(),
 
 void set_output_style(const OutputStyle& style) { g_style = style; }
 bool is_quiet() noexcept { return g_style.quiet; }
+
+std::size_t width_of(std::string_view text) noexcept {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
 
 void print(std::string_view bytes) {
     if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)

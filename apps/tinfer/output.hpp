@@ -29,6 +29,9 @@ void print_line(const Json& document);
 [[nodiscard]] Json ids_of(std::span<const tinfer::Token> tokens);
 [[nodiscard]] Json number_or_null(std::optional<double> value);
 
+/// Width of valid UTF-8 on a terminal, one column per character.
+[[nodiscard]] std::size_t width_of(std::string_view text) noexcept;
+
 enum class Look { plain, dim, warning, error };
 /// Prints a line to stderr, unless --quiet; errors always.
 void note(std::string_view line, Look look = Look::plain);

@@ -21,12 +21,6 @@ std::string piece_of(const tinfer::Vocab& vocab, tinfer::Token token) {
     return static_cast<std::size_t>(token) < vocab.size() ? std::string(vocab.piece(token, true)) : std::string();
 }
 
-/// Width of valid UTF-8 on a terminal, one column per character.
-std::size_t width_of(std::string_view text) {
-    return static_cast<std::size_t>(
-        std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::string padded_to(const std::string& text, std::size_t width) {
     const std::size_t used = width_of(text);
     return used >= width ? text : text + std::string(width - used, ' ');

@@ -64,19 +64,19 @@ std::string did_you_mean(std::string_view prefix, std::string_view word, const s
 
 // ---- Help -----------------------------------------------------------------------------------------------------------
 
-constexpr std::size_t kColumn = 28, kWidth = 100;
+constexpr std::size_t kColumn = 28, kMaxColumns = 100;
 
 /// Optional positional arguments by command: an option can be used instead, or there is a default.
 constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{{"inspect", "OTHER"},  {"replay", "MODEL"},
                                                                           {"template", "MODEL"}, {"man", "COMMAND"},
                                                                           {"view", "FILE"},      {"check", "FILE"}};
 
-/// Appends `text`, wrapped to kWidth columns and indented to column `begin`.
+/// Appends `text`, wrapped to kMaxColumns columns and indented to column `begin`.
 void append_wrapped(std::string& out, std::string_view text, std::size_t begin) {
     std::size_t column = begin;
     while (!text.empty()) {
         const std::size_t n = std::min(text.find(' '), text.size());
-        if (column > begin && column + 1 + n > kWidth) {
+        if (column > begin && column + 1 + n > kMaxColumns) {
             out += "\n" + std::string(begin, ' ');
             column = begin;
         } else if (column > begin) {

@@ -24,11 +24,6 @@ std::string shown(const Cell& cell, Unit unit, bool exact) {
     return whole != nullptr ? std::to_string(*whole) : fixed(value, 3);
 }
 
-std::size_t width_of(std::string_view text) {
-    return static_cast<std::size_t>(
-        std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
-}
-
 }  // namespace
 
 std::string harmless_text(std::string_view text) {
