@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Seeds of the fuzz targets of expressions, chains of samplers, configuration files, files of log-probabilities and of
-// what clients do to an engine.
+// importance, and of what clients do to an engine.
+#include <tinfer/importance.hpp>
+
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -55,6 +59,22 @@ void write_log_probabilities(Folder out) {
     out.add(head);
 }
 
+/// Both forms; the sums of one have more digits than float32.
+void write_importance_files(Folder out, const std::filesystem::path& folder) {
+    tinfer::ImportanceFile file{.datasets = {"a.txt"}, .n_chunks = 3, .chunk_tokens = 8};
+    file.weights.push_back({"blk.0.ffn_up.weight", 3, 1, {24, 0, 2.5}, {24}});
+    file.weights.push_back({"e", 2, 2, {8, 16.000000001, 0, 0}, {16, 0}});
+    for (const auto format : {tinfer::ImportanceFormat::gguf, tinfer::ImportanceFormat::binary}) {
+        const auto path = folder / "importance.seed";
+        tinfer::write_importance(path, file, format);
+        std::ifstream in(path, std::ios::binary);
+        out.add(std::string{std::istreambuf_iterator<char>(in), {}});
+        in.close();
+        std::filesystem::remove(path);
+    }
+    out.add(int32(1) + int32(1) + "w" + int32(2) + int32(1) + float32(0.5f));
+}
+
 /// Pairs of a deed and its value, behind the number of the engine.
 void write_deeds(Folder out) {
     for (char engine = 0; engine < 4; ++engine)
@@ -76,6 +96,7 @@ int main(int argc, char** argv) {
     write_chains(Folder(folder / "chain"));
     write_configurations(Folder(folder / "config"));
     write_log_probabilities(Folder(folder / "logprobs"));
+    write_importance_files(Folder(folder / "importance"), folder);
     write_deeds(Folder(folder / "engine"));
     return 0;
 }
