@@ -232,8 +232,7 @@ std::string type_names() {
 }
 
 void add_budget(CLI::App& command, QuantizeArgs& args) {
-    command
-        .add_option("--kl", args.kl, "in place of TYPE: the smallest file that diverges by so much at most, in nats")
+    command.add_option("--kl", args.kl, "in place of TYPE: the smallest file that diverges by X nats at most")
         ->check(number(0, 1e6))
         ->type_name("X")
         ->group("Budget");

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <future>
 #include <thread>
@@ -37,6 +39,7 @@ struct Loading {
         tinfer::server::ServeOptions options;
         options.port = 0;
         options.read_timeout_s = 2;
+        options.viewer = {"<title>traces</title>"};
         tinfer::server::ServeEvents events;
         events.stops = [this] { return stops.load(); };
         events.listening = [this](const std::string& at) { address.set_value(at); };
@@ -51,6 +54,10 @@ struct Loading {
             events);
     }
 };
+
+constexpr std::array kPages{"/", "/page/libraries.js", "/viewer"};
+
+bool is_page(std::string_view path) { return std::ranges::find(kPages, path) != kPages.end(); }
 
 }  // namespace
 
@@ -69,13 +76,13 @@ TEST_CASE("server: while the model is loaded requests get 503 and the time to co
         CHECK(health.document()["error"]["code"] == "loading");
     }
     for (const auto& route : tinfer::server::routes()) {
-        if (route.path == "/" || route.path.ends_with("health")) continue;
+        if (is_page(route.path) || route.path.ends_with("health")) continue;
         const auto got = ask(port, route.method, route.path, "{}");
         CAPTURE(route.path);
         CHECK(got.status == 503);
         CHECK(got.field("Retry-After") == "1");
     }
-    CHECK(ask(port, "GET", "/").status == 200);  // the page waits by itself
+    for (const char* path : kPages) CHECK(ask(port, "GET", path).status == 200);  // the page waits by itself
     CHECK(ask(port, "GET", "/nowhere").status == 404);
     CHECK(ask(port, "DELETE", "/v1/models").status == 405);
     CHECK(loading.n_ready == 0);
