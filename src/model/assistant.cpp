@@ -114,8 +114,9 @@ Tensor attend_to_target(const BuildContext& b, const Inputs& in, int il, Tensor 
     g.set_part(Part::attn);
     const Tensor q = norm_heads(b, w.attn_q_norm, g.name(linear(b, w.attn_q, h), "q"), p.n_head, "q_norm");
     const Tensor rotated = g.name(g.rope(q, view.rope_table, view.rope), "q_rope");
-    const Tensor a =
-        g.attention(hadamard_keys(b, rotated, p, "q_hadamard"), g.cache(*seen.k), g.cache(*seen.v), view.kv, p);
+    const Tensor turned = hadamard_keys(b, rotated, p, "q_hadamard");
+    const Tensor k = g.cache(*seen.k), v = g.cache(*seen.v);
+    const Tensor a = g.attention(turned, k, v, view.kv, p);
     const Tensor attended = undo_hadamard(b, a, p, "attn", "attn_rotated");
     g.set_part(Part::attn_out);
     return g.name(linear(b, w.attn_output, attended), "attn_out");

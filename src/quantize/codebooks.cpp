@@ -49,22 +49,15 @@ struct Iq1MBook : BookShape<4096, 8, 16, 9, 8, false, true> {
     static std::uint64_t row(int r) noexcept { return kernels::kIq1Grid[r % 2048]; }
 };
 
-/// Values of all rows as floats, place by place: loops over rows have lanes to fill.
+/// The values of all rows at one place, as floats.
 template <class Book>
-struct Levels {
-    std::array<std::array<float, Book::kRows>, Book::kWidth> at{};
-    Levels() noexcept {
-        for (int r = 0; r < Book::kRows; ++r)
-            for (int j = 0; j < Book::kWidth; ++j) {
-                const int value = static_cast<std::int8_t>(Book::row(r) >> 8 * j & 255u);
-                at[j][r] = static_cast<float>(Book::kShifted ? 8 * value + (r < Book::kRows / 2 ? 1 : -1) : value);
-            }
+std::array<float, Book::kRows> levels_at(int place) noexcept {
+    std::array<float, Book::kRows> levels;
+    for (int r = 0; r < Book::kRows; ++r) {
+        const int value = static_cast<std::int8_t>(Book::row(r) >> 8 * place & 255u);
+        levels[r] = static_cast<float>(Book::kShifted ? 8 * value + (r < Book::kRows / 2 ? 1 : -1) : value);
     }
-};
-template <class Book>
-const Levels<Book>& levels() noexcept {
-    static const Levels<Book> table;
-    return table;
+    return levels;
 }
 
 /// The row of the least c²·b − 2c·a among rows first … last − 1 (a multiple of eight), the first of several.
@@ -95,16 +88,15 @@ public:
 
     /// `x` as its signs make it: magnitudes where the type has signs of its own.
     void set(const float* x, const float* w) noexcept {
-        const Levels<Book>& book = levels<Book>();
-        for (int g = 0; g < kGroups; ++g) {
-            auto &a = a_[g], &b = b_[g];
-            a.fill(0), b.fill(0);
-            for (int j = 0; j < Book::kWidth; ++j) {
+        for (int g = 0; g < kGroups; ++g) a_[g].fill(0), b_[g].fill(0);
+        for (int j = 0; j < Book::kWidth; ++j) {
+            const auto levels = levels_at<Book>(j);
+            for (int g = 0; g < kGroups; ++g) {
+                auto &a = a_[g], &b = b_[g];
                 const float weight = w[g * Book::kWidth + j], wx = weight * x[g * Book::kWidth + j];
                 for (int r = 0; r < Book::kRows; ++r) {
-                    const float level = book.at[j][r];
-                    a[r] += wx * level;
-                    b[r] += weight * level * level;
+                    a[r] += wx * levels[r];
+                    b[r] += weight * levels[r] * levels[r];
                 }
             }
         }

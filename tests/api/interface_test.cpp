@@ -193,7 +193,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<WhenFull>(2, "wait", "drop");
     check_names<trace_format::BlockType>(17, "strings", "samplers", 1);
     check_names<trace_format::OperandKind>(4, "whole", "elided");
-    check_names<WeightPlace>(2, "mapped", "read");
+    check_names<WeightPlace>(3, "mapped", "paged");
     check_names<AuditKind>(5, "literal", "clock");
     check_names<ToolUse>(3, "none", "required");
     check_names<SchemaOptions::Space>(3, "flexible", "spaced");
