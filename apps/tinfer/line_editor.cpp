@@ -199,9 +199,10 @@ LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line) {
     if (marks_pastes) print("\033[?2004l");
     had_text_ = typing.had_text;
     if (text == nullptr || n <= 0) {
-        const bool was_interrupted = n < 0 && error == EINTR;
+        // What libedit does behind an interrupted read may set errno anew.
+        const bool was_interrupted = interrupted() || (n < 0 && error == EINTR);
         if (was_interrupted) el_reset(impl_->editor);
-        return was_interrupted || interrupted() ? Got::interrupt : Got::end;
+        return was_interrupted ? Got::interrupt : Got::end;
     }
     line.assign(text, static_cast<std::size_t>(n));
     while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
