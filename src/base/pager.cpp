@@ -170,16 +170,18 @@ bool Pager::wait_for(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*canc
             hold.held_.clear();
             return false;
         }
-    for (;;) {
-        bool ready = true;
+    for (;;) {  // a failure is told when no read is left: the next decode shall not get one that began before it
+        std::optional<std::uint32_t> failed;
+        bool is_reading = false;
         for (const std::uint32_t u : hold.held_) {
-            if (units_[u].state == State::absent) {
-                unpin(hold);
-                throw_failure(u);
-            }
-            ready = ready && units_[u].state == State::resident;
+            if (units_[u].state == State::absent && !failed) failed = u;
+            is_reading = is_reading || units_[u].state == State::reading;
         }
-        if (ready) return true;
+        if (!is_reading && failed) {
+            unpin(hold);
+            throw_failure(*failed);
+        }
+        if (!is_reading) return true;
         if (wait()) {
             unpin(hold);
             return false;
