@@ -17,6 +17,7 @@ import unittest
 
 try:
     import pty
+    import termios
 except ImportError:   # no pseudo-terminals on this system
     sys.exit(77)
 
@@ -34,8 +35,7 @@ class Terminal:
         self.ours, theirs = pty.openpty()
         self.process = subprocess.Popen([TINFER, *map(str, args)], stdin=theirs, stdout=theirs, stderr=theirs,
                                         env=environment({"TERM": "xterm", **(env or {})}), start_new_session=True,
-                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY,
-                                                                                     0))
+                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, termios.TIOCSCTTY, 0))
         os.close(theirs)
         self.text = self.raw = ""
 
@@ -58,6 +58,15 @@ class Terminal:
                 raise AssertionError(f"no {pattern!r} after {self.text[self.mark:]!r} ({begin})")
         text, self.mark = self.text[self.mark:found.end()], found.end()
         return text
+
+    def prompt(self):
+        """Waits for a prompt, and until keys are read one by one: libedit shows the prompt first, and in between an
+        interrupt makes the terminal forget what was typed."""
+        self.until("> ")
+        end = time.monotonic() + 60
+        while termios.tcgetattr(self.ours)[3] & termios.ICANON:
+            assert time.monotonic() < end, "the terminal still reads lines"
+            time.sleep(0.005)
 
     mark = 0
 
@@ -247,13 +256,14 @@ class Chat(unittest.TestCase):
         t = Terminal(*CHAT, "--no-color")
         t.until("/help tells.*\n")
         for _ in range(3):
-            t.until("> ")
+            t.prompt()
             t.type("half")
             t.until("half")
             t.type("\x03")
-        t.until("> ")
+        t.prompt()
         t.type("\x03")
         t.until("Ctrl-C once more")
+        t.prompt()
         t.leave("\x03", code=130)
 
     def test_ctrl_c_stops_the_turn_and_not_the_program(self):
