@@ -318,13 +318,12 @@ class Limits(Clients):
                 said = []
                 for one in deaf:  # now they read what there is, and what the server still makes
                     one.settimeout(60)
-                    data = b""
                     try:
-                        while not data.endswith(b"\r\n0\r\n\r\n") and (part := one.recv(1 << 16)):
-                            data += part
-                    except OSError:
-                        pass
-                    said.append(data)
+                        response = http.client.HTTPResponse(one)  # knows where one ends on a connection that is kept
+                        response.begin()
+                        said.append(response.read())
+                    except (OSError, http.client.HTTPException):
+                        said.append(b"")
                     one.close()
                 if stream:
                     self.assertEqual([data.count(b'"top_logprobs":[{') for data in said], [600] * 40)
