@@ -233,7 +233,8 @@ void describe_head(test::GgufWriter& writer, const ModelShape& shape, std::strin
     number("vocab_size", shape.n_vocab);
     number("target_hidden_size", shape.n_embd);
     writer.kv("eagle3.attention.layer_norm_rms_epsilon", 1e-5f);
-    writer.array("eagle3.target_layers", std::vector<std::int32_t>{2, shape.n_layer / 2, shape.n_layer - 3});
+    writer.array("eagle3.target_layers", std::vector<std::int32_t>{std::min(2, shape.n_layer), shape.n_layer / 2,
+                                                                   std::max(0, shape.n_layer - 3)});
     const auto add = [&](const std::string& name, std::string_view role, std::vector<std::int64_t> ne) {
         const DType type = ne.size() == 1 ? DType::f32 : matrix_type(mix, role, 0, 8);
         const auto size = row_bytes(type, ne[0]) * (ne.size() == 1 ? 1 : ne[1]);

@@ -297,8 +297,10 @@ std::shared_ptr<const DraftHead> make_head(const Model& model, model::DraftModel
     for (const TensorInfo& tensor : head.bound.file->tensors())
         if (tensor.layer >= head.bound.hp.draft.first || head.bound.file != detail::impl_of(model).bound.file)
             bytes += tensor.bytes;
-    return std::make_shared<const DraftHead>(std::make_unique<const DraftHead::Impl>(
-        DraftHead::Impl{model, &detail::impl_of(model).bound, std::move(head), options.p_min, bytes}));
+    DraftHead::Impl impl{model, &detail::impl_of(model).bound, std::move(head), options.p_min, bytes};
+    if (const auto& file = impl.head.bound.file; file != impl.target_bound->file)
+        impl.file = detail::Access::make<ModelFile>(std::make_shared<ModelFile::Impl>(ModelFile::Impl{file}));
+    return std::make_shared<const DraftHead>(std::make_unique<const DraftHead::Impl>(std::move(impl)));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// tinfer bench: tokens per second of a prompt (pp), a generation (tg) and a batch whose tokens are all outputs (b),
-// compared with the machine's roofs, because tokens per second alone explain nothing: bytes of weights and cache
-// against the stream read rate, multiply-accumulates against the peak rate of their instructions.
+// tinfer bench: tokens per second of a prompt (pp), a generation (tg), one with drafts (dg) and a batch whose tokens
+// are all outputs (b), compared with the machine's roofs, because tokens per second alone explain nothing: bytes of
+// weights and cache against the stream read rate, multiply-accumulates against the peak rate of their instructions.
 #include "adapters.hpp"
 #include "common.hpp"
+#include "long_run.hpp"
 #include "roof.hpp"
 
 #include <algorithm>
@@ -18,17 +19,19 @@ struct BenchArgs {
     ModelArgs model;
     ContextArgs context;
     AdapterArgs adapters;
+    SpeculateArgs speculate;
     std::vector<int> prompts{512}, generations{128}, batches{}, depths{0}, threads{0};
     int repeats = 5;
     bool as_json = false, roofline = false;
 };
 
 struct Test {
-    enum class Kind { prompt, generation, batch } kind;
+    enum class Kind { prompt, generation, drafted, batch } kind;
     int n, depth;
+    const tinfer::SpeculationOptions* speculation = nullptr;  ///< of `drafted`
 
     [[nodiscard]] std::string name() const {
-        constexpr const char* kPrefixes[] = {"pp", "tg", "b"};
+        constexpr const char* kPrefixes[] = {"pp", "tg", "dg", "b"};
         return kPrefixes[static_cast<std::size_t>(kind)] + std::to_string(n) +
                (depth > 0 ? "@d" + std::to_string(depth) : "");
     }
@@ -51,14 +54,34 @@ void require(tinfer::DecodeStatus status) {
         throw tinfer::Error(tinfer::ErrorCode::no_room, "the test does not fit the cache; give a larger -c");
 }
 
-/// Seconds of one run of a test on a cache that holds `depth` tokens before and after.
-double run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
+/// The most probable text behind the first token, with drafts, as long as the test says.
+tinfer::Timings generate_drafted(tinfer::Context& context, tinfer::Token first, int n,
+                                 const tinfer::SpeculationOptions& speculation) {
+    const tinfer::Vocab& vocab = context.model().vocab();
+    tinfer::SamplerOptions greedy{.temp = 0};
+    for (const tinfer::Token end : vocab.eog_tokens())
+        greedy.logit_bias.push_back({end, -std::numeric_limits<float>::infinity()});
+    tinfer::Sampler sampler(vocab, greedy);
+    tinfer::Generation generation(vocab, {first}, {.n_predict = n, .speculation = speculation});
+    if (generation.run(context, sampler) != tinfer::StopReason::limit) require(tinfer::DecodeStatus::no_room);
+    return generation.timings();
+}
+
+struct Run {
+    double seconds = 0;
+    tinfer::Timings timings{};  ///< of one with drafts
+};
+
+/// One run of a test on a cache that holds `depth` tokens before and after.
+Run run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
+    Run run;
     switch (test.kind) {
         case Test::Kind::prompt: require(context.decode(tokens)); break;
         case Test::Kind::generation:
             for (const auto& token : tokens) require(context.decode(std::span(&token, 1)));
             break;
+        case Test::Kind::drafted: run.timings = generate_drafted(context, tokens[0], test.n, *test.speculation); break;
         case Test::Kind::batch: {
             tinfer::Batch batch;
             for (const auto& token : tokens) batch.add(token, std::nullopt, {}, true);
@@ -66,12 +89,12 @@ double run_once(tinfer::Context& context, const Test& test, std::span<const tinf
             break;
         }
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (test.depth == 0) context.clear();
     else if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{test.depth}}) != tinfer::RemoveStatus::ok)
         throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
                             "the cache of this model cannot be cut back; use -d 0");
-    return seconds;
+    return run;
 }
 
 /// Peaks of the machine for one number of threads: the best so far, measured again before a test after ten seconds,
@@ -165,27 +188,35 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     const auto roofline = observe(context, test, tokens, peaks);
     const Work work(*roofline);
     std::vector<double> seconds;
-    for (int i = 0; i < repeats; ++i) seconds.push_back(run_once(context, test, tokens));
+    tinfer::Timings timings;
+    for (int i = 0; i < repeats; ++i) {
+        const Run run = run_once(context, test, tokens);
+        seconds.push_back(run.seconds);
+        timings = run.timings;
+    }
     std::sort(seconds.begin(), seconds.end());
     const auto middle = seconds.size() / 2;
     const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
     const double bytes_rate = double(work.weight_bytes + work.cache_bytes) / median;
-    return {{{"test", test.name()},
-             {"threads", context.options().n_threads},
-             {"median", test.n / median},
-             {"min", test.n / seconds.back()},
-             {"max", test.n / seconds.front()},
-             {"gbps", bytes_rate / 1e9},
-             {"roof", 100 * bytes_rate / peaks.bytes},
-             {"gmacs", double(work.macs) / median / 1e9},
-             {"peak", 100 * work.compute_seconds / median},
-             {"stream_gbps", peaks.bytes / 1e9},
-             {"file_gbps", roofs.file_bytes() / 1e9},
-             {"dot_gmacs", peaks.int8_macs / 1e9},
-             {"fma_gmacs", peaks.f32_macs / 1e9},
-             {"weight_bytes", work.weight_bytes},
-             {"cache_bytes", work.cache_bytes}},
-            roofline};
+    Json line{{"test", test.name()},
+              {"threads", context.options().n_threads},
+              {"median", test.n / median},
+              {"min", test.n / seconds.back()},
+              {"max", test.n / seconds.front()},
+              {"gbps", bytes_rate / 1e9},
+              {"roof", 100 * bytes_rate / peaks.bytes},
+              {"gmacs", double(work.macs) / median / 1e9},
+              {"peak", 100 * work.compute_seconds / median},
+              {"stream_gbps", peaks.bytes / 1e9},
+              {"file_gbps", roofs.file_bytes() / 1e9},
+              {"dot_gmacs", peaks.int8_macs / 1e9},
+              {"fma_gmacs", peaks.f32_macs / 1e9},
+              {"weight_bytes", work.weight_bytes},
+              {"cache_bytes", work.cache_bytes}};
+    if (test.kind == Test::Kind::drafted)
+        line.update(
+            Json{{"drafted_n", timings.drafted_n}, {"accepted_n", timings.accepted_n}, {"gain", timings.gain()}});
+    return {std::move(line), roofline};
 }
 
 std::string join(std::span<const int> values) {
@@ -207,6 +238,10 @@ void print_row(const Json& line) {
         padded(fixed(line.at("gbps").get<double>(), 2), 9) + padded(fixed(line.at("roof").get<double>(), 1) + " %", 9);
     row += padded(fixed(line.at("gmacs").get<double>(), 1), 10) +
            padded(fixed(line.at("peak").get<double>(), 1) + " %", 9);
+    if (line.contains("drafted_n"))
+        row += "  " + std::to_string(line.at("accepted_n").get<int>()) + " of " +
+               std::to_string(line.at("drafted_n").get<int>()) + " drafted tokens accepted, " +
+               fixed(line.at("gain").get<double>(), 2) + " x as fast";
     print(row + "\n");
 }
 
@@ -221,6 +256,7 @@ void print_roofline(const Json& test, const tinfer::Roofline& roofline, bool as_
 
 int bench(const BenchArgs& args) {
     args.model.require();
+    args.speculate.check();
     std::vector<Test> tests;
     std::int64_t longest = 0;
     for (const int depth : args.depths) {
@@ -236,6 +272,7 @@ int bench(const BenchArgs& args) {
         throw UsageError("--depth and the test behind it: " + std::to_string(longest) + " tokens, the limit is " +
                          std::to_string(kLongest));
     const auto model = args.model.load();
+    const auto plain_tests = tests;
 
     if (!args.as_json) print("test          thr    median       min       max     GB/s     roof    GMAC/s     peak\n");
     for (const int threads : args.threads) {
@@ -243,6 +280,13 @@ int bench(const BenchArgs& args) {
         options.n_threads = options.n_threads_batch = threads;
         for (const auto& test : tests)
             if (test.kind == Test::Kind::batch) options.n_outputs = std::max(options.n_outputs, test.n);
+        args.speculate.apply_to(options, model);
+        const tinfer::SpeculationOptions speculation = args.speculate.get(model, options);
+        tests = plain_tests;
+        if (args.speculate.is_on() || options.draft_head != nullptr)
+            for (const Test& test : plain_tests)
+                if (test.kind == Test::Kind::generation)
+                    tests.push_back({Test::Kind::drafted, test.n, test.depth, &speculation});
         tinfer::Context context(model, options);
         args.adapters.attach_to(context, args.model);
         const bool mapped = args.model.files.size() == 1 && !args.model.no_mmap;
@@ -314,10 +358,11 @@ Action add_bench(CLI::App& app) {
     command->add_flag("--roofline", args->roofline, "for each test also a table by the role of the weights")
         ->group("Tests");
     args->context.add_to(*command, kDefaultContextOrMore);
+    args->speculate.add_to(*command);
     args->adapters.add_to(*command);
     command->footer(
         "\nroof is the share of the stream read that weights and cache take, peak that of the dot products which the\n"
-        "weights take, both measured in the same run.\n"
+        "weights take, both measured in the same run. Generations with drafts (dg) follow where there is what drafts.\n"
         "\nExamples:\n  tinfer bench model.gguf --roofline\n"
         "  tinfer bench model.gguf -p 256,512 -n 64 -t 1,2 -r 3 --json");
     return [args] { return bench(*args); };

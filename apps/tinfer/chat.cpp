@@ -397,7 +397,7 @@ private:
              tokens_per_second(t.prompt_n, t.prompt_s));
         line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s,
              tokens_per_second(t.generation_n, t.generation_s));
-        if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
+        if (t.drafted_n > 0) note("drafts      " + drafts_text(t), Look::dim);
         note("context     " + std::to_string(context_.used()) + " of " +
                  counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),
              Look::dim);

@@ -33,7 +33,7 @@ void SpeculateArgs::add_to(CLI::App& command) {
     command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
         ->type_name("FILE")
         ->group(rare(group));
-    command.add_option("--draft-max", draft_max, "most tokens that are guessed at once")
+    command.add_option("--draft-max", draft_max, "most tokens of a draft")
         ->check(whole(1, 63))
         ->type_name("N")
         ->group(rare(group));
@@ -110,10 +110,10 @@ std::optional<tinfer::SelfExtend> LongTextArgs::self_extend() const {
     throw UsageError("--self-extend '" + extend + "': two numbers G,W are expected, W a multiple of G");
 }
 
-std::string guesses_text(const tinfer::Timings& timings) {
+std::string drafts_text(const tinfer::Timings& timings) {
     if (timings.drafted_n == 0) return {};
-    return std::to_string(timings.accepted_n) + " of " + std::to_string(timings.drafted_n) + " guesses right, " +
-           fixed(timings.gain(), 2) + " x as fast";
+    return std::to_string(timings.accepted_n) + " of " + std::to_string(timings.drafted_n) +
+           " drafted tokens accepted, " + fixed(timings.gain(), 2) + " x as fast";
 }
 
 }  // namespace tinfer::app

@@ -24,7 +24,7 @@ struct SpeculateArgs {
     void add_to(CLI::App& command);
     /// Throws UsageError for incompatible options.
     void check() const;
-    /// Whether guesses are asked for, not taken because the model brings what makes them.
+    /// Whether drafts are asked for, not made because the model brings what makes them.
     [[nodiscard]] bool is_on() const { return kind == "ngram" || kind == "draft" || !draft_file.empty(); }
     /// The model's own blocks, or a file that was made to draft for it, and output rows for verifying drafts.
     void apply_to(tinfer::ContextOptions& options, const tinfer::Model& target) const;
@@ -45,7 +45,7 @@ struct LongTextArgs {
     [[nodiscard]] std::optional<tinfer::SelfExtend> self_extend() const;
 };
 
-/// "30 of 42 guesses right, 1.60 x as fast"; empty if nothing was drafted.
-[[nodiscard]] std::string guesses_text(const tinfer::Timings& timings);
+/// "30 of 42 drafted tokens accepted, 1.60 x as fast"; empty if nothing was drafted.
+[[nodiscard]] std::string drafts_text(const tinfer::Timings& timings);
 
 }  // namespace tinfer::app

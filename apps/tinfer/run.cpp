@@ -73,7 +73,7 @@ void print_statistics(const Report& report) {
          tokens_per_second(t.prompt_n, t.prompt_s));
     line("generation  " + counted(report.tokens.size(), "token"), t.generation_s,
          tokens_per_second(t.generation_n, t.generation_s));
-    if (t.drafted_n > 0) note("guesses     " + guesses_text(t), Look::dim);
+    if (t.drafted_n > 0) note("drafts      " + drafts_text(t), Look::dim);
     if (report.n_shifts > 0) note("shifts      " + std::to_string(report.n_shifts), Look::dim);
     note("seed        " + std::to_string(report.seed), Look::dim);
     if (report.paging) note_bound(*report.paging);

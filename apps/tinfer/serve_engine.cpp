@@ -78,12 +78,12 @@ void ServeArgs::add_engine_options(CLI::App& command) {
     command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
         ->type_name("FILE")
         ->group(more);
-    command.add_option("--draft-max", options.draft_max, "most tokens that are guessed at once")
+    command.add_option("--draft-max", options.draft_max, "most tokens of a draft")
         ->check(whole(1, 63))
         ->type_name("N")
         ->group(more);
     command.add_flag("--no-draft", no_own_draft, "blocks of the model that draft are not used")->group(more);
-    command.add_option("--draft-parallel", draft_parallel, "answers that it guesses for at once")
+    command.add_option("--draft-parallel", draft_parallel, "answers that it drafts for at once")
         ->check(whole(1, 128))
         ->type_name("N")
         ->group(more);

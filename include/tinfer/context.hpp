@@ -133,10 +133,10 @@ struct Timings {
     double load_s = 0;                             ///< of the model
     double prompt_s = 0, generation_s = 0;         ///< inside the calls: time between two steps of one is not theirs
     std::uint64_t prompt_n = 0, generation_n = 0;  ///< tokens
-    /// Of generation: guesses that were checked, and those that were right (tinfer/speculation.hpp).
+    /// Of generation: drafted tokens that were verified, and those accepted (tinfer/speculation.hpp).
     std::uint64_t drafted_n = 0, accepted_n = 0;
-    double plain_s = 0;  ///< what Generation would have taken without guesses, as estimated; 0: not known
-    /// How many times as fast the guesses made generation.
+    double plain_s = 0;  ///< what Generation would have taken without drafts, as estimated; 0: not known
+    /// How many times as fast drafts made generation.
     [[nodiscard]] double gain() const noexcept { return plain_s > 0 && generation_s > 0 ? plain_s / generation_s : 1; }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Draft heads: trained parts that guess the next tokens of one certain model from what it has just computed. A model's
+// Draft heads: trained parts that draft the next tokens of one certain model from what it has just computed. A model's
 // file may bring one (blocks for "multi-token prediction"), or a file of its own is made for it.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
@@ -9,7 +9,7 @@
 //     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
 //     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 40});
 //     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
-//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " guesses right\n";
+//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " accepted\n";
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct DraftHeadOptions {
     ModelOptions file{};  ///< of load()
 };
 
-/// A head and the model it was made for, which it keeps alive. Immutable, usable from any thread. What it guesses
+/// A head and the model it was made for, which it keeps alive. Immutable, usable from any thread. What it drafts
 /// changes the time of a generation and nothing else.
 class TINFER_API DraftHead {
 public:

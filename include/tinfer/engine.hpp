@@ -55,11 +55,11 @@ struct EngineAdapter {
     Adapter adapter;
 };
 
-/// A smaller model that guesses for requests which ask for it (model_drafter).
+/// A smaller model that drafts for requests which ask for it (model_drafter).
 struct EngineDraft {
     Model model;
     ModelDrafterOptions options{};
-    int n_at_once = 1;  ///< requests that it guesses for at once, with a context for each; the others do without
+    int n_at_once = 1;  ///< requests that it drafts for at once, with a context for each; the others do without
 };
 
 /// What an engine is made for.
@@ -121,7 +121,7 @@ struct EngineRequest {
     /// reads a prompt, as far as rows of n_score_rows and room in the cache suffice. They change no byte.
     GenerationOptions generation{};
     std::optional<ThoughtsLimit> thoughts{};  ///< together with a grammar, too
-    /// Where the answer's guesses come from when generation.speculation has no drafter: the text itself, or the
+    /// Where the answer's drafts come from when generation.speculation has no drafter: the text itself, or the
     /// engine's draft model.
     enum class Guess : std::uint8_t { none, ngram, draft } guess = Guess::none;
     std::vector<AdapterUse> adapters{};  ///< by the names that the engine knows; each at most once
@@ -187,7 +187,7 @@ struct EngineStats {
     std::uint64_t ended = 0, interrupted = 0, failed = 0;  ///< ended: by themselves
     std::uint64_t prompt_tokens = 0, cached_tokens = 0;    ///< computed, shared
     std::uint64_t generated_tokens = 0, recomputed_tokens = 0;
-    std::uint64_t drafted_tokens = 0, accepted_tokens = 0;  ///< guesses that were checked, and that were right
+    std::uint64_t drafted_tokens = 0, accepted_tokens = 0;  ///< that were verified, and that were accepted
     std::uint64_t rounds = 0, abandoned_rounds = 0, pushed_back = 0, dropped_sequences = 0;
     std::uint64_t failed_rounds = 0;  ///< that threw: parts of them were computed anew, until it was known for whom
     TouchedBytes bytes{};             ///< EngineOptions::count_bytes: of all rounds, those given up, too
@@ -195,7 +195,7 @@ struct EngineStats {
     std::uint64_t store_errors = 0;   ///< times that it threw
     double busy_s = 0;                ///< in rounds
     std::array<std::uint64_t, 16> batch_sizes{};  ///< rounds of 2^i to 2^(i+1) - 1 tokens
-    std::uint64_t batch_tokens = 0;               ///< of these rounds together, guesses included
+    std::uint64_t batch_tokens = 0;               ///< of these rounds together, drafted ones included
 };
 
 /// A request that waits or runs.

@@ -83,7 +83,7 @@ struct GenerationOptions {
     SeqId seq = SeqId{0};                 ///< the sequence of the context that it fills
     int prompt_piece = 0;                 ///< most prompt tokens of one next(); 0 = the context's n_batch
     std::vector<Token> shown{};           ///< control tokens that are part of the text, by their names
-    SpeculationOptions speculation{};     ///< guesses that make it faster
+    SpeculationOptions speculation{};     ///< drafts that make it faster
     std::optional<ContextShift> shift{};  ///< a full context does not end it; without, it does (StopReason::context)
     std::optional<SelfExtend> extend{};   ///< longer than the model was trained for; not together with `shift`
 };
@@ -103,7 +103,7 @@ public:
     ~Generation();
 
     /// Decodes pending(), at most one piece of a prompt, and, when all of it is decoded, samples a token, or several
-    /// where guesses were right. Gives the text that can be shown now, in whole UTF-8 characters: empty after a piece
+    /// where drafts were accepted. Gives the text that can be shown now, in whole UTF-8 characters: empty after a piece
     /// of a prompt, inside a character, and while it may become a stop string. nullopt once the generation has ended
     /// and all text was given. The view is valid until the next call of a member that is not const. The sampler accepts
     /// the tokens of the prompt. Throws what decode and sample throw.

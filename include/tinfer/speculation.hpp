@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Speculation: guess the next tokens, check all of them in one decode, keep those that the sampler draws too. Tokens,
+// Speculation: draft the next tokens, verify all in one decode, accept those that the sampler draws too. Tokens,
 // text and logits are the ones of a generation without it; only the time differs.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
-//     tinfer::Context context(model, {.n_ctx = 2048, .n_outputs = 16});  // a row for each token of a check
+//     tinfer::Context context(model, {.n_ctx = 2048, .n_outputs = 16});  // a row for each token verified
 //     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
 //     tinfer::GenerationOptions options{.n_predict = 40};
 //     options.speculation.drafter = tinfer::ngram_drafter();
 //     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), options);
 //     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
-//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " guesses right\n";
+//     std::cout << '\n' << story.timings().accepted_n << " of " << story.timings().drafted_n << " accepted\n";
 #pragma once
 
 #include <cstddef>
@@ -24,14 +24,14 @@
 
 namespace tinfer {
 
-/// What a drafter has proposed: n tokens, and how sure it is, from 0 to 7. How often drafts of each degree are right is
-/// learned, so a degree must mean the same in every call.
+/// What a drafter has proposed: n tokens, and how sure it is, from 0 to 7. How often drafts of each degree are
+/// accepted is learned, so a degree must mean the same in every call.
 struct Draft {
     std::size_t n = 0;
     int confidence = 0;
 };
 
-/// Guesses how a text goes on. Subclass it for a drafter of your own. A wrong guess costs time and nothing else. One
+/// Drafts how a text goes on. Subclass it for a drafter of your own. A refused draft costs time and nothing else. One
 /// thread at a time.
 class TINFER_API Drafter {
 public:
@@ -59,17 +59,17 @@ struct ModelDrafterOptions {
 [[nodiscard]] TINFER_API std::unique_ptr<Drafter> model_drafter(const Model& target, const Model& draft,
                                                                 const ModelDrafterOptions& options = {});
 
-/// Of a generation. Nothing is guessed where there is no drafter and nothing is forced.
+/// Of a generation. Nothing is drafted where there is no drafter and nothing is forced.
 struct SpeculationOptions {
     /// The generation's own; copies of the generation have clones of it.
     std::shared_ptr<Drafter> drafter{};
     /// Where the drafter has nothing to propose, or there is none: the context's draft head
     /// (ContextOptions::draft_head).
     bool head = true;
-    /// Tokens that a constraint of the sampler leaves no choice about are guesses, too (TokenConstraint::forced).
+    /// Tokens that a constraint of the sampler leaves no choice about are drafted, too (TokenConstraint::forced).
     bool forced = true;
     int n_max = 15;  ///< most tokens of a draft, up to 63; ContextOptions::n_outputs − 1 is a limit as well
-    /// The length of drafts follows what checks cost and how often guesses are right, down to none. False: drafts are
+    /// The length of drafts follows what verifying costs and how often it accepts, down to none. False: drafts are
     /// as long as they can be.
     bool adapt = true;
     std::vector<Token> before{};  ///< what the sequence has already, in front of the prompt

@@ -44,8 +44,11 @@ class ModelFile;
 /// Of an operand: all of its tensor, ranges of it, or nothing, because it stays inside a fused kernel.
 enum class AccessKind : std::uint8_t { whole, ranges, elided };
 [[nodiscard]] TINFER_API std::string_view to_string(AccessKind kind) noexcept;
-/// What a run is for. prefill: more than one token of a sequence; maintenance: rotating keys, copying pages.
-enum class Phase : std::uint8_t { prefill, decode, verify, encode, load, warm_up, maintenance };
+/// What a run is for. prefill: more than one token of a sequence; verify: a token and drafted ones behind it;
+/// maintenance: rotating keys, copying pages; draft: the context's draft head proposes tokens, or reads the states of a
+/// text.
+enum class Phase : std::uint8_t { prefill, decode, verify, encode, load, warm_up, maintenance, draft };
+inline constexpr Phase kLastPhase = Phase::draft;
 [[nodiscard]] TINFER_API std::string_view to_string(Phase phase) noexcept;
 /// What an observer costs and gets: counts without a clock, begin and end of every step, and those of every thread.
 enum class TraceLevel : std::uint8_t { counts, steps, threads };
@@ -54,7 +57,7 @@ enum class TraceLevel : std::uint8_t { counts, steps, threads };
 enum class Delivery : std::uint8_t { batched, immediate };
 [[nodiscard]] TINFER_API std::string_view to_string(Delivery delivery) noexcept;
 /// What an exception of an observer does: it fails the decode (compute_failed, rolled back), or it detaches the
-/// observer.
+/// observer. In a run of phase `draft` the first costs the drafts alone.
 enum class OnThrow : std::uint8_t { fail_decode, detach };
 [[nodiscard]] TINFER_API std::string_view to_string(OnThrow on_throw) noexcept;
 /// How a step or run ended.
@@ -222,9 +225,14 @@ struct SessionInfo {
     std::uint64_t wall_clock_ns = 0;    ///< at time zero, since 1970
     std::uint64_t steady_clock_ns = 0;  ///< at time zero, of the clock that all times are of
     const ModelFile* file = nullptr;    ///< the model's; null where it is not at hand (a recorded session)
+    /// Of the draft head, where it has one of its own; its shards are numbered behind the model's
+    /// (TensorInfo::file_index).
+    const ModelFile* draft_file = nullptr;
     int n_threads = 1;
     std::span<const TensorInfo> weights;  ///< every tensor of the GGUF directory, ids 0 …
-    std::span<const TensorInfo> caches;   ///< K and V per attention layer, states per recurrent one; ids go on
+    /// K and V per attention layer, states per recurrent one, then adapters' tensors, then those that only the draft
+    /// head has; ids go on.
+    std::span<const TensorInfo> caches;
     [[nodiscard]] TINFER_API const TensorInfo* find(const void* address) const noexcept;
     [[nodiscard]] TINFER_API const TensorInfo* find(std::string_view name) const noexcept;
     [[nodiscard]] const TensorInfo* find(const char* name) const noexcept { return find(std::string_view(name)); }

@@ -49,7 +49,7 @@ tinfer::EventFilter filter_of(const std::vector<std::string>& ops, std::vector<i
     return {.ops = enums_of<tinfer::Op>(ops, op_names(), "op"),
             .layers = std::move(layers),
             .parts = enums_of<tinfer::Part>(parts, names_from_zero(tinfer::Part::pool), "part"),
-            .phases = enums_of<tinfer::Phase>(phases, names_from_zero(tinfer::Phase::maintenance), "phase"),
+            .phases = enums_of<tinfer::Phase>(phases, names_from_zero(tinfer::kLastPhase), "phase"),
             .tensors = std::move(tensors),
             .every_nth_run = every_nth_run};
 }
@@ -233,7 +233,7 @@ void bind_trace(nb::module_& module) {
     bind_studies(module);
     module.attr("OPS") = nb::tuple(nb::cast(op_names()));
     module.attr("PARTS") = nb::tuple(nb::cast(names_from_zero(tinfer::Part::pool)));
-    module.attr("PHASES") = nb::tuple(nb::cast(names_from_zero(tinfer::Phase::maintenance)));
+    module.attr("PHASES") = nb::tuple(nb::cast(names_from_zero(tinfer::kLastPhase)));
     module.attr("TENSOR_CLASSES") = nb::tuple(nb::cast(names_from_zero(tinfer::TensorClass::scratch)));
     module.attr("EVENT_STATUS") = nb::tuple(nb::cast(names_from_zero(tinfer::EventStatus::failed)));
     module.attr("_RECORD_BYTES") =

@@ -30,7 +30,8 @@ public:
     }
 
     void on_step_end(const KernelEvent& event, const StepValues& values) override {
-        if (event.run->phase == Phase::maintenance || event.step->nodes.empty()) return;
+        const Phase phase = event.run->phase;  // drafts change no answer
+        if (phase == Phase::maintenance || phase == Phase::draft || event.step->nodes.empty()) return;
         const NodeView& node = *event.step->nodes.back();
         for (const Access& access : event.accesses) {
             if (access.slot != 0 || access.mode == AccessMode::read || access.scratch) continue;

@@ -21,8 +21,8 @@ constexpr std::array<std::string_view, 13> kPartNames{
     "router", "experts", "shared_expert", "state", "head",     "pool",
 };
 
-constexpr std::array<std::string_view, 7> kPhaseNames{
-    "prefill", "decode", "verify", "encode", "load", "warm_up", "maintenance",
+constexpr std::array<std::string_view, static_cast<std::size_t>(kLastPhase) + 1> kPhaseNames{
+    "prefill", "decode", "verify", "encode", "load", "warm_up", "maintenance", "draft",
 };
 
 constexpr std::array<std::string_view, 3> kAccessKindNames{"whole", "ranges", "elided"};

@@ -14,7 +14,7 @@ namespace tinfer::graph {
 /// A view: what it shows belongs to file, layout and adapters.
 struct TensorRegistry {
     std::span<const TensorInfo> weights;
-    std::span<const TensorInfo> caches;  ///< then those of adapters
+    std::span<const TensorInfo> caches;  ///< then those of adapters, then what only a draft head has
 
     /// Also the id of the next tensor.
     [[nodiscard]] std::uint32_t size() const noexcept {

@@ -256,6 +256,7 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
     std::unique_ptr<runtime::ContextAdapters> next;
     if (!attached.empty()) next = std::make_unique<runtime::ContextAdapters>(std::move(attached), layout);
     const runtime::TensorRegistry tensors{layout.tensors().weights, next ? next->tensors() : layout.caches()};
+    const runtime::TensorRegistry shown = head ? head->show_behind(tensors) : tensors;
     auto places = inputs.places_with(next ? next->inputs() : std::span<const runtime::InputPlace>());
 
     auto before =
@@ -276,7 +277,7 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
     }
     inputs.replace(std::move(places));
     adapters = std::move(next);
-    session->replace_registry(tensors);
+    session->replace_registry(shown);
 }
 
 namespace {

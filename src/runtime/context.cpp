@@ -20,9 +20,15 @@ const kernels::KernelTable& table_for(Isa isa) {
 /// A context with more bytes than this is first allocated as a whole, and freed again, before its parts are.
 constexpr std::uint64_t kLargeContext = std::uint64_t{1} << 30;
 
-/// The file that traces name; tests also run weights of no model.
+/// The files that traces name; tests also run weights of no model.
 const ModelFile* traced_file(const Model& model) noexcept {
     return detail::Access::state(model) == nullptr ? nullptr : &model.file();
+}
+
+const ModelFile* traced_draft_file(const ContextOptions& options) noexcept {
+    if (options.draft_head == nullptr) return nullptr;
+    const auto& file = detail::impl_of(*options.draft_head).file;
+    return file ? &*file : nullptr;
 }
 
 }  // namespace
@@ -59,14 +65,15 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     : Impl(std::move(owner_), bound, options_, table_for(options_.isa)) {}
 
 Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions options_,
-                    const kernels::KernelTable& table, const runtime::Layout* target)
-    : owner(std::move(owner_)), layout(bound, options_, table, target),
+                    const kernels::KernelTable& table, const runtime::HeadTarget* target)
+    : owner(std::move(owner_)), layout(bound, options_, table, target ? &target->layout : nullptr),
       options((runtime::check_memory_limit(layout, options_), layout.options())), sequences(layout.memory_limits()),
-      batch(layout.batch_limits()), session(std::make_shared<trace::TraceSession>(layout.tensors(), traced_file(owner),
-                                                                                  layout.table().name, bound.hp.arch)),
+      batch(layout.batch_limits()),
+      session(std::make_shared<trace::TraceSession>(layout.tensors(), traced_file(owner), traced_draft_file(options),
+                                                    layout.table().name, bound.hp.arch)),
       cache_data(layout.cache_bytes()), state_data(layout.state_bytes()), arena(layout.arena_bytes()),
       scratch(layout.scratch_bytes()), inputs(layout), outputs(layout),
-      runner(layout.max_threads(), layout.max_units(), session),
+      runner(layout.max_threads(), layout.max_units(), target ? target->session : session),
       transaction_({.layout = layout,
                     .options = options,
                     .inputs = inputs,
@@ -76,6 +83,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                     .plans = plans,
                     .adapters = adapters,
                     .head = head,
+                    .head_view = head_view,
                     .arena = arena}) {
     runner.executor().guard((bound.lender ? bound.lender : bound.file)->guarded_maps());
     runner.executor().page(bound.file->pager());
@@ -89,7 +97,10 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
     plans = std::make_unique<runtime::PlanCache>(
         layout, runtime::MemoryMap{layout.tensors(), arena.data(), scratch.data(), scratch.size(), inputs.places(),
                                    kernels::this_processor(), bound.file->paged_places()});
-    if (options.draft_head) head = std::make_unique<runtime::Head>(*options.draft_head, layout, sequences);
+    if (options.draft_head) {
+        head = std::make_unique<runtime::Head>(*options.draft_head, runtime::HeadTarget{layout, session}, sequences);
+        session->replace_registry(head->show_behind(layout.tensors()));
+    }
 }
 
 Context::Impl::~Impl() {

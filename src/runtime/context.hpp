@@ -32,10 +32,9 @@ struct Context::Impl {
 
     /// `owner` keeps `bound` alive.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options);
-    /// With the kernels of `table` instead of the one that `options` names.
-    /// `target`: of a draft head, the layout of its target's context, whose caches it may read.
+    /// With the kernels of `table` instead of the one that `options` names. `target`: of a draft head.
     Impl(Model owner, const model::BoundModel& bound, ContextOptions options, const kernels::KernelTable& table,
-         const runtime::Layout* target = nullptr);
+         const runtime::HeadTarget* target = nullptr);
     ~Impl();
 
     /// A transaction in its parts (runtime::Transaction). The batch is copied, and the context is busy until the
@@ -112,6 +111,7 @@ struct Context::Impl {
     std::unique_ptr<runtime::PlanCache> plans;           ///< always there, once memory is placed
     std::unique_ptr<runtime::ContextAdapters> adapters;  ///< null: none
     std::unique_ptr<runtime::Head> head;                 ///< null: none
+    const trace::HeadView* head_view = nullptr;          ///< of a draft head
     Timings timings;
 
 private:

@@ -68,29 +68,64 @@ void add_head_memory(MemoryPlan& plan, const Layout& target) {
     const ContextOptions& options = target.options();
     if (options.draft_head == nullptr) return;
     const model::DraftModel& head = detail::impl_of(*options.draft_head).head;
-    const MemoryPlan own = Layout(head.bound, head_options(options, head), target.table(), &target).memory();
+    const Layout layout(head.bound, head_options(options, head), target.table(), &target);
+    const MemoryPlan own = layout.memory();
     plan.cache += own.cache;
     plan.compute += own.compute;
     plan.outputs += own.outputs;
     plan.fixed +=
-        own.fixed + sizeof(Head) +
+        own.fixed + sizeof(Head) + (target.caches().size() + layout.tensors().size()) * sizeof(TensorInfo) +
+        layout.tensors().size() * sizeof(void*) +
         static_cast<std::uint64_t>(2 * options.n_ubatch + options.n_seq_max + options.n_ctx / memory::kPageSlots) *
             static_cast<std::uint64_t>(head.taps.width) * sizeof(float);
 }
 
-Head::Head(const DraftHead& head, const Layout& target, const memory::Memory& past)
-    : head_(detail::impl_of(head).head), past_(past), p_min_(detail::impl_of(head).p_min),
-      n_state_(static_cast<std::size_t>(head_.taps.width)),
-      n_many_(static_cast<std::size_t>(std::max(target.options().n_ubatch, target.options().n_outputs))),
+Head::Head(const DraftHead& head, const HeadTarget& target, const memory::Memory& past)
+    : head_(detail::impl_of(head).head), past_(past), session_(target.session), in_target_(!detail::impl_of(head).file),
+      n_target_files_(static_cast<int>(detail::impl_of(head).target_bound->file->paths().size())),
+      p_min_(detail::impl_of(head).p_min), n_state_(static_cast<std::size_t>(head_.taps.width)),
+      n_many_(static_cast<std::size_t>(std::max(target.layout.options().n_ubatch, target.layout.options().n_outputs))),
       n_vocab_(std::min(detail::impl_of(head).target.vocab().size(),
                         static_cast<std::size_t>(detail::impl_of(head).target_bound->hp.n_vocab))),
       context_(std::make_unique<Context::Impl>(detail::impl_of(head).target, head_.bound,
-                                               head_options(target.options(), head_), target.table(), &target)),
-      sequences_(static_cast<std::size_t>(target.options().n_seq_max)) {
+                                               head_options(target.layout.options(), head_), target.layout.table(),
+                                               &target)),
+      sequences_(static_cast<std::size_t>(target.layout.options().n_seq_max)) {
     for (Sequence& s : sequences_) s.carry.resize(n_state_);
+    view_.architecture = head_.bound.hp.arch;
+    context_->head_view = &view_;
 }
 
 Head::~Head() = default;
+
+// A head reads tensors of its target, under ids of its own; what lies where one of the target's does is that one.
+TensorRegistry Head::show_behind(TensorRegistry target) {
+    const TensorRegistry own = context_->layout.tensors();
+    std::map<const void*, std::uint32_t> ids;
+    for (std::uint32_t id = 0; id < target.size(); ++id)
+        if (target[id].address != nullptr) ids.emplace(target[id].address, id);
+    std::vector<TensorInfo> shown(target.caches.begin(), target.caches.end());
+    std::vector<std::uint32_t> of_own;
+    for (std::uint32_t id = 0; id < own.size(); ++id) {
+        const TensorInfo& tensor = own[id];
+        const auto known = ids.find(tensor.address);
+        if (in_target_ && id < own.weights.size()) {
+            of_own.push_back(id);
+        } else if (known != ids.end() && target[known->second].bytes == tensor.bytes) {
+            of_own.push_back(known->second);
+        } else {
+            TensorInfo& added = shown.emplace_back(tensor);
+            added.id = static_cast<std::uint32_t>(target.weights.size() + shown.size() - 1);
+            if (added.file_index >= 0) added.file_index += n_target_files_;
+            of_own.push_back(added.id);
+        }
+    }
+    shown_ = std::move(shown);
+    const TensorRegistry all{target.weights, shown_};
+    view_.tensors.clear();
+    for (const std::uint32_t id : of_own) view_.tensors.push_back(&all[id]);
+    return all;
+}
 
 // ---- rows -----------------------------------------------------------------------------------------------------------
 

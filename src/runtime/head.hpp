@@ -15,6 +15,7 @@
 #include "model/draft_model.hpp"
 #include "runtime/batch_plan.hpp"
 #include "tinfer/context.hpp"
+#include "trace/live/session.hpp"
 
 namespace tinfer {
 
@@ -24,6 +25,7 @@ struct DraftHead::Impl {
     model::DraftModel head;
     float p_min = 0;
     std::uint64_t weight_bytes = 0;
+    std::optional<ModelFile> file{};  ///< where it is one of its own
 };
 
 namespace runtime {
@@ -36,13 +38,23 @@ class Layout;
 /// Adds what the head of a context takes, if there is one.
 void add_head_memory(MemoryPlan& plan, const Layout& target);
 
+/// A head's target: its context's layout, whose caches the head may read, and the observers, who see the head too.
+struct HeadTarget {
+    const Layout& layout;
+    std::shared_ptr<trace::TraceSession> session;
+};
+
 class Head {
 public:
     /// Layout and memory of the target's context outlive it. Throws as making a context does.
-    Head(const DraftHead& head, const Layout& target, const memory::Memory& past);
+    Head(const DraftHead& head, const HeadTarget& target, const memory::Memory& past);
     ~Head();
     Head(const Head&) = delete;
     Head& operator=(const Head&) = delete;
+
+    /// What observers of the target's context know: its tensors, then those that only the head has. Valid until the
+    /// next call; nobody is attached meanwhile.
+    [[nodiscard]] graph::TensorRegistry show_behind(graph::TensorRegistry target);
 
     // -- of the target's decodes; nothing is thrown
 
@@ -166,7 +178,12 @@ private:
     bool take(Ask& ask, std::span<const float> row, std::optional<float> p = {});
 
     const model::DraftModel& head_;
-    const memory::Memory& past_;  ///< the target's
+    const memory::Memory& past_;                          ///< the target's
+    const std::shared_ptr<trace::TraceSession> session_;  ///< likewise
+    std::vector<TensorInfo> shown_;                       ///< the target's behind its file, then the head's own
+    trace::HeadView view_;
+    bool in_target_;      ///< its blocks are in the target's file
+    int n_target_files_;  ///< shards
     float p_min_;
     std::size_t n_state_, n_many_, n_vocab_;
     std::unique_ptr<Context::Impl> context_;

@@ -35,6 +35,7 @@ void Head::draft(std::span<Ask> asks) {
     for (Ask& ask : asks)
         if (can_draft(ask)) list.push_back(&ask);
     if (list.empty()) return;
+    const Context::Impl::Busy busy(session_->busy);  // callbacks of observers may not decode
     try {
         switch (head_.way) {
             case Way::chain: draft_chains(list); break;

@@ -41,7 +41,8 @@ struct Dependencies {
     Encoder* encoder;  ///< null: none
     const std::unique_ptr<PlanCache>& plans;
     const std::unique_ptr<ContextAdapters>& adapters;
-    const std::unique_ptr<Head>& head;  ///< null: the context drafts nothing
+    const std::unique_ptr<Head>& head;        ///< null: the context drafts nothing
+    const trace::HeadView* const& head_view;  ///< of a draft head's own context, how observers are shown it
     const AlignedBuffer& arena;
 };
 

@@ -18,7 +18,8 @@ RunDetails Transaction::run_of(const PlanKey& key, Phase phase, int n_threads) {
                    .micro_batch = number_,
                    .n_threads = n_threads,
                    .tokens = {},
-                   .inputs = deps_.inputs.places()};
+                   .inputs = deps_.inputs.places(),
+                   .head = deps_.head_view};
     if (deps_.runner.is_watched()) {
         run.slots_used = static_cast<std::uint32_t>(memory_->used());
         run.slots_total = static_cast<std::uint32_t>(memory_->capacity());
@@ -45,10 +46,11 @@ void Transaction::start_micro_batch() {
                              .n_outputs = static_cast<std::int64_t>(mb.n_outputs),
                              .adapters = adapters,
                              .draft_block = deps_.inputs.draft.block},
-                            encodes() || !deps_.layout.causal() ? Phase::encode
-                            : is_verification()                 ? Phase::verify
-                            : prefill                           ? Phase::prefill
-                                                                : Phase::decode,
+                            deps_.head_view != nullptr            ? Phase::draft
+                            : encodes() || !deps_.layout.causal() ? Phase::encode
+                            : is_verification()                   ? Phase::verify
+                            : prefill                             ? Phase::prefill
+                                                                  : Phase::decode,
                             mb.n == 1 ? deps_.options.n_threads : deps_.options.n_threads_batch);
     run.tokens = std::span(token_views_).first(mb.n);
     deps_.runner.start(*running_, run, Runner::Kind::stoppable, &deps_.options.cancel);

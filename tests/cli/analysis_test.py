@@ -46,6 +46,19 @@ class Recorded(unittest.TestCase):
                    "--extras", extras, "--overwrite")
 
 
+class Drafts(unittest.TestCase):
+    def test_union_beside_what_verifications_touched(self):  # [J4]
+        path = str(FOLDER / "verified.tntrace")
+        tinfer("trace", "record", MOE_MODEL, "-p", "once on a time once on a time", "-n", 40, "--temp", 0, *NO_EOG,
+               "--speculate", "ngram", "--extras", "router", "-o", path,
+               "--overwrite")
+        unions = json.loads(trace("experts", path, "--union", "2,3,4,5,6", "--json"))["union"]
+        checked = [u for u in unions if u["verified"] > 0]
+        self.assertTrue(checked, unions)
+        for u in checked:
+            self.assertTrue(u["min"] <= u["verified_distinct"] <= u["max"], u)
+
+
 class Npz(Recorded):
     def test_columns_are_those_of_the_csv(self):
         path = FOLDER / "t.npz"

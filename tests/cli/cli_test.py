@@ -232,6 +232,15 @@ class Numbers(unittest.TestCase):
             self.assertGreaterEqual(line["roof"], 0)
             self.assertGreater(line["weight_bytes"], 0)
 
+    def test_bench_generates_with_drafts_where_there_are_some(self):  # [J4]
+        plain, drafted = [json.loads(line) for line in
+                          tinfer("bench", "-m", MODEL, "-p", "0", "-n", "24", "-t", "1", "-r", "1", "--speculate",
+                                 "ngram", "--json").splitlines()]
+        self.assertEqual((plain["test"], drafted["test"]), ("tg24", "dg24"))
+        self.assertNotIn("drafted_n", plain)
+        self.assertGreater(drafted["drafted_n"], 0)
+        self.assertLessEqual(drafted["accepted_n"], drafted["drafted_n"])
+
     def test_bench_counts_each_weight_once_per_token_and_a_batch_like_a_prompt_with_all_outputs(self):
         lines = {line["test"]: line for line in map(json.loads, tinfer(
             "bench", "-m", MODEL, "-p", "4", "-n", "2", "--batches", "4", "-t", "1", "-r", "1", "--json").splitlines())}

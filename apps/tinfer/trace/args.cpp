@@ -143,7 +143,7 @@ void TraceArgs::add_selection(CLI::App& verb) {
     add("--part", parts, "LIST", "parts of a block, as attn,ffn");
     add("--op", ops, "LIST", "operations, as mul_mat");
     add("--tensor", tensors, "GLOB", "events that touch such tensors, as 'blk.*.ffn_*'");
-    add("--phase", phases, "LIST", "prefill, decode, verify, encode, load, warm_up, maintenance");
+    add("--phase", phases, "LIST", "prefill, decode, verify, encode, load, warm_up, maintenance, draft");
     add("--run", runs, "LIST", "runs, as 3-10");
     add("--token", tokens, "LIST", "calls of decode, counted from 0");
     add("--seq", sequences, "LIST", "runs with tokens of these sequences");
@@ -259,7 +259,7 @@ Selection TraceArgs::selection() const {
     selection.phases = set_of(phases);
     refuse_unknown<tinfer::Part>(selection.parts, "--part", static_cast<int>(tinfer::Part::pool) + 1);
     refuse_unknown<tinfer::Op>(selection.ops, "--op", static_cast<int>(tinfer::Op::count_));
-    refuse_unknown<tinfer::Phase>(selection.phases, "--phase", static_cast<int>(tinfer::Phase::maintenance) + 1);
+    refuse_unknown<tinfer::Phase>(selection.phases, "--phase", static_cast<int>(tinfer::kLastPhase) + 1);
     selection.tensors = parse_words(tensors);
     selection.runs = parse_ranges(runs, "--run");
     selection.tokens = parse_ranges(tokens, "--token");

@@ -158,7 +158,25 @@ Table cache_table(const Routes& routes, const ExpertsArgs& args) {
     return table;
 }
 
-/// Distinct experts needed by n consecutive tokens of a sequence, as for verifying a draft of n tokens.
+/// Distinct experts of the verifications of n tokens of a sequence, by run and layer.
+struct Verified {
+    std::uint64_t n = 0, distinct = 0;
+
+    Verified(const Routes& routes, std::uint64_t n_tokens) {
+        std::map<std::tuple<std::uint64_t, int, std::uint32_t>, std::pair<std::uint64_t, std::set<std::uint32_t>>> runs;
+        for (const auto& route : routes.list) {
+            if (!route.verified) continue;
+            auto& [tokens, experts] = runs[{route.run, route.layer, route.sequence}];
+            ++tokens;
+            experts.insert(route.experts.begin(), route.experts.end());
+        }
+        for (const auto& [place, run] : runs)
+            if (run.first == n_tokens) ++n, distinct += run.second.size();
+    }
+};
+
+/// Distinct experts needed by n consecutive tokens of a sequence, as for verifying a draft, beside those that
+/// verifications of n tokens needed.
 Table union_table(const Routes& routes, const ExpertsArgs& args) {
     Table table({{"tokens", Unit::count},
                  {"windows", Unit::count},
@@ -166,10 +184,13 @@ Table union_table(const Routes& routes, const ExpertsArgs& args) {
                  {"min", Unit::count},
                  {"max", Unit::count},
                  {"of_separate", Unit::percent},
-                 {"mean_bytes_all_layers", Unit::bytes}});
+                 {"mean_bytes_all_layers", Unit::bytes},
+                 {"verified", Unit::count},
+                 {"verified_distinct", Unit::real}});
     for (const auto& [n, unused] : parse_ranges(args.unions, "--union")) {
         std::uint64_t windows = 0, sum = 0, separate = 0, least = ~std::uint64_t{0}, most = 0;
         double bytes = 0;
+        const Verified verified(routes, n);
         for (const auto& [layer, list] : by_layer(routes)) {
             std::map<std::uint32_t, std::vector<const Route*>> sequences;
             for (const Route* route : list) sequences[route->sequence].push_back(route);
@@ -190,7 +211,8 @@ Table union_table(const Routes& routes, const ExpertsArgs& args) {
                 bytes += double(layer_sum) / double(layer_windows) * double(routes.expert_bytes.at(layer));
         }
         table.add({n, windows, windows > 0 ? double(sum) / double(windows) : 0, windows > 0 ? least : 0, most,
-                   separate > 0 ? double(sum) / double(separate) : 0, std::uint64_t(bytes)});
+                   separate > 0 ? double(sum) / double(separate) : 0, std::uint64_t(bytes), verified.n,
+                   verified.n > 0 ? Cell(double(verified.distinct) / double(verified.n)) : Cell()});
     }
     return table;
 }

@@ -91,7 +91,7 @@ tinfer::TraceFileOptions RecordArgs::options() const {
     for (const auto& part : selection.parts)
         options.filter.parts.push_back(enum_of<tinfer::Part>(part, int(tinfer::Part::pool) + 1));
     for (const auto& phase : selection.phases)
-        options.filter.phases.push_back(enum_of<tinfer::Phase>(phase, int(tinfer::Phase::maintenance) + 1));
+        options.filter.phases.push_back(enum_of<tinfer::Phase>(phase, int(tinfer::kLastPhase) + 1));
     options.filter.tensors = selection.tensors;
     if (!selection.runs.empty()) {
         options.filter.first_run = selection.runs.front().first;

@@ -27,13 +27,15 @@ public:
     }
     void begin(const tinfer::RunInfo& run) override {
         run_ = &run;
-        first_token_ = n_tokens_;
-        n_tokens_ += run.tokens.size();
         by_token_.clear();
         routed_.clear();
         is_skipped_ = false;
+        if (is_draft()) return;  // of the draft head, which chooses for itself
+        first_token_ = n_tokens_;
+        n_tokens_ += run.tokens.size();
     }
     void see(const tinfer::KernelEvent& event) override {
+        if (is_draft()) return;
         const int layer = event.step->layer;
         if (const auto found = by_event_.find(event.index); found != by_event_.end()) {
             const auto& header = found->second->header;
@@ -68,6 +70,7 @@ public:
     Routes routes;
 
 private:
+    [[nodiscard]] bool is_draft() const { return run_->phase == tinfer::Phase::draft; }
     /// After the last attention only tokens with an output are computed.
     [[nodiscard]] std::uint32_t token_of(std::uint32_t row, std::uint32_t n_rows) const {
         if (n_rows == run_->tokens.size()) return row;
@@ -80,6 +83,7 @@ private:
         route.token = first_token_ + t;
         route.run = run_->run;
         route.layer = layer;
+        route.verified = run_->phase == tinfer::Phase::verify;
         if (t < run_->tokens.size()) {
             route.sequence = static_cast<std::uint32_t>(run_->tokens[t].first_seq);
             route.position = static_cast<std::int32_t>(run_->tokens[t].pos);

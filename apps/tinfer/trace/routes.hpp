@@ -13,6 +13,7 @@ struct Route {
     std::uint32_t sequence = 0;
     std::int32_t position = 0;
     int layer = 0;
+    bool verified = false;               ///< in a run that verified drafts
     std::uint32_t row = 0;               ///< index among the tokens that this layer routes in the run
     std::vector<std::uint32_t> experts;  ///< best first
     std::vector<float> weights;          ///< empty: not recorded

@@ -44,7 +44,7 @@ struct EnumNumbers {
     explicit EnumNumbers(const TraceReader::Impl& trace)
         : ops(numbers_of<Op>(trace, "op.", static_cast<int>(Op::count_), Op::none)),
           parts(numbers_of<Part>(trace, "part.", static_cast<int>(Part::pool) + 1, Part::none)),
-          phases(numbers_of<Phase>(trace, "phase.", static_cast<int>(Phase::maintenance) + 1, Phase::decode)) {}
+          phases(numbers_of<Phase>(trace, "phase.", static_cast<int>(kLastPhase) + 1, Phase::decode)) {}
 };
 
 TensorInfo info_of_value(const TraceReader::Impl& trace, const trace_format::Value& value) {

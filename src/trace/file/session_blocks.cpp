@@ -52,12 +52,13 @@ std::array<std::uint8_t, 16> hash_of_start(const std::filesystem::path& path, st
     return first;
 }
 
-void add_files(SessionBlocks& blocks, const ModelFile& file, StringTable& strings) {
+// `first`: the number of its first shard.
+void add_files(SessionBlocks& blocks, const ModelFile& file, std::uint32_t first, StringTable& strings) {
     const auto paths = file.paths();
     for (std::size_t i = 0; i < paths.size(); ++i) {
         trace_format::File record;
         record.name = strings.id(paths[i].filename().string());
-        record.index = static_cast<std::uint32_t>(i);
+        record.index = first + static_cast<std::uint32_t>(i);
         std::error_code error;
         const auto bytes = std::filesystem::file_size(paths[i], error);
         record.bytes = error ? 0 : bytes;
@@ -85,7 +86,8 @@ SessionBlocks encode_session(const SessionInfo& info, const TraceFileOptions& op
             put(blocks.tensors, record);
             ++blocks.n_tensors;
         }
-    if (info.file != nullptr) add_files(blocks, *info.file, strings);
+    if (info.file != nullptr) add_files(blocks, *info.file, 0, strings);
+    if (info.draft_file != nullptr) add_files(blocks, *info.draft_file, blocks.n_files, strings);
 
     Pairs pairs(blocks, strings);
     pairs.add("library", cat("tinfer ", info.library_version));
@@ -99,7 +101,7 @@ SessionBlocks encode_session(const SessionInfo& info, const TraceFileOptions& op
     pairs.add("page_bytes", cat(system_page_bytes()));
     pairs.add_names<Op>("op", 0, static_cast<int>(Op::count_) - 1);
     pairs.add_names<Part>("part", 0, static_cast<int>(Part::pool));
-    pairs.add_names<Phase>("phase", 0, static_cast<int>(Phase::maintenance));
+    pairs.add_names<Phase>("phase", 0, static_cast<int>(kLastPhase));
     pairs.add_names<TensorClass>("class", 0, static_cast<int>(TensorClass::scratch));
     pairs.add_names<TraceLevel>("level", 0, static_cast<int>(TraceLevel::threads));
     pairs.add_names<DType>("type", 0, static_cast<int>(DType::x8_256));  // those of files, then those of activations

@@ -95,7 +95,7 @@ MovedBytes::MovedBytes(std::span<const Access> accesses) noexcept {
 
 std::string_view TracePlan::keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
-void TracePlan::add_values(const graph::Graph& graph, const graph::TensorRegistry& registry) {
+void TracePlan::add_values(const graph::Graph& graph, const GraphTensors& tensors) {
     const auto values = graph.values();
     tensors_.resize(values.size(), nullptr);
     own_.resize(values.size(), nullptr);
@@ -108,7 +108,7 @@ void TracePlan::add_values(const graph::Graph& graph, const graph::TensorRegistr
             case TensorClass::cache_k:
             case TensorClass::cache_v:
             case TensorClass::recurrent:
-            case TensorClass::adapter: tensors_[id] = &registry[v.tensor]; break;
+            case TensorClass::adapter: tensors_[id] = &tensors[v.tensor]; break;
             default:
                 tensors_[id] = own_[id] = &values_.emplace_back(describe_value(v, id, keep(graph.display_name(id))));
                 break;
@@ -338,7 +338,7 @@ std::array<std::uint8_t, 16> TracePlan::hash_of(const graph::Graph& graph, const
     return graph::plan_hash(graph, *bound.plan, names);
 }
 
-TracePlan::TracePlan(const graph::Graph& graph, const BoundSteps& bound, const graph::TensorRegistry& registry,
+TracePlan::TracePlan(const graph::Graph& graph, const BoundSteps& bound, const GraphTensors& tensors,
                      std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
                      const std::array<std::uint8_t, 16>& hash) {
     scratch_.name = "scratch";
@@ -349,7 +349,7 @@ TracePlan::TracePlan(const graph::Graph& graph, const BoundSteps& bound, const g
     for (const kernels::KernelCall& call : bound.calls)
         scratch_.bytes = std::max({scratch_.bytes, call[kernels::kScratchSlot].bytes,
                                    static_cast<std::uint64_t>(call.scratch_stride * call.n_threads)});
-    add_values(graph, registry);
+    add_values(graph, tensors);
     add_nodes(graph, *bound.plan);
     add_steps(graph, bound, table);
     view_.id = id;

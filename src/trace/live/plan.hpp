@@ -23,6 +23,22 @@ struct BoundSteps {
     std::uint32_t id = 0;                                       ///< counts plans of the context, from 1
 };
 
+/// A draft head, as the observers of its target's context are shown it: its tensors by its own ids, each of them one of
+/// the session's.
+struct HeadView {
+    std::string_view architecture;
+    std::vector<const TensorInfo*> tensors;
+};
+
+/// What the ids of a graph name.
+struct GraphTensors {
+    graph::TensorRegistry session;
+    const HeadView* head = nullptr;  ///< null: ids of the session
+    [[nodiscard]] const TensorInfo& operator[](std::uint32_t id) const noexcept {
+        return head != nullptr ? *head->tensors[id] : session[id];
+    }
+};
+
 /// An access whose ranges lie in a growing array: spans are made from it when the array is complete.
 struct PendingAccess {
     Access access;
@@ -65,8 +81,8 @@ private:
 
 class TracePlan {
 public:
-    TracePlan(const graph::Graph& graph, const BoundSteps& bound, const graph::TensorRegistry& registry,
-              std::string_view table, std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
+    TracePlan(const graph::Graph& graph, const BoundSteps& bound, const GraphTensors& tensors, std::string_view table,
+              std::string_view architecture, std::uint32_t n_tokens, std::uint32_t id,
               const std::array<std::uint8_t, 16>& hash);
     /// What plans of equal structure and kernels share (PlanView::hash).
     [[nodiscard]] static std::array<std::uint8_t, 16> hash_of(const graph::Graph& graph, const BoundSteps& bound,
@@ -112,7 +128,7 @@ public:
 
 private:
     std::string_view keep(std::string text);
-    void add_values(const graph::Graph& graph, const graph::TensorRegistry& registry);
+    void add_values(const graph::Graph& graph, const GraphTensors& tensors);
     void add_nodes(const graph::Graph& graph, const graph::Plan& plan);
     void add_steps(const graph::Graph& graph, const BoundSteps& bound, std::string_view table);
     void add_slots(const graph::Graph& graph, const BoundSteps& bound, std::size_t s);

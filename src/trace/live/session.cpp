@@ -52,9 +52,9 @@ void throw_observer_failed(const std::exception_ptr& thrown) {
     }
 }
 
-TraceSession::TraceSession(graph::TensorRegistry registry, const ModelFile* file, std::string_view isa,
-                           std::string_view architecture)
-    : registry_(registry), file_(file), isa_(isa), architecture_(architecture) {}
+TraceSession::TraceSession(graph::TensorRegistry registry, const ModelFile* file, const ModelFile* draft_file,
+                           std::string_view isa, std::string_view architecture)
+    : registry_(registry), file_(file), draft_file_(draft_file), isa_(isa), architecture_(architecture) {}
 
 TraceSession::~TraceSession() { detach_all(); }
 
@@ -92,6 +92,7 @@ std::shared_ptr<Attached> TraceSession::attach(std::shared_ptr<Observer> observe
         info.steady_clock_ns = static_cast<std::uint64_t>(
             std::chrono::duration_cast<std::chrono::nanoseconds>(zero_.time_since_epoch()).count());
         info.file = file_;
+        info.draft_file = draft_file_;
         info.n_threads = n_threads;
         info.weights = registry_.weights;
         info.caches = registry_.caches;
@@ -164,13 +165,15 @@ std::uint32_t TraceSession::plan_id(const std::array<std::uint8_t, 16>& hash) {
 // The view of the plan that runs, made when it first runs with an observer attached.
 void TraceSession::find_plan(const RunDetails& details) {
     bound_ = details.bound;
-    auto shown = std::ranges::find(plans_, bound_.id, &ShownPlan::bound_id);
+    auto shown = std::ranges::find_if(
+        plans_, [&](const ShownPlan& p) { return p.bound_id == bound_.id && p.head == details.head; });
     if (shown == plans_.end()) {
         const auto hash = TracePlan::hash_of(*details.graph, bound_, isa_);
         const std::uint32_t id = plan_id(hash);
         shown = std::ranges::find_if(plans_, [&](const ShownPlan& p) { return p.plan->view().id == id; });
         if (shown == plans_.end()) {
-            auto plan = std::make_unique<TracePlan>(*details.graph, bound_, registry_, isa_, architecture_,
+            auto plan = std::make_unique<TracePlan>(*details.graph, bound_, GraphTensors{registry_, details.head}, isa_,
+                                                    details.head ? details.head->architecture : architecture_,
                                                     static_cast<std::uint32_t>(details.tokens.size()), id, hash);
             prepared_.reset();  // it may point into the plan that goes
             if (plans_.size() >= kPlansKept) plans_.erase(std::ranges::min_element(plans_, {}, &ShownPlan::last_use));
@@ -178,6 +181,7 @@ void TraceSession::find_plan(const RunDetails& details) {
             shown = plans_.end() - 1;
         }
         shown->bound_id = bound_.id;
+        shown->head = details.head;
     }
     shown->last_use = ++plan_uses_;
     plan_ = shown->plan.get();
@@ -188,10 +192,13 @@ void TraceSession::describe_run(const RunDetails& details) {
     for (const TracePlan::GraphInput& input : plan_->inputs())
         for (const graph::InputPlace& place : details.inputs)
             if (place.role == input.role) inputs_.push_back({input.tensor, std::span(place.data, input.tensor->bytes)});
-    if (n_runs_ == 0) first_decode_ = details.decode;
+    if (details.head == nullptr) {  // a draft head's runs belong to the decode before them
+        if (!first_decode_) first_decode_ = details.decode;
+        last_decode_ = details.decode - *first_decode_;
+    }
     run_ = {};
     run_.run = n_runs_;
-    run_.decode = details.decode - first_decode_;
+    run_.decode = last_decode_;
     run_.micro_batch = details.micro_batch;
     run_.phase = details.phase;
     run_.plan = &plan_->view();

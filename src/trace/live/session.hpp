@@ -48,12 +48,14 @@ struct RunDetails {
     std::uint32_t slots_used = 0, slots_total = 0;
     std::span<const TokenView> tokens;
     std::span<const graph::InputPlace> inputs;
+    const HeadView* head = nullptr;  ///< whose graph it is; null: the context's own
 };
 
 class TraceSession final : public StepObserver {
 public:
-    TraceSession(graph::TensorRegistry registry, const ModelFile* file, std::string_view isa,
-                 std::string_view architecture);
+    /// `draft_file`: SessionInfo::draft_file.
+    TraceSession(graph::TensorRegistry registry, const ModelFile* file, const ModelFile* draft_file,
+                 std::string_view isa, std::string_view architecture);
     ~TraceSession() override;
 
     /// Throws bad_parameter for an observer that is on another context already and not thread safe.
@@ -61,7 +63,7 @@ public:
     void detach(const std::shared_ptr<Attached>& attached) noexcept;
     void detach_requested() noexcept;  ///< those that asked for it, after a decode
     void detach_all() noexcept;
-    /// Replaces the tensors after the caches, while nobody is attached.
+    /// Replaces the tensors after the caches, while nobody is attached. The tensors of a HeadView are among them.
     void replace_registry(graph::TensorRegistry registry) noexcept;
     [[nodiscard]] bool active() const noexcept { return !attached_.empty(); }
     /// Whether somebody attached takes the times of threads, in the runs that pass its filter.
@@ -122,7 +124,7 @@ private:
     void remember_routing(std::size_t step, const kernels::KernelCall& call);
 
     graph::TensorRegistry registry_;
-    const ModelFile* file_;
+    const ModelFile *file_, *draft_file_;
     std::string isa_, architecture_;
     std::chrono::steady_clock::time_point zero_;
     std::uint64_t wall_clock_ = 0;
@@ -131,6 +133,7 @@ private:
     // Plans are known by their hash: the context makes one anew when it has dropped it, and it stays the same plan.
     struct ShownPlan {
         std::unique_ptr<TracePlan> plan;
+        const HeadView* head = nullptr;
         std::uint32_t bound_id = 0;
         std::uint64_t last_use = 0;
     };
@@ -142,7 +145,9 @@ private:
     bool immediate_ = false, threads_ = false;  // of the running run
     bool clock_ = true;                         // somebody attached wants times
     bool may_want_threads_ = false;
-    std::uint64_t n_runs_ = 0, n_events_ = 0, first_decode_ = 0;
+    std::uint64_t n_runs_ = 0, n_events_ = 0;
+    std::optional<std::uint64_t> first_decode_;
+    std::uint64_t last_decode_ = 0;  // counted from the first
 
     // of the running run
     const TracePlan* plan_ = nullptr;
