@@ -35,7 +35,7 @@ app.draw = () => {
                       asTable ? 'Picture' : 'Table'
                   )
                 : null;
-        $('toolbar').replaceChildren(...tab.toolbar(), ...(toggle ? [toggle] : []));
+        $('toolbar').replaceChildren(...tab.toolbar(), ...(toggle ? [toggle] : []), ...app.saveButtons(tab));
     }
     $('table').hidden = !asTable;
     stage.hidden = !!asTable;
@@ -102,6 +102,22 @@ app.drawTable = table => {
     );
     box.scrollTop = top;
 };
+
+/** What every tab can do: its picture as a file. */
+app.saveButtons = tab =>
+    tab.id === 'tensors' || tab.id === 'beside'
+        ? []
+        : ['svg', 'png'].map(kind =>
+              el(
+                  'button',
+                  {
+                      id: `save-${kind}`,
+                      title: `Save this picture as ${kind.toUpperCase()}`,
+                      onclick: () => saving.save(kind)
+                  },
+                  kind.toUpperCase()
+              )
+          );
 
 app.listen = (canvas, tab) => {
     const at = event => {
@@ -204,6 +220,7 @@ app.drawStatus = () => {
     const pair = (value, name) => [el('b', {}, value), ` ${name}  ·  `];
     $('status').replaceChildren(
         ...[
+            pair(phases.text(), ''),
             pair(formatTime(b - a), state.selection ? 'selected' : 'whole session'),
             pair(formatCount(sums.count), 'kernels'),
             pair(formatBytes(sums.bytes), 'moved'),

@@ -5,20 +5,27 @@
 app.changed = () => {
     const {model, state} = app,
         note = $('filter-note');
-    if (app.maskText !== state.filter || !app.masks) {
-        try {
-            app.masks = compileFilter(parseFilter(state.filter), model);
-            note.textContent = '';
-            $('filter').removeAttribute('aria-invalid');
-        } catch (error) {
-            note.textContent = error.message;
-            $('filter').setAttribute('aria-invalid', 'true');
-            app.masks ??= compileFilter([], model);
-        }
-        app.maskText = state.filter;
+    let words = app.words ?? [];
+    try {
+        words = parseFilter(state.filter);
+        note.textContent = '';
+        $('filter').removeAttribute('aria-invalid');
+    } catch (error) {
+        note.textContent = error.message; // the filter before holds
+        $('filter').setAttribute('aria-invalid', 'true');
+    }
+    app.words = words;
+    const masks = compileFilter(words, model),
+        phase = phases.choose(words, masks.runs),
+        key = JSON.stringify([words.map(word => word.text), phase]);
+    if (app.maskKey !== key || !app.masks) {
+        if (phase !== null) model.trace.runs.forEach((run, i) => (masks.runs[i] &= run.phase === phase));
+        app.masks = masks;
+        app.maskKey = key;
         app.maskVersion = (app.maskVersion ?? 0) + 1;
         for (const tab of app.tabs) tab.recolour?.(model);
     }
+    phases.draw();
     if ($('filter').value !== state.filter) $('filter').value = state.filter;
     const [from, to] = state.selection ?? [-Infinity, Infinity];
     app.sums = aggregate(model, app.masks, from, to);
@@ -73,7 +80,8 @@ app.load = (trace, fileName) => {
     Object.assign(app, {
         model,
         masks: null,
-        maskText: null,
+        maskKey: null,
+        words: null,
         overview: null,
         fileName,
         bar: null,
@@ -82,6 +90,8 @@ app.load = (trace, fileName) => {
     const from = app.opened ? {} : readFragment();
     Object.assign(app.state, {
         filter: from.filter ?? '',
+        phase: from.phase ?? '',
+        folded: from.folded ?? app.state.folded,
         selection: from.selection ?? null,
         view: from.view ?? null,
         pin: null,
@@ -89,6 +99,7 @@ app.load = (trace, fileName) => {
         table: from.table ?? false
     });
     app.opened = true;
+    links.setTabs(from.tabs);
     app.masks = compileFilter([], model);
     for (const tab of app.tabs) tab.load(model);
     app.masks = null;
@@ -154,7 +165,21 @@ app.load = (trace, fileName) => {
               ? app.state.tab
               : 'timeline'
     );
+    app.setFolded(app.state.folded);
     app.changed();
+    app.state.pin = from.pin ? links.pin(from.pin) : null;
+    if (app.state.pin) app.setPin(app.state.pin);
+};
+app.setFolded = on => {
+    app.state.folded = on;
+    document.body.classList.toggle('folded', on);
+    if (app.sums) details.render();
+    app.render();
+};
+/** A link that opens at the same place. */
+app.copyLink = button => {
+    writeFragment();
+    links.copy(location.href, button);
 };
 
 app.loadFile = async file => {

@@ -9,6 +9,9 @@ app.help = () => {
         ['A D, drag', 'move'],
         ['Shift + drag', 'select time'],
         ['F', 'fit selection or pinned step'],
+        ['Z, double click', 'one step alone'],
+        ['P', 'the next phase'],
+        ['I', 'hide or show the findings'],
         ['0', 'whole session, all rows'],
         ['← →', 'step before, after (timeline); next item elsewhere'],
         ['[ ]', 'the same step in the run before, after'],
@@ -73,6 +76,10 @@ app.key = event => {
     } else if (number >= 1 && number <= app.tabs.length) app.setTab(app.tabs[number - 1].id);
     else if (key === '/') $('filter').focus();
     else if (key === '?') app.help();
+    else if (key === 'p') phases.next(1);
+    else if (key === 'i') app.setFolded(!app.state.folded);
+    else if (event.target.closest('#phases') && key.startsWith('Arrow'))
+        phases.next(key === 'ArrowRight' || key === 'ArrowDown' ? 1 : -1);
     else if (key === 't' && app.tab().table && !app.tab().html) app.setTable(!app.state.table);
     else if (
         (event.target.closest('.rows, table, button, aside') && key.startsWith('Arrow')) ||
@@ -111,15 +118,20 @@ app.takeFromOpener = () => {
     window.opener.postMessage('viewer ready', location.origin);
 };
 
-app.start = () => {
-    app.setTheme(null);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.setTheme(app.theme));
-    $('theme').addEventListener('click', () => {
-        app.theme = isDark() ? 'light' : 'dark';
-        app.setTheme(app.theme);
-    });
-    const order = ['timeline', 'heat', 'layers', 'tensors', 'experts', 'roofline', 'graph'];
-    app.tabs.sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
+/** The other trace of a page that has two. */
+app.takeSecond = () => {
+    if (!$('view-info-2')) return;
+    const data = JSON.parse($('view-info-2').textContent);
+    const {tab} = readFragment();
+    beside.take(
+        readEmbedded(data, fromBase64($('view-data-2').textContent)),
+        data.file ?? '',
+        tab !== undefined && tab !== 'beside'
+    );
+    $('view-data-2').remove();
+};
+
+app.drawTabs = () => {
     $('tabs').replaceChildren(
         ...app.tabs.map((tab, i) => {
             const button = el(
@@ -129,6 +141,7 @@ app.start = () => {
                     id: 'tab-' + tab.id,
                     'aria-controls': 'panel',
                     title: `${tab.title} (${i + 1})`,
+                    'aria-selected': String(tab.id === app.state.tab),
                     onclick: () => app.setTab(tab.id)
                 },
                 tab.title
@@ -137,6 +150,19 @@ app.start = () => {
             return button;
         })
     );
+};
+
+app.start = () => {
+    app.setTheme(null);
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => app.setTheme(app.theme));
+    $('theme').addEventListener('click', () => {
+        app.theme = isDark() ? 'light' : 'dark';
+        app.setTheme(app.theme);
+    });
+    const order = ['timeline', 'heat', 'layers', 'tensors', 'experts', 'roofline', 'graph'];
+    app.tabs.sort((a, b) => order.indexOf(a.id) - order.indexOf(b.id));
+    app.state.folded = innerWidth <= 700; // the picture first; a link or a press opens it
+    app.drawTabs();
     let timer = 0;
     $('filter').addEventListener('input', event => {
         clearTimeout(timer);
@@ -145,6 +171,13 @@ app.start = () => {
     document.addEventListener('keydown', app.key);
     document.querySelector('.keys').addEventListener('click', app.help);
     for (const id of ['open', 'choose']) $(id).addEventListener('click', () => $('file').click());
+    $('compare').addEventListener('click', () => $('file-beside').click());
+    $('file-beside').addEventListener('change', event => {
+        if (event.target.files[0] && app.model) beside.takeFile(event.target.files[0]);
+        event.target.value = '';
+    });
+    $('unfold').addEventListener('click', () => app.setFolded(false));
+    $('link').addEventListener('click', event => app.copyLink(event.target));
     $('file').addEventListener('change', event => {
         if (event.target.files[0]) app.loadFile(event.target.files[0]);
         event.target.value = '';
@@ -197,13 +230,17 @@ app.start = () => {
         const from = readFragment();
         Object.assign(app.state, {
             filter: from.filter,
+            phase: from.phase,
             selection: from.selection,
             view: from.view,
             marks: from.marks,
             table: from.table
         });
+        links.setTabs(from.tabs);
+        app.barVersion = (app.barVersion ?? 0) + 1;
         app.setTab(app.tabs.some(t => t.id === from.tab) ? from.tab : app.state.tab);
         app.changed();
+        app.setPin(links.pin(from.pin));
     });
     const info = $('view-info').textContent.trim();
     if (!info) {
@@ -215,6 +252,7 @@ app.start = () => {
         const data = JSON.parse(info);
         app.load(readEmbedded(data, fromBase64($('view-data').textContent)), data.file ?? '');
         $('view-data').remove();
+        app.takeSecond();
     } catch (error) {
         $('drop').hidden = false;
         $('drop-error').textContent = `The trace in this page cannot be read: ${error.message}`;

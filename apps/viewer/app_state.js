@@ -8,7 +8,17 @@ const app = {
     tensorSums: null,
     tabs: [],
     fileName: '',
-    state: {tab: 'timeline', filter: '', selection: null, view: null, pin: null, table: false, options: {}, marks: []}
+    state: {
+        tab: 'timeline',
+        filter: '',
+        phase: '',
+        selection: null,
+        view: null,
+        pin: null,
+        table: false,
+        folded: false,
+        marks: []
+    }
 };
 
 function formatTime(ns) {
@@ -210,14 +220,20 @@ function showTip(event, lines) {
 
 /** State in the fragment of the address, so that a link or a reload shows the same. */
 function writeFragment() {
-    const {tab, filter, selection, view, marks} = app.state,
+    const {tab, filter, phase, selection, view, marks} = app.state,
         parts = [`tab=${tab}`];
     if (filter) parts.push('filter=' + encodeURIComponent(filter));
+    if (phase) parts.push('phase=' + encodeURIComponent(phase));
     if (selection) parts.push('sel=' + selection.map(Math.round).join('-'));
     if (view && app.model && (view[0] > app.model.begin || view[1] < app.model.end))
         parts.push('view=' + view.map(Math.round).join('-'));
     if (marks.length) parts.push('marks=' + marks.map(Math.round).join(','));
     if (app.state.table) parts.push('table=1');
+    if (app.state.folded) parts.push('folded=1');
+    const pin = app.model && links.pinText(app.state.pin),
+        tabs = links.tabsText();
+    if (tabs) parts.push('tabs=' + tabs);
+    if (pin) parts.push('pin=' + pin);
     history.replaceState(null, '', '#' + parts.join('&'));
 }
 function readFragment() {
@@ -234,15 +250,20 @@ function readFragment() {
         const match = /^(-?\d+)-(\d+)$/.exec(text ?? '');
         return match && Number(match[2]) > Number(match[1]) ? [Number(match[1]), Number(match[2])] : null;
     };
-    let filter = '';
-    try {
-        filter = decodeURIComponent(pairs.filter ?? '');
-    } catch {
-        /* a truncated address */
-    }
+    const plain = text => {
+        try {
+            return decodeURIComponent(text ?? '');
+        } catch {
+            return ''; /* a truncated address */
+        }
+    };
     return {
         tab: pairs.tab,
-        filter,
+        filter: plain(pairs.filter),
+        phase: plain(pairs.phase),
+        folded: pairs.folded === undefined ? null : pairs.folded === '1',
+        tabs: pairs.tabs,
+        pin: pairs.pin,
         selection: span(pairs.sel),
         view: span(pairs.view),
         table: pairs.table === '1',

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Puts the parts of the viewer together: the empty page PAGE, and, with SOURCE, the same as a C++ file for `tinfer trace
 # view`.   cmake -DPAGE=out.html [-DSOURCE=out.cpp] -P assemble.cmake
-set(scripts decode decode_events model lod filter element app_state draw_timeline timeline_input draw_heat heat_input
+set(scripts decode decode_events model noise lod filter element app_state phases links draw_timeline
+    timeline_input draw_heat heat_input
     draw_layers
-    draw_tensors draw_experts draw_roofline draw_graph details details_model findings app app_change app_start)
+    draw_tensors draw_experts draw_roofline draw_graph details details_model findings save beside
+    app app_change app_start)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 
 include(${here}/cut_page.cmake)

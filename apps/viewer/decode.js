@@ -15,7 +15,9 @@ const BLOCK = {
     sample: 9,
     mark: 10,
     pages: 11,
-    drops: 14
+    hashes: 13,
+    drops: 14,
+    pieces: 17
 };
 const NONE16 = 0xffff,
     NONE32 = 0xffffffff,
@@ -173,6 +175,13 @@ const recordCount = (block, fallback) => {
     return [Math.min(block.count, Math.floor(block.size / size)), size];
 };
 
+/** Ids of the tokens of a run. */
+function tokenIds(view, at, n) {
+    const ids = new Int32Array(n);
+    for (let i = 0; i < n; ++i) ids[i] = view.getInt32(at + 16 * i, true);
+    return ids;
+}
+
 /** Decodes all blocks except EVENTS. */
 function readSkeleton(view, bytes, blocks, header, problems) {
     const strings = [''],
@@ -188,7 +197,9 @@ function readSkeleton(view, bytes, blocks, header, problems) {
         samples: [],
         marks: [],
         pages: [],
-        drops: []
+        hashes: [],
+        drops: [],
+        pieces: new Map()
     };
     const name = id => strings[id] ?? '';
     const runOf = new Map(),
@@ -278,12 +289,14 @@ function readSkeleton(view, bytes, blocks, header, problems) {
                 ev0: 0,
                 ev1: 0,
                 position: -1,
-                token: -1
+                token: -1,
+                ids: null
             };
             f.skip(8);
             if (run.tokens && f.at + 16 <= f.end) {
                 run.token = f.i32();
                 run.position = f.i32();
+                run.ids = tokenIds(view, f.at - 8, Math.min(run.tokens, Math.floor((f.end - f.at + 8) / 16)));
             }
             runOf.set(run.run, trace.runs.length);
             trace.runs.push(run);
@@ -334,6 +347,19 @@ function readSkeleton(view, bytes, blocks, header, problems) {
                     major: f.u32()
                 })
             );
+        },
+        [BLOCK.hashes](block) {
+            each(block, 24, f => trace.hashes.push({event: f.u64(), operand: f.u32(), kind: f.u32(), hash: f.hex(8)}));
+        },
+        [BLOCK.pieces](block) {
+            const f = new Fields(view, block.at, block.at + block.size);
+            for (let i = 0; i < block.count; ++i) {
+                const id = f.i32(),
+                    length = f.u32();
+                f.need(length);
+                trace.pieces.set(id, visible(text.decode(bytes.subarray(f.at, f.at + length))));
+                f.at = Math.min(f.end, f.at + Math.ceil(length / 4) * 4);
+            }
         },
         [BLOCK.drops](block) {
             each(block, 32, f => trace.drops.push({from: f.u64(), to: f.u64(), first: f.u64(), count: f.u64()}));

@@ -50,7 +50,12 @@ details.render = () => {
             el(
                 'div',
                 {class: 'top'},
-                el('h2', {}, app.state.selection || app.state.filter ? 'Findings in the selection' : 'Findings')
+                el(
+                    'h2',
+                    {},
+                    `Findings${app.state.selection || app.state.filter ? ' in the selection' : ''}: ${phases.text()}`
+                ),
+                details.foldButton()
             ),
             ...details.findings()
         );
@@ -61,6 +66,12 @@ details.render = () => {
                 'div',
                 {class: 'top'},
                 el('h2', {}, title),
+                el('span', {class: 'grow'}),
+                el(
+                    'button',
+                    {title: 'A link to what is pinned here', onclick: event => app.copyLink(event.target)},
+                    'Link'
+                ),
                 el(
                     'button',
                     {
@@ -77,6 +88,19 @@ details.render = () => {
     panel.scrollTop = same ? kept : 0;
     panel.shown = JSON.stringify(pin);
 };
+
+/** Hides and shows the panel. */
+details.foldButton = () =>
+    el(
+        'button',
+        {
+            id: 'fold',
+            title: 'Hide the panel (I)',
+            'aria-label': 'Hide the findings',
+            onclick: () => app.setFolded(true)
+        },
+        'Hide'
+    );
 
 details.event = ({event: i}) => {
     const {trace, steps, stepFirst, stepEvents} = app.model,
@@ -116,6 +140,7 @@ details.event = ({event: i}) => {
         el(
             'div',
             {class: 'chips'},
+            el('button', {title: 'Only this step (Z)', onclick: () => timeline.zoomTo(i)}, 'Zoom to it'),
             el('button', {onclick: () => timeline.sameStep(-1)}, '[ earlier'),
             el('button', {onclick: () => timeline.sameStep(1)}, 'later ]'),
             el(
@@ -187,7 +212,11 @@ details.operands = (step, i) => {
                     el(
                         'div',
                         {class: 'quiet mono'},
-                        (kind === 'range' ? '' : `${kind} ${r.tag[k]}: `) +
+                        (kind === 'range'
+                            ? ''
+                            : kind === 'token'
+                              ? `token ${app.model.tokenText(r.tag[k])}: `
+                              : `${kind} ${r.tag[k]}: `) +
                             `${formatCount(r.offset[k])} + ${formatCount(r.length[k])}` +
                             (r.pieces[k] > 1 ? ` × ${r.pieces[k]}, ${formatCount(r.stride[k])} apart` : '')
                     )
@@ -210,7 +239,7 @@ details.run = ({run: at}) => {
             ['run', run.run],
             ['tokens', run.tokens],
             run.position >= 0 && ['position', run.position],
-            run.token >= 0 && ['token id', run.token],
+            run.ids?.[0] >= 0 && [run.tokens > 1 ? 'token ids' : 'token id', details.tokens(run)],
             ['takes', formatTime(run.end - run.begin)],
             ['in kernels', formatShare(kernels / Math.max(1, run.end - run.begin))],
             ['steps', formatCount(run.ev1 - run.ev0)],
@@ -223,7 +252,7 @@ details.run = ({run: at}) => {
             run.rolledBack && ['rolled back', 'yes'],
             sample && [
                 'sampled',
-                (sample.token >= 0 ? `token ${sample.token}` : 'hidden') +
+                (sample.token >= 0 ? `token ${model.tokenText(sample.token)}` : 'hidden') +
                     `, p = ${sample.probability.toFixed(3)}, ${formatTime(sample.duration)}`
             ]
         ]),
@@ -242,8 +271,60 @@ details.run = ({run: at}) => {
                 'Show'
             ),
             el('button', {onclick: details.addFilter(`run:${run.run}`)}, 'Filter')
-        )
+        ),
+        el('h3', {}, 'What it read'),
+        ...details.readBy(at)
     ];
+};
+details.tokens = run => {
+    const most = 64,
+        ids = [...run.ids.slice(0, most)];
+    return (
+        ids.map(id => app.model.tokenText(id)).join(' ') +
+        (run.ids.length > most ? ` and ${run.ids.length - most} more` : '')
+    );
+};
+/** What a run read of weights and caches: a line a layer, in the order of layers, which opens to its tensors. */
+details.readBy = at => {
+    const {trace, steps} = app.model,
+        run = trace.runs[at],
+        e = trace.events,
+        bytes = new Map(),
+        layers = new Map();
+    for (let i = run.ev0; i < run.ev1; ++i) {
+        if (e.run[i] !== at) continue;
+        steps[e.step[i]].operands.forEach((o, which) => {
+            if (o.ref >= VALUE_REF || !(o.mode & READS) || o.kind === ELIDED) return;
+            bytes.set(o.ref, (bytes.get(o.ref) ?? 0) + operandBytes(app.model, steps[e.step[i]], i, which));
+        });
+    }
+    for (const [id, n] of bytes) {
+        const t = trace.tensors[id];
+        if (t && n > 0) layers.set(t.layer, [...(layers.get(t.layer) ?? []), [t, n]]);
+    }
+    const most = Math.max(1, ...[...layers.values()].map(list => list.reduce((sum, [, n]) => sum + n, 0)));
+    if (!layers.size) return [el('div', {class: 'quiet'}, 'Its events are not in the trace.')];
+    return [...layers]
+        .sort(([a], [b]) => a - b)
+        .map(([layer, list]) => {
+            const sum = list.reduce((s, [, n]) => s + n, 0);
+            return el(
+                'details',
+                {class: 'read'},
+                el(
+                    'summary',
+                    {class: 'bar-row'},
+                    el('span', {}, layer < 0 ? 'model' : `layer ${layer}`),
+                    el('span', {class: 'bar'}, el('i', {style: {width: `${(100 * sum) / most}%`}})),
+                    el('span', {}, formatBytes(sum))
+                ),
+                list
+                    .sort(([a], [b]) => a.id - b.id)
+                    .map(([t, n]) =>
+                        el('div', {}, details.tensorLink(t), el('span', {class: 'quiet'}, `  ${formatBytes(n)}`))
+                    )
+            );
+        });
 };
 
 details.group = ({label, steps: list}) => {

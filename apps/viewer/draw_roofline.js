@@ -6,8 +6,12 @@ const roofline = {id: 'roofline', title: 'Roofline', by: 'weight', roofs: null};
 app.tabs.push(roofline);
 roofline.load = model => {
     const number = (...keys) => keys.map(k => Number.parseFloat(model.trace.session[k])).find(v => v > 0) ?? 0;
-    const macs = number('mac_s', 'macs_s', 'mac_per_s', 'peak_mac_s');
-    roofline.roofs = {read: number('read_gb_s', 'read_gbs', 'peak_read_gb_s'), macs: macs / 1e9, measured: true};
+    const both = number('gmacs'); // of traces that tell one rate
+    roofline.roofs = {
+        read: number('read_gbps'),
+        macs: number('int8_gmacs') || both,
+        f32: number('f32_gmacs') || both
+    };
     roofline.measured = roofline.roofs.read > 0;
 };
 roofline.recolour = () => {};
@@ -25,6 +29,7 @@ roofline.toolbar = () => {
                 'aria-label': label,
                 onchange: event => {
                     roofline.roofs[key] = Math.max(0, Number(event.target.value) || 0);
+                    details.render();
                     app.render();
                 }
             })
@@ -53,7 +58,8 @@ roofline.toolbar = () => {
             )
         ),
         box('read GB/s', 'read', 'What memory gives'),
-        box('GMAC/s', 'macs', 'Multiply-adds a second'),
+        box('int8 GMAC/s', 'macs', 'Multiply-adds a second of block formats'),
+        box('f32 GMAC/s', 'f32', 'Multiply-adds a second of everything else'),
         el('span', {class: 'quiet'}, roofline.measured ? 'roofs as recorded' : 'type your roofs in'),
         el('span', {class: 'grow'}),
         el('span', {class: 'quiet'}, 'area: share of time')
@@ -74,19 +80,32 @@ roofline.groups = () => {
     return groupSteps(model, sums, keys[roofline.by])
         .map(g => ({
             ...g,
-            intensity: g.bytes ? g.macs / g.bytes : 0,
+            intensity: g.streamed ? g.macs / g.streamed : 0,
             rate: g.time ? g.macs / g.time : 0,
-            gbs: g.time ? g.bytes / g.time : 0
+            gbs: g.time ? g.streamed / g.time : 0
         }))
-        .sort((a, b) => b.time - a.time);
+        .sort(roofline.by === 'layer' ? (a, b) => layerNumber(a) - layerNumber(b) : (a, b) => b.time - a.time);
 };
-/** The limiting roof and the fraction reached: {name, share}. */
+const layerNumber = group => app.model.steps[group.steps[0]].layer;
+/** Steps that reach less of both roofs are bound by neither. */
+roofline.overhead = 0.05;
+/** The limiting roof and the fraction reached: {name, share}; null where no roof is known. */
 roofline.bound = g => {
-    const {read, macs} = roofline.roofs,
-        byBytes = read ? g.gbs / read : 0,
-        byMacs = macs ? g.rate / macs : 0;
-    if (!read && !macs) return null;
-    return byBytes >= byMacs ? {name: 'reading', share: byBytes} : {name: 'arithmetic', share: byMacs};
+    const {read, macs, f32} = roofline.roofs,
+        over = (amount, peak) => (peak > 0 ? amount / peak : 0),
+        bytes = over(g.streamed, read) / g.time,
+        products = (over(g.int8Macs, macs) + over(g.macs - g.int8Macs, f32)) / g.time,
+        share = Math.max(bytes, products);
+    if (!(share > 0)) return null;
+    return {name: share < roofline.overhead ? 'overhead' : bytes >= products ? 'memory' : 'arithmetic', share};
+};
+/** What limits the time of the selection: shares of kernel time by name, of groups by the weights they read. */
+roofline.verdict = () => {
+    const {model, sums} = app,
+        shares = {memory: 0, arithmetic: 0, overhead: 0, unknown: 0};
+    for (const g of groupSteps(model, sums, s => s.label)) shares[roofline.bound(g)?.name ?? 'unknown'] += g.time;
+    for (const name of Object.keys(shares)) shares[name] /= sums.time || 1;
+    return shares;
 };
 roofline.draw = canvas => {
     const stage = canvas.parentElement,
@@ -95,7 +114,7 @@ roofline.draw = canvas => {
         g = fitCanvas(canvas, width, height);
     const all = roofline.groups(),
         points = all.filter(p => p.macs > 0 && p.intensity > 0),
-        {read, macs} = roofline.roofs;
+        {read, macs, f32} = roofline.roofs;
     stage.querySelector('.note')?.remove();
     if (!points.length) {
         stage.append(
@@ -183,7 +202,13 @@ roofline.draw = canvas => {
         g.restore();
         if (macs) {
             g.textAlign = 'right';
-            g.fillText(`arithmetic ${macs.toFixed(0)} GMAC/s`, left + w - 8, y(macs) - 9);
+            g.fillText(`int8 arithmetic ${macs.toFixed(0)} GMAC/s`, left + w - 8, y(macs) - 9);
+            if (f32 && f32 < 0.9 * macs && f32 / read > 10 ** x0 && f32 > 10 ** y0) {
+                g.globalAlpha = 0.6;
+                g.fillRect(x(f32 / read), y(f32), left + w - x(f32 / read), 1.2);
+                g.fillText(`f32 ${f32.toFixed(0)} GMAC/s`, left + w - 8, y(f32) + 10);
+                g.globalAlpha = 1;
+            }
             g.textAlign = 'left';
         }
     }
@@ -250,7 +275,13 @@ roofline.pointer = (kind, event, x, y) => {
                 hit.label,
                 `${formatTime(hit.time)} (${formatShare(hit.time / app.sums.time)}) in ${formatCount(hit.count)} steps`,
                 `${hit.gbs.toFixed(1)} GB/s · ${hit.rate.toFixed(1)} GMAC/s · ${hit.intensity.toFixed(2)} MAC a byte`,
-                ...(bound ? [`${formatShare(bound.share)} of the roof of ${bound.name}`] : [])
+                ...(bound
+                    ? [
+                          bound.name === 'overhead'
+                              ? `overhead: ${formatShare(bound.share)} of the nearer roof`
+                              : `${formatShare(bound.share)} of the roof of ${bound.name}`
+                      ]
+                    : [])
             ]
         );
     else if (kind === 'up') app.setPin(hit ? {kind: 'group', label: hit.label, steps: hit.steps} : null);
@@ -276,7 +307,7 @@ roofline.table = () => ({
                     formatTime(g.time),
                     formatShare(g.time / app.sums.time),
                     formatCount(g.count),
-                    formatBytes(g.bytes),
+                    formatBytes(g.streamed),
                     g.gbs.toFixed(1),
                     g.macs ? g.rate.toFixed(1) : '–',
                     g.macs ? g.intensity.toFixed(2) : '–',

@@ -322,37 +322,16 @@ tensors.csv = () =>
     ]
         .map(row => row.map(csvCell).join(','))
         .join('\n') + '\n';
-tensors.copy = async () => {
-    const text = tensors.csv(),
-        button = document.getElementById('copy-csv');
-    try {
-        await navigator.clipboard.writeText(text);
-    } catch {
-        // pages from disk may have no clipboard access
-        const area = el('textarea', {value: text, style: {position: 'fixed', opacity: '0'}});
-        document.body.append(area);
-        area.select();
-        document.execCommand('copy');
-        area.remove();
-    }
-    if (button) {
-        button.textContent = 'Copied';
-        setTimeout(() => {
-            button.textContent = 'Copy as CSV';
-        }, 1200);
-    }
-};
+tensors.copy = () => links.copy(tensors.csv(), document.getElementById('copy-csv'));
 tensors.tableOf = most => {
     const list = tensors.list();
     return {
         columns: tensors.columns.map(c => (c.text ? '*' : '') + c.title),
         note: list.length > most ? `the first ${most} of ${list.length}` : '',
-        rows: list
-            .slice(0, most)
-            .map(t => ({
-                cells: tensors.columns.map(c => c.show(t, app.tensorSums)),
-                pick: () => app.setPin({kind: 'tensor', tensor: t.id})
-            }))
+        rows: list.slice(0, most).map(t => ({
+            cells: tensors.columns.map(c => c.show(t, app.tensorSums)),
+            pick: () => app.setPin({kind: 'tensor', tensor: t.id})
+        }))
     };
 };
 tensors.key = () => false;

@@ -48,7 +48,11 @@ timeline.load = model => {
             short: i => String(runs[i].decode),
             name: i =>
                 `${model.name('phase', runs[i].phase)} ${runs[i].decode}` +
-                (runs[i].tokens > 1 ? ` · ${runs[i].tokens} tokens` : '') +
+                (runs[i].tokens > 1
+                    ? ` · ${runs[i].tokens} tokens`
+                    : trace.pieces.has(runs[i].token)
+                      ? ` “${trace.pieces.get(runs[i].token)}”`
+                      : '') +
                 (runs[i].rolledBack ? ' · rolled back' : '')
         },
         Object.assign(
@@ -302,8 +306,7 @@ function stackRuns(trace, colour, colours) {
         runs = trace.runs.length;
     if (runs < 100 || runs * colours > 1 << 23) return null;
     const sums = new Float64Array((runs + 1) * colours);
-    for (let i = 0; i < e.count; ++i)
-        if (e.run[i] < runs) sums[(e.run[i] + 1) * colours + colour[i]] += e.duration[i];
+    for (let i = 0; i < e.count; ++i) if (e.run[i] < runs) sums[(e.run[i] + 1) * colours + colour[i]] += e.duration[i];
     for (let k = colours; k < sums.length; ++k) sums[k] += sums[k - colours];
     return {sums, colours, begin: Float64Array.from(trace.runs, r => r.begin), runs};
 }

@@ -25,7 +25,7 @@ function parseFilter(text) {
             colon = body.indexOf(':');
         if (colon < 0) {
             const needle = globToRegExp('*' + body + '*');
-            return {key: 'any', not, test: value => needle.test(value)};
+            return {text: word, key: 'any', not, test: value => needle.test(value)};
         }
         const key = body.slice(0, colon),
             list = body
@@ -45,10 +45,10 @@ function parseFilter(text) {
                     match[2] === undefined ? Number(match[1]) : match[2] ? Number(match[2]) : Infinity
                 ];
             });
-            return {key, not, test: value => spans.some(([a, b]) => value >= a && value <= b)};
+            return {text: word, key, not, test: value => spans.some(([a, b]) => value >= a && value <= b)};
         }
         const globs = list.map(globToRegExp);
-        return {key, not, test: value => globs.some(glob => glob.test(value))};
+        return {text: word, key, not, test: value => globs.some(glob => glob.test(value))};
     });
 }
 

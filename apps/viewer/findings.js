@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Common findings over the selection: slowest layer, distribution of time, hot experts, repeated reads, waiting
-// threads, unread weights.
+// Common findings over one phase of the selection: what limits it, the slowest layer, interruptions, distribution of
+// time, hot experts, repeated reads, waiting threads, unread weights.
 
+details.folded = new Set(); // titles of findings whose body is hidden
 details.findings = () => {
     const {model, sums, tensorSums: s} = app,
         {trace} = model,
         out = [],
-        card = (title, ...body) => out.push(el('div', {class: 'finding'}, el('h3', {}, title), ...body));
+        card = (title, ...body) =>
+            out.push(
+                el(
+                    'details',
+                    {
+                        class: 'finding',
+                        open: !details.folded.has(title),
+                        ontoggle: event => details.folded[event.target.open ? 'delete' : 'add'](title)
+                    },
+                    el('summary', {}, el('h3', {}, title)),
+                    el('div', {}, ...body)
+                )
+            );
     if (!sums.count)
         card(
             'Nothing here',
@@ -24,66 +37,10 @@ details.findings = () => {
             ...model.coverage.missing.slice(0, 4).map(t => el('div', {}, details.tensorLink(t))),
             el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'Show in layers'))
         );
-    const byLayer = groupSteps(model, sums, x => x.layer)
-        .filter(g => g.key >= 0 && g.time > 0)
-        .sort((a, b) => b.time - a.time);
-    if (byLayer.length > 1) {
-        const median = byLayer[byLayer.length >> 1].time,
-            top = byLayer[0],
-            ratio = top.time / median;
-        card(
-            'Slowest layer',
-            el(
-                'strong',
-                {},
-                details.link(`Layer ${top.key}`, () => app.setPin({kind: 'layer', layer: top.key}))
-            ),
-            ` takes ${ratio.toFixed(2)} × the median layer, ${formatShare(top.time / sums.time)} of kernel time.`,
-            ...details.bars(
-                byLayer
-                    .slice(0, 4)
-                    .map(g => [
-                        `layer ${g.key}`,
-                        g.time,
-                        formatShare(g.time / sums.time),
-                        () => app.setPin({kind: 'layer', layer: g.key})
-                    ]),
-                top.time
-            ),
-            details.pause(top, byLayer),
-            el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'All layers'))
-        );
-    }
-    const kinds = groupSteps(model, sums, x =>
-        x.weights.length ? x.weights.map(t => trace.tensors[t].roleName).join(' + ') : x.opName
-    )
-        .filter(g => g.time > 0)
-        .sort((a, b) => b.time - a.time);
-    if (kinds.length) {
-        let runTime = 0;
-        for (const run of sums.runs) if (trace.runs[run]) runTime += trace.runs[run].end - trace.runs[run].begin;
-        const whole = !app.state.filter && !app.state.selection && runTime > 0;
-        card(
-            'Where the time goes',
-            ...details.bars(
-                kinds
-                    .slice(0, 6)
-                    .map(g => [
-                        g.key,
-                        g.time,
-                        formatShare(g.time / sums.time),
-                        () => app.setPin({kind: 'group', label: g.key, steps: g.steps})
-                    ]),
-                kinds[0].time
-            ),
-            el(
-                'div',
-                {class: 'quiet'},
-                `${formatRate(sums.bytes, sums.time)} in kernels` +
-                    (whole ? `; kernels are ${formatShare(sums.time / runTime)} of the runs` : '')
-            )
-        );
-    }
+    details.limits(card);
+    details.slowest(card);
+    details.paused(card);
+    details.where(card);
     const p = experts.get();
     if (p?.tokensAll) {
         // Experts are counted per layer: equal indices in different layers are unrelated.
@@ -97,13 +54,15 @@ details.findings = () => {
                 )
                 .sort((a, b) => b.share - a.share),
             even = p.used / p.experts,
-            hot = list.filter(x => x.share > 1.5 * even).length;
+            // more than chance makes of so many tokens (three deviations of a count with even routing)
+            least = Math.max(1.5 * even, even + 3 * Math.sqrt((even * (1 - even)) / (p.tokensAll / p.layers.length))),
+            hot = list.filter(x => x.share > least).length;
         let cold = 0;
         for (const v of p.counts) if (!v) ++cold;
         card(
             'Hot experts',
             el('strong', {}, hot ? `${formatCount(hot)} of ${formatCount(list.length)}` : 'None'),
-            ` chosen by more than ${formatShare(1.5 * even)} of tokens; even routing gives each ${formatShare(even)}`,
+            ` chosen by more than ${formatShare(least)} of tokens; even routing gives each ${formatShare(even)}`,
             ...details.bars(
                 list
                     .slice(0, 5)
@@ -227,27 +186,153 @@ details.twice = card => {
     );
 };
 
-/** If a single step takes much of a group's time, the cause is probably the system: say so. */
-details.pause = (group, groups) => {
-    const {model, sums} = app,
-        e = model.trace.events;
-    const longest = group.steps.reduce((best, s) => (sums.stepMax[s] > sums.stepMax[best] ? s : best), group.steps[0]);
-    if (group.count < 2 * group.steps.length || sums.stepMax[longest] < 0.2 * group.time) return null;
-    const own = model.stepEvents.subarray(model.stepFirst[longest], model.stepFirst[longest + 1]);
-    const i = own.find(k => k >= sums.first && k < sums.last && e.duration[k] === sums.stepMax[longest]);
-    if (i === undefined) return null;
-    const rest = groups
-        .map(g => ({key: g.key, time: g.time - Math.max(...g.steps.map(s => sums.stepMax[s]))}))
-        .sort((a, b) => b.time - a.time);
-    return el(
-        'div',
-        {class: 'quiet'},
-        `${formatShare(e.duration[i] / group.time)} of it is `,
-        details.link('one step', () => {
-            app.setTab('timeline');
-            timeline.pinEvent(i);
-        }),
-        `, ${formatTime(e.duration[i])} long: was it interrupted? Without the longest step of each layer, layer ` +
-            `${rest[0].key} is slowest, ${(rest[0].time / rest[rest.length >> 1].time).toFixed(2)} × the median.`
+/** Is it memory-bound? */
+details.limits = card => {
+    const shares = roofline.verdict(),
+        known = 1 - shares.unknown;
+    if (!app.sums.count) return;
+    if (known < 0.01) {
+        card(
+            'Is it memory-bound?',
+            el(
+                'span',
+                {class: 'quiet'},
+                'The trace has no roofs: record it without --no-roofs, or type them in (tab Roofline).'
+            )
+        );
+        return;
+    }
+    const answers = [
+            ['memory', 'reading memory'],
+            ['arithmetic', 'arithmetic'],
+            ['overhead', 'neither: overhead']
+        ],
+        [top, text] = answers.reduce((best, item) => (shares[item[0]] > shares[best[0]] ? item : best));
+    card(
+        'Is it memory-bound?',
+        el('strong', {}, top === 'memory' ? 'Yes' : 'No'),
+        `: ${formatShare(shares[top])} of kernel time (${phases.text()}) is bound by ${text}.`,
+        ...details.bars(
+            answers.map(([name, label]) => [label, shares[name], formatShare(shares[name]), details.go('roofline')]),
+            1
+        ),
+        el(
+            'div',
+            {class: 'quiet'},
+            `Overhead is what reaches less than ${formatShare(roofline.overhead)} of both roofs: ` +
+                `${roofline.roofs.read.toFixed(1)} GB/s, ${roofline.roofs.macs.toFixed(0)} (int8) and ` +
+                `${roofline.roofs.f32.toFixed(0)} (f32) GMAC/s.`
+        )
+    );
+};
+
+/** Layers and the head by the median of their time in a run; a layer is named only where it exceeds the noise. */
+details.slowest = card => {
+    const c = (app.layers = compareLayers(app.model, app.masks, app.sums)),
+        top = c.slow[0],
+        name = row => (row.isLayer ? `layer ${row.key}` : row.key),
+        all = c.rows.reduce((sum, row) => sum + row.median, 0),
+        pin = row => () =>
+            app.setPin(
+                row.isLayer ? {kind: 'layer', layer: row.key} : {kind: 'group', label: row.key, steps: row.steps}
+            ),
+        head = c.rows.find(row => row.key === 'head');
+    if (c.layers.length < 2) return;
+    const noise = `± ${formatShare(Math.max(c.noise, 0.001))}`;
+    card(
+        'Slowest layer',
+        ...(top
+            ? [
+                  el('strong', {}, details.link(`Layer ${top.key}`, pin(top))),
+                  ` takes ${top.ratio.toFixed(2)} × the median of the ${top.alike} layers that do the same ` +
+                      `(${c.runs} runs, noise ${noise})` +
+                      (c.slow.length > 1 ? `; so do ${c.slow.length - 1} more, less.` : '.')
+              ]
+            : c.enough
+              ? [
+                    el('strong', {}, 'None'),
+                    ` stands out: layers that do the same differ by no more than the noise, ${noise}.`
+                ]
+              : [
+                    `${c.runs} run${c.runs === 1 ? '' : 's'} of ${phases.text()} cannot tell a slow layer from an ` +
+                        `interruption: it takes ${LEAST_RUNS}.`
+                ]),
+        ...details.bars(
+            c.rows.slice(0, 5).map(row => [name(row), row.median, formatShare(row.median / all), pin(row)]),
+            c.rows[0].median || 1
+        ),
+        el(
+            'div',
+            {class: 'quiet'},
+            'Median time in a run',
+            head && c.median > 0 ? `; the head takes ${(head.median / c.median).toFixed(1)} × the median layer.` : '.'
+        ),
+        el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'All layers'))
+    );
+};
+
+/** Single steps whose time has a cause outside of the program. */
+details.paused = card => {
+    const list = interruptions(app.model, app.masks, app.sums);
+    if (!list.length) return;
+    const lost = list.reduce((sum, item) => sum + item.extra, 0),
+        e = app.model.trace.events;
+    card(
+        'Interruptions',
+        el('strong', {}, formatCount(list.length)),
+        ` step${list.length > 1 ? 's' : ''} took far longer than in other runs: ${formatTime(lost)} in all ` +
+            `(${formatShare(lost / app.sums.time)}). Other programs or the system, not the model.`,
+        ...details.bars(
+            list.slice(0, 4).map(({event, extra}) => {
+                const step = app.model.steps[e.step[event]];
+                return [
+                    `${step.layer < 0 ? step.partName : `layer ${step.layer}`} ${step.opName}`,
+                    extra,
+                    formatTime(e.duration[event]),
+                    () => {
+                        app.setTab('timeline');
+                        timeline.pinEvent(event);
+                    }
+                ];
+            }),
+            list[0].extra
+        )
+    );
+};
+
+/** Kinds of steps by the median of their time in a run. */
+details.where = card => {
+    const {model, sums, masks} = app,
+        {trace} = model,
+        kinds = timesByRun(model, masks, sums, x =>
+            x.weights.length ? x.weights.map(t => trace.tensors[t].roleName).join(' + ') : x.opName
+        )
+            .map(kind => ({...kind, ...spreadOf(kind.times)}))
+            .filter(kind => kind.median > 0)
+            .sort((a, b) => b.median - a.median),
+        all = kinds.reduce((sum, kind) => sum + kind.median, 0);
+    if (!kinds.length) return;
+    let runTime = 0;
+    for (const run of sums.runs) if (trace.runs[run]) runTime += trace.runs[run].end - trace.runs[run].begin;
+    const whole = !app.state.filter && !app.state.selection && runTime > 0;
+    card(
+        'Where the time goes',
+        ...details.bars(
+            kinds
+                .slice(0, 6)
+                .map(g => [
+                    g.key,
+                    g.median,
+                    formatShare(g.median / all),
+                    () => app.setPin({kind: 'group', label: g.key, steps: g.steps})
+                ]),
+            kinds[0].median
+        ),
+        el(
+            'div',
+            {class: 'quiet'},
+            `${formatRate(sums.bytes, sums.time)} in kernels` +
+                (whole ? `; kernels are ${formatShare(sums.time / runTime)} of the runs` : '')
+        )
     );
 };

@@ -84,9 +84,14 @@ function buildModel(trace) {
         const weights = step.weights.map(t => trace.tensors[t].roleName);
         step.label = step.opName + (weights.length ? ` ${weights.join(' + ')}` : '');
         step.brief = weights.join(' + ') || step.opName;
+        // products of block formats are of integers; everything else computes in float32
+        step.int8 = step.weights.some(
+            t => trace.tensors[t].dims > 1 && !/^(F|BF)\d+$/i.test(trace.tensors[t].typeName)
+        );
         step.place = step.layer < 0 ? step.partName : `layer ${step.layer} ${step.partName}`;
     }
     const model = {trace, steps, names, name};
+    model.tokenText = id => (id < 0 ? 'hidden' : trace.pieces.has(id) ? `${id} “${trace.pieces.get(id)}”` : String(id));
     const e = trace.events;
     model.begin = trace.runs.length ? Math.min(trace.runs[0].begin, e.count ? e.begin[0] : Infinity) : 0;
     model.end = model.begin + 1;
@@ -164,6 +169,7 @@ function aggregate(model, masks, from, to) {
         stepCount: new Uint32Array(nSteps),
         stepTime: new Float64Array(nSteps),
         stepBytes: new Float64Array(nSteps),
+        stepStreamed: new Float64Array(nSteps),
         stepWait: new Float64Array(nSteps),
         stepSpan: new Float64Array(nSteps),
         stepMax: new Float64Array(nSteps),
@@ -179,6 +185,7 @@ function aggregate(model, masks, from, to) {
         ++sums.stepCount[step];
         sums.stepTime[step] += d;
         sums.stepBytes[step] += e.bytes[i];
+        sums.stepStreamed[step] += e.bytes[i] + rereads(model, steps[step], i);
         if (d > sums.stepMax[step]) sums.stepMax[step] = d;
         const s0 = e.firstSpan[i],
             s1 = e.firstSpan[i + 1];
@@ -200,6 +207,20 @@ function aggregate(model, masks, from, to) {
         sums.span += sums.stepSpan[i];
     }
     return sums;
+}
+
+/** Bytes that an event walks again: operands in several passes, or read and written. */
+function rereads(model, step, i) {
+    step.again ??= step.operands.flatMap((o, which) => {
+        const times = (o.passes || 1) * (o.mode === 3 ? 2 : 1) - 1;
+        return times > 0 && o.kind !== ELIDED
+            ? [{which, times, fixed: o.kind === DYNAMIC ? -1 : operandBytes(model, step, i, which)}]
+            : [];
+    });
+    let sum = 0;
+    for (const {which, times, fixed} of step.again)
+        sum += times * (fixed >= 0 ? fixed : operandBytes(model, step, i, which));
+    return sum;
 }
 
 const rangeBytes = (r, k) => r.length[k] * (r.pieces[k] || 1);
@@ -308,20 +329,24 @@ function groupSteps(model, sums, keyOf, labelOf = key => String(key)) {
                     label: labelOf(key, step),
                     time: 0,
                     bytes: 0,
+                    streamed: 0,
                     count: 0,
                     wait: 0,
                     span: 0,
                     macs: 0,
+                    int8Macs: 0,
                     part: step.part,
                     steps: []
                 })
             );
         g.time += sums.stepTime[i];
         g.bytes += sums.stepBytes[i];
+        g.streamed += sums.stepStreamed[i];
         g.count += sums.stepCount[i];
         g.wait += sums.stepWait[i];
         g.span += sums.stepSpan[i];
         g.macs += (step.macs || 0) * sums.stepCount[i];
+        if (step.int8) g.int8Macs += (step.macs || 0) * sums.stepCount[i];
         g.steps.push(i);
     });
     return [...groups.values()];

@@ -24,7 +24,8 @@ timeline.tip = (x, y) => {
             `${formatTime(run.end - run.begin)} · ${formatBytes(run.observed)} of weights · ${run.ev1 - run.ev0} steps`,
             run.position >= 0
                 ? `position ${run.position}, ${run.tokens} token${run.tokens > 1 ? 's' : ''}`
-                : `${run.tokens} tokens`
+                : `${run.tokens} tokens`,
+            ...(run.ids?.[0] >= 0 ? [details.tokens(run)] : [])
         ];
     }
     if (lane.key === 'layer' || lane.key === 'part') {
@@ -74,6 +75,15 @@ timeline.fit = () => {
     } else app.setView([app.model.begin, app.model.end]);
 };
 
+/** The view is one step and a little around it. */
+timeline.zoomTo = i => {
+    const e = app.model.trace.events,
+        d = Math.max(e.duration[i], 10);
+    app.setTab('timeline');
+    app.setView([e.begin[i] - 0.08 * d, e.begin[i] + 1.08 * d]);
+    app.setPin({kind: 'event', event: i});
+};
+
 timeline.pointer = (kind, event, x, y) => {
     const {t, lane, item} = timeline.eventAt(x, y);
     if (kind === 'down') timeline.drag = {x, t, view: app.view(), select: event.shiftKey, moved: false};
@@ -102,7 +112,10 @@ timeline.pointer = (kind, event, x, y) => {
         else if (lane.key === 'layer' && lane.keys[item] >= 0) app.setPin({kind: 'layer', layer: lane.keys[item]});
         else if (lane.key === 'layer' || lane.key === 'part') app.setPin({kind: 'event', event: lane.first[item]});
         else app.setPin({kind: 'event', event: item});
-    } else if (kind === 'double') timeline.zoom(0.4, t);
+    } else if (kind === 'double') {
+        if (item >= 0 && (lane.key === 'step' || lane.key === 'thread')) timeline.zoomTo(item);
+        else timeline.zoom(0.4, t);
+    }
 };
 timeline.wheel = (event, x) => {
     const [t0, t1] = app.view(),
@@ -121,6 +134,7 @@ timeline.key = key => {
         a: () => timeline.pan(-0.2),
         d: () => timeline.pan(0.2),
         f: () => timeline.fit(),
+        z: () => pin?.kind === 'event' && timeline.zoomTo(pin.event),
         0: () => app.setView([app.model.begin, app.model.end]),
         m: () => {
             const t = timeline.pointerTime ?? (app.view()[0] + app.view()[1]) / 2;

@@ -9,8 +9,8 @@ import random
 import struct
 import sys
 
-from trace_writer import (EVENT, EVENTS, FILES, NODE, NONE16, NONE32, NONE64, OPERAND, PLAN, RANGE, RUN, RUN_END,
-                          RUN_HEAD,
+from trace_writer import (EVENT, EVENTS, FILES, NODE, NONE16, NONE32, NONE64, OPERAND, PIECES, PLAN, RANGE, RUN,
+                          RUN_END, RUN_HEAD,
                           SAMPLE, SPAN, STEP, TENSOR, TENSORS, VALUE, TraceWriter, worked_example)
 
 OPS = """none input alias get_rows rms_norm layer_norm quantize mul_mat mul_mat_id mul_mat_heads l2_norm add mul div
@@ -39,6 +39,7 @@ class Shape:
 TINYLLAMA = Shape("TinyLlama 1.1B", 22, 2048, 5632, 32, 4, 32000, slow_layer=13)
 SMOLLM2 = Shape("SmolLM2 135M Instruct", 30, 576, 1536, 9, 3, 49152, tied=True, weights="Q8_0", better="Q8_0",
                 slow_layer=17)
+EVEN = Shape("Even 1.1B", 22, 2048, 5632, 32, 4, 32000)
 MIXTURE = Shape("Mixture 7B A1B", 16, 2048, 1024, 16, 16, 50304, experts=64, used=8, slow_layer=5, hot_experts=(7, 42))
 
 
@@ -221,9 +222,12 @@ class Plan:
 
 
 class Session:
-    """Runs plans on a clock of nanoseconds and writes their blocks. roofs: bytes and MACs a nanosecond."""
+    """Runs plans on a clock of nanoseconds and writes their blocks. roofs: bytes and MACs a nanosecond. text: of a
+    token. pause: (run, step, ns) takes so much longer."""
 
-    def __init__(self, shape, threads=2, seed=1, rename=lambda name: name, skip=None, level=2, roofs=(32.0, 180.0)):
+    def __init__(self, shape, threads=2, seed=1, rename=lambda name: name, skip=None, level=2, roofs=(32.0, 180.0),
+                 text=None, pause=None):
+        self.text, self.pause, self.pieces = text, pause, set()
         self.random, self.threads, self.time, self.run_number, self.position = random.Random(seed), threads, 0, 0, 0
         self.skip, self.roofs, self.level = skip, roofs, level
         self.trace = trace = TraceWriter(level=level, flags=2)
@@ -231,7 +235,7 @@ class Session:
         self.shape = shape
         pairs = [("library", "tinfer"), ("model", shape.name), ("architecture", "llama"), ("isa", "avx512vnni"),
                  ("cpu", "synthetic"), ("threads", str(threads)), ("page_size", "4096"),
-                 ("read_gb_s", f"{roofs[0]:g}"), ("mac_s", f"{roofs[1] * 1e9:g}")]
+                 ("read_gbps", f"{roofs[0]:g}"), ("int8_gmacs", f"{roofs[1]:g}"), ("f32_gmacs", f"{roofs[1] / 4:g}")]
         for prefix, names in (("op", OPS), ("part", PARTS), ("phase", PHASES), ("role", model.roles)):
             pairs += [(f"{prefix}.{i}", name) for i, name in enumerate(names)]
         pairs += [(f"type.{number}", name) for name, (number, *_) in TYPES.items()] + [("layout.0", "file")]
@@ -304,6 +308,14 @@ class Session:
             out.append((start, busy, max(1, plan.steps[step][11] // self.threads), thread, 0))
         return out
 
+    def write_pieces(self, ids):
+        new = sorted(set(ids) - self.pieces) if self.text else []
+        self.pieces.update(new)
+        texts = [(token, self.text(token).encode()) for token in new]
+        if texts:
+            self.trace.block(PIECES, b"".join(struct.pack("<iI", token, len(text)) + text + bytes(-len(text) % 4)
+                                              for token, text in texts), len(texts))
+
     def run(self, n_tokens):
         plan, trace = self.plan(n_tokens), self.trace
         ids = [self.random.randrange(self.shape.vocab) if i else 1 for i in range(n_tokens)]
@@ -315,11 +327,14 @@ class Session:
                              n_tokens, 1, first_event, self.position + n_tokens, 2048, 0)
         tokens = b"".join(struct.pack("<iiII", token, self.position + i, 0, i == n_tokens - 1) for i,
                           token in enumerate(ids))
+        self.write_pieces(ids)
         trace.block(RUN, head + tokens, 1, 0, begin, self.run_number)
         events, ranges, spans, observed = [], [], [], 0
         for step in range(len(plan.steps)):
             records, dynamic_bytes = self.ranges(plan, step, ids, picks)
             duration = self.duration(plan, step, dynamic_bytes)
+            if self.pause and self.pause[:2] == (self.run_number, step):
+                duration += self.pause[2]
             self.time += 15 + self.random.randrange(10)
             if self.skip is None or not self.skip(plan, step):
                 static = plan.steps[step][13]

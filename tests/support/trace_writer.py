@@ -6,7 +6,7 @@ tested against bytes that none of them wrote. numpy is used for checksums where 
 import struct
 
 STRINGS, SESSION, FILES, TENSORS, PLAN, RUN, EVENTS, RUN_END, SAMPLE, MARK = range(1, 11)
-PAGES, ROUTER, HASHES, DROPS, INDEX, SAMPLERS = range(11, 17)
+PAGES, ROUTER, HASHES, DROPS, INDEX, SAMPLERS, PIECES = range(11, 18)
 NONE16, NONE32, NONE64 = 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 
 TENSOR = struct.Struct("<IIBBHHHIHH4QQQQQQ")

@@ -9,11 +9,11 @@ const fs = require('fs');
 const vm = require('vm');
 
 const [folder, ...files] = process.argv.slice(2);
-const parts = ['decode', 'decode_events', 'model', 'lod', 'filter']
+const parts = ['decode', 'decode_events', 'model', 'noise', 'lod', 'filter']
     .map(name => fs.readFileSync(`${folder}/${name}.js`, 'utf8'));
 const names = `crc32c readTrace buildModel parseFilter compileFilter aggregate tensorSums groupSteps expertPicks
     expertOverlap expertCacheCurve buildPyramid lanePixels heatExtents heatAccumulate overviewBins lowerBound
-    operandBytes`.split(/\s+/);
+    operandBytes spreadOf compareLayers interruptions`.split(/\s+/);
 const v = vm.runInThisContext(`(() => { ${parts.join('\n')}\n return {${names.join(',')}}; })()`);
 const buffer = bytes => bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
 const [example, dense, experts, hostile] = files.map(file => fs.readFileSync(file));
@@ -50,6 +50,26 @@ function exercise(bytes) {
         if (axis.byFile) model.heat = job.cells;
     }
     return model;
+}
+
+// what stands out of the noise: one layer of those that do the same; a step that was interrupted, and no layer for it
+assert.deepStrictEqual(v.spreadOf([5, 1, 9, 3]), {median: 5, spread: 6});
+{
+    const {model, masks, sums} = whole(dense), decodes = Uint8Array.from(model.trace.runs, r => r.tokens === 1);
+    const ofDecodes = () => {
+        masks.runs = decodes;
+        const own = v.aggregate(model, masks, -Infinity, Infinity);
+        return [v.compareLayers(model, masks, own), v.interruptions(model, masks, own)];
+    };
+    let [layers, pauses] = ofDecodes();
+    assert.deepStrictEqual([layers.runs, layers.slow.map(row => row.key), pauses], [6, [13], []]);
+    assert.ok(Math.abs(layers.slow[0].ratio - 1.5) < 0.05);
+    assert.ok(layers.rows[0].key === 'head' || layers.rows[0].key === 13);
+    const e = model.trace.events,
+          at = model.stepEvents.find(i => model.steps[e.step[i]].layer === 2 && decodes[e.run[i]]);
+    e.duration[at] += 5e6;
+    [layers, pauses] = ofDecodes();
+    assert.deepStrictEqual([layers.slow.map(row => row.key), pauses.map(p => p.event)], [[13], [at]]);
 }
 
 // the worked example of the format

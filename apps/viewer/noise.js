@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// What stands out of a trace's own noise: medians over runs with their spread, layers against those that do the same,
+// interruptions. Pure functions, independent of the page.
+
+/** The median and the distance between the quartiles, as `tinfer trace diff` takes them. */
+function spreadOf(values) {
+    const list = Float64Array.from(values).sort(),
+        n = list.length;
+    return n ? {median: list[n >> 1], spread: list[Math.floor((n * 3) / 4)] - list[n >> 2]} : {median: 0, spread: 0};
+}
+
+/** Of fewer runs a median says nothing about an interruption. */
+const LEAST_RUNS = 3;
+
+/** Time in each run of the selection by a key of steps: [{key, steps, times}], times by place among the runs. */
+function timesByRun(model, masks, sums, keyOf) {
+    const e = model.trace.events,
+        runs = [...sums.runs].filter(run => run < model.trace.runs.length).sort((a, b) => a - b),
+        place = new Int32Array(model.trace.runs.length + 1).fill(-1),
+        groupOf = new Int32Array(model.steps.length).fill(-1),
+        places = new Map(),
+        groups = [];
+    runs.forEach((run, i) => {
+        place[run] = i;
+    });
+    model.steps.forEach((step, s) => {
+        const key = sums.stepCount[s] ? keyOf(step) : null;
+        if (key === null) return;
+        if (!places.has(key)) {
+            places.set(key, groups.length);
+            groups.push({key, steps: [], times: new Float64Array(runs.length)});
+        }
+        groupOf[s] = places.get(key);
+        groups[groupOf[s]].steps.push(s);
+    });
+    for (let i = sums.first; i < sums.last; ++i) {
+        const group = groupOf[e.step[i]],
+            at = place[Math.min(e.run[i], place.length - 1)];
+        if (group >= 0 && at >= 0 && masks.steps[e.step[i]]) groups[group].times[at] += e.duration[i];
+    }
+    return groups;
+}
+
+/** What a layer does: its kernels and static bytes, in order. */
+function layerForms(model, sums) {
+    const forms = new Map();
+    model.steps.forEach((step, s) => {
+        if (step.layer < 0 || !sums.stepCount[s]) return;
+        const list = forms.get(step.layer) ?? [];
+        if (!list.length || list.plan === step.planId) {
+            list.plan = step.planId;
+            list.push(`${step.kernel} ${step.bytes}`);
+        }
+        forms.set(step.layer, list);
+    });
+    return new Map([...forms].map(([layer, list]) => [layer, list.join('\n')]));
+}
+
+/** Layers and what is in none (head, embedding), with the median of their time in a run; and the layers that take
+    longer than those that do the same, by more than three times the spread over the runs. */
+function compareLayers(model, masks, sums) {
+    const forms = layerForms(model, sums),
+        rows = timesByRun(model, masks, sums, step => (step.layer < 0 ? step.partName : step.layer)),
+        families = new Map();
+    for (const row of rows) {
+        Object.assign(row, spreadOf(row.times.filter(t => t > 0)));
+        row.isLayer = typeof row.key === 'number';
+        if (!row.isLayer) continue;
+        const form = forms.get(row.key);
+        families.set(form, [...(families.get(form) ?? []), row]);
+    }
+    const runs = rows.length ? rows[0].times.length : 0;
+    let noise = 0;
+    for (const family of families.values()) {
+        if (family.length < 3) continue;
+        const usual = Float64Array.from({length: runs}, (_, run) => spreadOf(family.map(row => row.times[run])).median);
+        for (const row of family) {
+            const ratio = spreadOf([...row.times].map((t, run) => t / usual[run]).filter(x => x > 0 && x < Infinity));
+            row.alike = family.length;
+            row.ratio = ratio.median;
+            row.ratioSpread = ratio.spread;
+        }
+        const usualSpread = spreadOf(family.map(row => row.ratioSpread)).median;
+        noise = Math.max(noise, usualSpread);
+        for (const row of family)
+            row.stands = row.ratio - 1 > Math.max(3 * Math.max(row.ratioSpread, usualSpread), 0.02);
+    }
+    const layers = rows.filter(row => row.isLayer),
+        enough = runs >= LEAST_RUNS;
+    return {
+        runs,
+        enough,
+        noise,
+        rows: rows.sort((a, b) => b.median - a.median),
+        median: spreadOf(layers.map(row => row.median)).median,
+        layers,
+        slow: enough ? layers.filter(row => row.stands).sort((a, b) => b.ratio - a.ratio) : []
+    };
+}
+
+/** Steps that took far longer than the same step of other runs: [{event, usual, extra}], the longest first. What the
+    model does is the same in each run, so the cause lies outside of it. */
+function interruptions(model, masks, sums) {
+    const e = model.trace.events,
+        list = [],
+        least = 20_000; // ns: shorter ones are no time slice of anything else
+    model.steps.forEach((_, s) => {
+        if (sums.stepCount[s] < 2 * LEAST_RUNS || sums.stepMax[s] < least) return;
+        const own = [...model.stepEvents.subarray(model.stepFirst[s], model.stepFirst[s + 1])].filter(
+                i => i >= sums.first && i < sums.last && masks.runs[e.run[i]]
+            ),
+            {median, spread} = spreadOf(own.map(i => e.duration[i])),
+            most = median + Math.max(10 * spread, median, least);
+        for (const i of own)
+            if (e.duration[i] > most) list.push({event: i, usual: median, extra: e.duration[i] - median});
+    });
+    return list.sort((a, b) => b.extra - a.extra);
+}
