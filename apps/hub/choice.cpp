@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "hub/choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace tinfer::hub {
+
+namespace {
+
+struct Part {
+    std::string stem;  ///< of the path, without "-00001-of-00003"
+    int number = 1, of = 1;
+};
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+bool is_model(std::string_view path) {
+    if (!path.ends_with(".gguf")) return false;
+    const std::string name = lower(file_name(path));
+    if (name.find("mmproj") != name.npos || name.find("imatrix") != name.npos) return false;
+    constexpr std::array<std::string_view, 4> kHeads{"mtp-", "eagle3-", "dflash-", "dspark-"};
+    return std::ranges::none_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
+}
+
+int five_digits(std::string_view text) {
+    int value = 0;
+    for (const char c : text) {
+        if (c < '0' || c > '9') return -1;
+        value = value * 10 + (c - '0');
+    }
+    return value;
+}
+
+/// "NAME-00002-of-00003.gguf" is part 2 of 3; every other file is a part of its own.
+Part part_of(std::string_view path) {
+    const auto stem = path.substr(0, path.size() - 5);
+    if (stem.size() > 15) {
+        const auto tail = stem.substr(stem.size() - 15);
+        const int number = five_digits(tail.substr(1, 5)), of = five_digits(tail.substr(10));
+        if (tail[0] == '-' && tail.substr(6, 4) == "-of-" && number >= 1 && of >= number)
+            return {std::string(stem.substr(0, stem.size() - 15)), number, of};
+    }
+    return {std::string(stem)};
+}
+
+/// What follows the last '-' or '.' of the name, together with "UD-" in front of it.
+std::string label_of(std::string_view stem) {
+    const auto name = file_name(stem);
+    const std::size_t cut = name.find_last_of("-.");
+    if (cut == name.npos) return std::string(name);
+    const bool has_ud = cut >= 2 && lower(name.substr(cut - 2, 3)) == "ud-" &&
+                        (cut == 2 || name[cut - 3] == '-' || name[cut - 3] == '.');
+    return std::string(name.substr(has_ud ? cut - 2 : cut + 1));
+}
+
+std::string folder_of(std::string_view path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == path.npos ? std::string() : std::string(file_name(path.substr(0, slash)));
+}
+
+}  // namespace
+
+std::uint64_t Candidate::bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& file : files) sum += file.size;
+    return sum;
+}
+
+bool Candidate::fits(std::string_view quant) const {
+    return lower(label) == lower(quant) || lower(folder) == lower(quant);
+}
+
+std::vector<Candidate> candidates(std::vector<RepoFile> files) {
+    std::ranges::sort(files, {}, &RepoFile::path);
+    std::map<std::pair<std::string, int>, Candidate> found;  // by stem and number of parts
+    for (auto& file : files) {
+        if (!is_model(file.path)) continue;
+        const Part part = part_of(file.path);
+        Candidate& one = found[{part.stem, part.of}];
+        one.label = label_of(part.stem);
+        one.folder = folder_of(file.path);
+        one.parts = part.of;
+        one.files.push_back(std::move(file));
+    }
+    std::vector<Candidate> out;
+    for (auto& [stem, one] : found) out.push_back(std::move(one));
+    return out;
+}
+
+std::vector<const Candidate*> choose(const HubName& name, const std::vector<Candidate>& all) {
+    const auto those = [&](const auto& is_meant) {
+        std::vector<const Candidate*> out;
+        for (const auto& one : all)
+            if (is_meant(one)) out.push_back(&one);
+        return out;
+    };
+    if (!name.path.empty())
+        return those([&](const Candidate& one) {
+            return std::ranges::any_of(one.files, [&](const RepoFile& file) { return file.path == name.path; });
+        });
+    const auto fitting = [&](std::string_view quant) {
+        return those([&](const Candidate& one) { return one.fits(quant); });
+    };
+    if (!name.quant.empty()) return fitting(name.quant);
+    for (const std::string_view usual : {"Q4_K_M", "Q8_0"})
+        if (auto found = fitting(usual); !found.empty()) return found;
+    return those([](const Candidate&) { return true; });
+}
+
+std::string id_of(const HubName& name, const Candidate& one, const std::vector<Candidate>& all) {
+    const bool is_unique =
+        std::ranges::count_if(all, [&](const Candidate& other) { return other.fits(one.label); }) == 1;
+    HubName id = name;
+    id.quant = is_unique ? one.label : "";
+    id.path = is_unique ? "" : one.files.front().path;
+    return id.text();
+}
+
+std::string list_text(const std::vector<Candidate>& all) {
+    std::string text;
+    for (const auto& one : all) {
+        const bool is_unique =
+            std::ranges::count_if(all, [&](const Candidate& other) { return other.fits(one.label); }) == 1;
+        text += (text.empty() ? "" : ", ") + (is_unique ? one.label : one.files.front().path) + " (" +
+                size_text(one.bytes()) + ")";
+    }
+    return text;
+}
+
+std::string missing_parts(const Candidate& one) {
+    std::string text;
+    std::size_t next = 0;
+    for (int number = 1; number <= one.parts && text.size() < 200; ++number) {
+        if (next < one.files.size() && part_of(one.files[next].path).number == number) ++next;
+        else text += (text.empty() ? "" : ", ") + std::to_string(number);
+    }
+    return text;
+}
+
+std::string size_text(std::uint64_t bytes) {
+    constexpr std::array kUnits{" B", " KiB", " MiB", " GiB", " TiB"};
+    std::size_t unit = 0;
+    std::uint64_t whole = bytes, tenths = 0;
+    for (; whole >= 1024 && unit + 1 < kUnits.size(); ++unit) {
+        tenths = whole % 1024 * 10 / 1024;
+        whole /= 1024;
+    }
+    return std::to_string(whole) + (unit == 0 ? "" : "." + std::to_string(tenths)) + kUnits[unit];
+}
+
+}  // namespace tinfer::hub

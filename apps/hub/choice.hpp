@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// Which file of a repository a name means. A split model, `-00001-of-00003.gguf` and so on, is one choice.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hub/name.hpp"
+
+namespace tinfer::hub {
+
+/// A file in a repository, in the hub's tree or in a snapshot.
+struct RepoFile {
+    std::string path;
+    std::uint64_t size = 0;
+    std::string hash;  ///< its blob's name: 64 digits (SHA-256) or 40 (git's SHA-1); empty in a plain snapshot
+};
+
+/// Files that are one model.
+struct Candidate {
+    std::string label;            ///< "Q4_K_M", "UD-Q4_K_XL"; as it is written in the file's name
+    std::string folder;           ///< the file's own folder, which may be named like the label
+    std::vector<RepoFile> files;  ///< in their order
+    int parts = 1;                ///< that a split model should have; `files` may be fewer
+
+    [[nodiscard]] bool is_complete() const { return static_cast<int>(files.size()) == parts; }
+    [[nodiscard]] std::uint64_t bytes() const;
+    [[nodiscard]] bool fits(std::string_view quant) const;
+};
+
+/// The models among these files, in the order of their paths; projectors, importance matrices and draft heads are none.
+[[nodiscard]] std::vector<Candidate> candidates(std::vector<RepoFile> files);
+/// Those of them that the name means: by its path or quantization; without them Q4_K_M, else Q8_0, else the only one.
+/// Not exactly one: it is not clear what is meant.
+[[nodiscard]] std::vector<const Candidate*> choose(const HubName& name, const std::vector<Candidate>& all);
+/// "OWNER/REPO:QUANT"; with the path where another candidate has the same label.
+[[nodiscard]] std::string id_of(const HubName& name, const Candidate& one, const std::vector<Candidate>& all);
+/// "Q4_K_M (1.1 GiB), Q8_0 (2.0 GiB)"
+[[nodiscard]] std::string list_text(const std::vector<Candidate>& all);
+/// "98.4 MiB"
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+/// The parts that a split model lacks, as "2, 3".
+[[nodiscard]] std::string missing_parts(const Candidate& one);
+
+}  // namespace tinfer::hub
