@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """[P2] Batches over actors of Ray: the bytes of one process, in order, whatever is lost on the way.
 
-usage: ray_batch_test.py [--rows N]      how many prompts; without it a sample
+usage: ray_batch_test.py [--rows N]      everything with so many prompts; without it a sample
 """
 import argparse
 import os
@@ -66,11 +66,11 @@ def kill_at_random(folder, kills, stop):
 
 
 class Batches(unittest.TestCase):
-    n_rows = 240
+    n_rows, is_large = 240, False
 
     @classmethod
     def setUpClass(cls):
-        nodes = ray_support.local_ray(n_cpus=6)
+        nodes = ray_support.local_ray(n_cpus=4)
         nodes.__enter__()
         cls.addClassCleanup(nodes.__exit__, None, None, None)
         context = ray.data.DataContext.get_current()
@@ -87,11 +87,12 @@ class Batches(unittest.TestCase):
     def predict(self, data, n_actors=2, batch_size=16, cls=Predictor, **options):
         return data.map_batches(cls, fn_constructor_args=[TINY],
                                 fn_constructor_kwargs={"sampling": SAMPLING, **OPTIONS, **options}, num_cpus=1,
-                                concurrency=n_actors, batch_size=batch_size)
+                                compute=ray.data.ActorPoolStrategy(size=n_actors), batch_size=batch_size)
 
     def test_p2_equal_bytes(self):  # [P2]
         """1, 2 and 4 actors, batches and blocks of several sizes: each row as one process gives it, in order"""
-        for n_actors, batch_size, blocks in (1, 64, 3), (2, 7, 16), (4, 16, 16):
+        cases = [(1, 64, 3), (2, 7, 16), (4, 16, 16)]
+        for n_actors, batch_size, blocks in cases if self.is_large else cases[1:2]:
             with self.subTest(actors=n_actors, batch_size=batch_size, blocks=blocks):
                 got = self.predict(self.data(blocks), n_actors, batch_size).take_all()
                 self.assertEqual(got, self.expected)
@@ -113,6 +114,8 @@ class Batches(unittest.TestCase):
 
     def test_parquet(self):
         """results of several blocks in Parquet, read by who knows nothing of Ray"""
+        if not self.is_large:
+            self.skipTest("with --rows")
         with tempfile.TemporaryDirectory() as folder:
             self.predict(self.data(), 2).write_parquet(folder)
             table = pyarrow.concat_tables(
@@ -122,6 +125,8 @@ class Batches(unittest.TestCase):
 
     def test_vectors_and_scores(self):
         """embeddings and scores are those of one process to the bit"""
+        if not self.is_large:
+            self.skipTest("with --rows")
         texts = ray.data.from_items([{"id": row["id"], "text": row["prompt"]} for row in self.rows[:60]],
                                     override_num_blocks=7)
         with tinfer.LLM(TINY, **OPTIONS) as llm:
@@ -165,6 +170,18 @@ class OneProcess(unittest.TestCase):
         with self.assertRaises(ValueError):
             predictor({"prompt": np.array(["a"]), "seed": np.array([2**32 - 1])})
 
+    def test_vectors_and_scores(self):
+        """those of an LLM, in each format of a batch"""
+        texts = [row["prompt"] for row in rows_of(3)]
+        with tinfer.LLM(TINY, **OPTIONS) as llm:
+            vectors, scores = llm.embed(texts), [one.log_prob for one in llm.score(texts)]
+        embed, score = (Predictor(TINY, task=task, **OPTIONS) for task in ("embed", "score"))
+        for batch in {"text": np.array(texts)}, pandas.DataFrame({"text": texts}), pyarrow.table({"text": texts}):
+            got = [model(batch)[name] for model, name in ((embed, "embedding"), (score, "log_prob"))]
+            rows, numbers = (one.to_pylist() if hasattr(one, "to_pylist") else list(one) for one in got)
+            self.assertEqual(np.array(rows, np.float32).tobytes(), vectors.tobytes())
+            self.assertEqual(numbers, scores)
+
     def test_token_ids_as_prompts(self):
         predictor = Predictor(TINY, SAMPLING, **OPTIONS)
         ids = predictor.llm.tokenize("the one")
@@ -182,7 +199,8 @@ class OneProcess(unittest.TestCase):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=Batches.n_rows)
+    parser.add_argument("--rows", type=int)
     given, rest = parser.parse_known_args()
-    Batches.n_rows = given.rows
+    if given.rows:
+        Batches.n_rows, Batches.is_large = given.rows, True
     unittest.main(argv=[sys.argv[0], *rest])

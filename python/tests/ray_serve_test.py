@@ -95,7 +95,7 @@ class Serving(unittest.TestCase):
     def setUpClass(cls):
         if not pathlib.Path(PROGRAM).is_file():
             raise unittest.SkipTest("there is no program tinfer")
-        nodes = ray_support.local_ray(n_cpus=8)
+        nodes = ray_support.local_ray(n_cpus=4)
         nodes.__enter__()
         cls.addClassCleanup(nodes.__exit__, None, None, None)
         cls.addClassCleanup(serve.shutdown)
@@ -233,7 +233,7 @@ class Routing(unittest.TestCase):
             self.skipTest("there is no program tinfer")
         n, turns, replicas = (24, 8, 4) if LARGE else (6, 4, 2)
         shares = {}
-        with ray_support.local_ray(n_cpus=8):
+        with ray_support.local_ray(n_cpus=4):
             port = free_port()
             serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
             for is_aware in (False, True):

@@ -22,7 +22,8 @@ class Predictor:
     """A model for ``ray.data.Dataset.map_batches``, loaded once in each actor::
 
         rows.map_batches(tinfer.ray.Predictor, fn_constructor_args=["model.gguf"],
-                         fn_constructor_kwargs={"sampling": SamplingParams(seed=1)}, concurrency=4, batch_size=64)
+                         fn_constructor_kwargs={"sampling": SamplingParams(seed=1)}, batch_size=64,
+                         compute=ray.data.ActorPoolStrategy(size=4))
 
     It adds columns and keeps the others:
 
