@@ -29,7 +29,7 @@ from tinfer.ray.serving import app
 PROGRAM = os.environ.get("TINFER_PROGRAM", "")
 LARGE = "--large" in sys.argv
 CHAT = "/v1/chat/completions"
-FLAGS = ["-c", "8192", "--parallel", "16", "--any-model"]
+FLAGS = ["-c", "16384", "--parallel", "32", "--any-model"]
 NO_EOG = {"logit_bias": {"2": -100}}   # random weights end a text at once
 
 
@@ -138,7 +138,7 @@ class Serving(unittest.TestCase):
                 self.assertEqual(*loose)
         status, data = post(self.address, CHAT, chat(1), Origin="http://elsewhere.example")
         self.assertEqual(status, 403)
-        seeds = {json.loads(post(self.address, CHAT, chat(1, seed=None))[1])["timings"]["seed"] for _ in range(4)}
+        seeds = {json.loads(post(self.address, CHAT, {**chat(1), "seed": None})[1])["timings"]["seed"] for _ in range(4)}
         self.assertEqual(len(seeds), 4)
 
     def test_p2_streams(self):  # [P2]
@@ -153,26 +153,34 @@ class Serving(unittest.TestCase):
         self.assertEqual([text_of(one) for one in got], [text_of(one) for one in expected])
         self.assertEqual(len({one[0]["id"] for one in got}), n)
 
+    def counts(self):
+        return serve.get_deployment_handle("Ingress", "tinfer").counts.remote().result(timeout_s=60)
+
     def lose(self, how):
         """Streams of which some lose their replica: all are whole, each under one name."""
         n = 50 if LARGE else 12
-        bodies = [chat(100 + i, 120, stream_options={"include_usage": True}) for i in range(n)]
+        bodies = [chat(100 + i, 300, stream_options={"include_usage": True}) for i in range(n)]
         expected = asyncio.run(all_streams(self.alone, bodies))
         found = sorted(self.wait_for_replicas())
-        killed = []
+        killed, before, n_begun = [], self.counts(), 0
 
-        def begun():
-            if not killed:
+        def begun():   # once all streams are on their way
+            nonlocal n_begun
+            n_begun += 1
+            if n_begun == n:
                 killed.append(found[0])
                 os.kill(found[0][how], signal.SIGKILL)
 
         got = asyncio.run(all_streams(self.address, bodies, begun))
         self.assertEqual(len(killed), 1)
+        n_resumed = self.counts()["resumed"] - before["resumed"]
+        print(f"{n_resumed} of {n} streams went on with another replica", flush=True)
+        self.assertGreater(n_resumed, n // 6)
         self.assertEqual([text_of(one) for one in got], [text_of(one) for one in expected])
         for one, like in zip(got, expected):
             self.assertEqual(len({(part["id"], part["created"]) for part in one}), 1)
             self.assertEqual(len(one), len(like))
-            self.assertEqual(one[-1]["usage"]["completion_tokens"], 120)
+            self.assertEqual(one[-1]["usage"]["completion_tokens"], 300)
         after = self.wait_for_replicas()
         self.assertNotIn(killed[0], after)
         with self.assertRaises(ProcessLookupError):   # one ends with the other

@@ -94,6 +94,12 @@ class Ingress:
     def __init__(self, replicas: Any, gives_seeds: bool, max_body: int) -> None:
         self._replicas = replicas.options(method_name="ask", stream=True)
         self._gives_seeds, self._max_body = gives_seeds, max_body
+        self._counts = {"requests": 0, "asked_again": 0, "resumed": 0}
+
+    def counts(self) -> dict[str, int]:
+        """Requests so far, those that were sent to another replica before anything was answered, and streams that went
+        on with another one."""
+        return dict(self._counts)
 
     async def handle(self, request: Request) -> Response:
         data = bytearray()
@@ -102,6 +108,7 @@ class Ingress:
             if len(data) > self._max_body:
                 return error(413, f"the body has more than {self._max_body} bytes", "body_too_large")
         call = self._call(request, bytes(data))
+        self._counts["requests"] += 1
         resume = Resume()
         for attempt in range(RETRIES + 1):
             try:
@@ -117,6 +124,7 @@ class Ingress:
                 if attempt == RETRIES:
                     return error(503, f"{attempt + 1} replicas were lost: {lost}", "replica_lost",
                                  **{"Retry-After": "5"})
+                self._counts["asked_again"] += 1
                 await pause(attempt)
         raise AssertionError
 
@@ -172,6 +180,7 @@ class Ingress:
                     return
                 pieces = None
                 resume.begin()
+                self._counts["resumed"] += 1
                 await pause(attempt)
                 attempt += 1
 
@@ -199,13 +208,14 @@ def answer(status: int, headers: Sequence[tuple[str, str]], body: Any) -> Respon
 def _ingress_class() -> Any:
     front = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @serve.ingress(front)
     class Front(Ingress):
-        @front.api_route("/{path:path}", methods=METHODS)
-        async def every_route(self, request: Request) -> Response:
+        async def every_route(self, request):
             return await self.handle(request)
 
-    return Front
+        every_route.__annotations__ = {"request": Request}   # the class: its name is unknown where this is unpickled
+        front.api_route("/{path:path}", methods=METHODS, response_model=None)(every_route)
+
+    return serve.ingress(front)(Front)
 
 
 def option_of(arguments: Sequence[str], *names: str) -> str | None:
