@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from tinfer.ray.prefixes import BLOCK, Known, digests
+from tinfer.ray.prefixes import BLOCK, Branches, Known, digests
 from tinfer.ray.resume import CannotResume, Frames, Resume
 from tinfer.ray.serving import handed_on, option_of, with_seed
 
@@ -105,6 +105,24 @@ class Prefixes(unittest.TestCase):
         known.add([1, 6])
         self.assertEqual((known.covers([1, 2, 3]), known.covers([1, 6]), known.covers([2])), (2, 2, 1))
         self.assertEqual(known.covers([7, 1]), 0)
+
+
+    def test_p2_what_all_begin_with(self):  # [P2]
+        """a system's text before many conversations does not bind them to the replica that has it; their own does"""
+        branches = Branches()
+        system = {"role": "system", "content": "s" * 300}
+        talks = [digests({"messages": [system, {"role": "user", "content": f"{i}" * 300}]}) for i in range(8)]
+        n = Known(1000)
+        n.add(talks[0])
+        common = n.covers(talks[1])
+        for talk in talks[:4]:
+            branches.add(talk)
+        self.assertFalse(branches.is_shared(talks[5], common))
+        for talk in talks[4:]:
+            branches.add(talk)
+        self.assertTrue(branches.is_shared(talks[5], common))
+        self.assertFalse(branches.is_shared(talks[5], common + 1))
+        self.assertFalse(branches.is_shared(talks[5][:common], common))
 
 
 class Requests(unittest.TestCase):

@@ -138,7 +138,8 @@ class Serving(unittest.TestCase):
                 self.assertEqual(*loose)
         status, data = post(self.address, CHAT, chat(1), Origin="http://elsewhere.example")
         self.assertEqual(status, 403)
-        seeds = {json.loads(post(self.address, CHAT, {**chat(1), "seed": None})[1])["timings"]["seed"] for _ in range(4)}
+        ask = {**chat(1), "seed": None}
+        seeds = {json.loads(post(self.address, CHAT, ask)[1])["timings"]["seed"] for _ in range(4)}
         self.assertEqual(len(seeds), 4)
 
     def test_p2_streams(self):  # [P2]
@@ -252,7 +253,7 @@ class Routing(unittest.TestCase):
             serve.shutdown()
         print(f"{replicas} replicas, {n} conversations of {turns} turns, {total} prompt tokens: reused "
               f"{shares[True]:.3f} by prefix, {shares[False]:.3f} by turns", flush=True)
-        self.assertGreater(shares[True], shares[False] + 0.05)
+        self.assertGreater(shares[True], shares[False] + 0.2)
 
 
 if __name__ == "__main__":

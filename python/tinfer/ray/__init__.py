@@ -2,8 +2,8 @@
 """Many machines, on Ray: ``pip install tinfer[ray]``.
 
 ``Predictor`` is what ``ray.data.Dataset.map_batches`` takes for batches, ``app`` what ``ray.serve.run`` takes: replicas
-of ``tinfer serve`` behind one address (from a shell: ``python -m tinfer.ray serve MODEL``). What is named here is loaded when it is used,
-so that a part needs those parts of Ray alone which it is built on.
+of ``tinfer serve`` behind one address (from a shell: ``python -m tinfer.ray serve MODEL``). What is named here is
+loaded when it is used, so that a part needs those parts of Ray alone which it is built on.
 """
 
 from __future__ import annotations
