@@ -174,6 +174,6 @@ function(compare)
 endfunction()
 
 compare(${MODEL})
-if(WAY MATCHES "^single_header" AND NOT FLAGS MATCHES TINFER_TABLE)   # with every kernel table that the library has here
+if(WAY MATCHES "^single_header" AND NOT FLAGS MATCHES TINFER_TABLE)   # with every kernel table that the library has
     compare(${MODEL} tables)
 endif()
