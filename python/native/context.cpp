@@ -101,19 +101,33 @@ void construct(PyContext* self, const tinfer::Model& model, nb::object cancel, c
     new (self) PyContext{std::move(state)};
 }
 
-void decode(const PyContext& self, nb::handle what) {
-    std::size_t n_tokens = 0;
+using Rows = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+
+/// What the layers before a part have left, {n_tokens, n} or flat; nothing for None.
+std::span<const float> floats_of(const std::optional<Rows>& hidden) {
+    return hidden ? std::span(hidden->data(), hidden->size()) : std::span<const float>();
+}
+
+void decode(const PyContext& self, nb::handle what, const std::optional<Rows>& hidden) {
+    tinfer::Batch batch;  // of a batch a copy: other threads may change theirs
     tinfer::DecodeStatus status{};
+    const auto rows = floats_of(hidden);
     if (nb::isinstance<tinfer::Batch>(what)) {
-        const auto batch = nb::cast<tinfer::Batch>(what);  // a copy: other threads may change theirs
-        n_tokens = batch.size();
-        status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch); });
+        batch = nb::cast<tinfer::Batch>(what);
     } else {
         const auto tokens = tokens_of(what);
-        n_tokens = tokens.size();
-        status = self.state->compute([&](tinfer::Context& context) { return context.decode(tokens); });
+        batch.add_sequence(tokens, SeqId{0}, false);
     }
-    check_status(status, self.get(), n_tokens);
+    if (hidden) status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch, rows); });
+    else status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch); });
+    check_status(status, self.get(), batch.size());
+}
+
+void compute(const PyContext& self, const tinfer::Batch& given, const std::optional<Rows>& hidden) {
+    const tinfer::Batch batch = given;
+    const auto rows = floats_of(hidden);
+    check_status(self.state->compute([&](tinfer::Context& context) { return context.compute(batch, rows); }), self.get(),
+                 batch.size());
 }
 
 void encode(const PyContext& self, nb::handle what) {
@@ -344,10 +358,31 @@ void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
 
 void bind_outputs(nb::class_<PyContext>& context) {
     context
-        .def("decode", &decode, "tokens"_a, nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch) -> None"),
+        .def("decode", &decode, "tokens"_a, "hidden"_a = nb::none(),
+             nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch, hidden: numpy.ndarray | None = None) -> "
+                     "None"),
              "Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are "
              "the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. "
-             "Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
+             "`hidden`: in a part that begins behind the first layer, what hidden() of the part before has given for "
+             "the same tokens. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
+        .def("compute", &compute, "batch"_a, "hidden"_a = nb::none(),
+             nb::sig("def compute(self, batch: Batch, hidden: numpy.ndarray | None = None) -> None"),
+             "decode() as the first half of a transaction over several contexts: outputs can be read, and the context "
+             "is busy for everything else, until commit() keeps the tokens or abandon() leaves it as before.")
+        .def(
+            "commit", [](const PyContext& self) { self.state->change([](tinfer::Context& c) { c.commit(); }); },
+            "Keeps what compute() has computed. Raises Error: bad_parameter where there is nothing.")
+        .def(
+            "abandon", [](const PyContext& self) { self.state->compute([](tinfer::Context& c) { c.abandon(); }); },
+            "Leaves the context as before compute(). Nothing happens where nothing is computed.")
+        .def(
+            "hidden",
+            [](const PyContext& self) {
+                const auto width = static_cast<std::size_t>(self.get().model().info().n_hidden_out);
+                return view_of(self, "hidden states", std::as_const(self.get()).hidden(), width);
+            },
+            "What the last decode has left for the layers behind a part of a model: float32 {n_tokens, n_hidden_out}. A "
+            "view. Raises Error: no_output.")
         .def("encode", &encode, "tokens"_a, nb::sig("def encode(self, tokens: typing.Iterable[int] | Batch) -> None"),
              "Runs what attends to a whole text at once: bidirectional models, and the encoder before a decoder.")
         .def(
@@ -484,15 +519,19 @@ void bind_context(nb::module_& module) {
     bind_properties(context);
     module.def(
         "plan",
-        [](nb::handle model, const nb::kwargs& keywords) {
+        [](nb::handle model, nb::handle layers, const nb::kwargs& keywords) {
             const auto options = context_options(keywords);
-            if (nb::isinstance<tinfer::Model>(model))
+            if (nb::isinstance<tinfer::Model>(model)) {
+                if (!layers.is_none()) throw nb::type_error("layers are of a file: a model has its own");
                 return dict_of(tinfer::plan(nb::cast<const tinfer::Model&>(model), options));
-            return dict_of(tinfer::plan(path_of(model), {}, options));
+            }
+            return dict_of(tinfer::plan(path_of(model), {.layers = layers_of(layers)}, options));
         },
-        "model"_a, "options"_a,
-        nb::sig("def plan(model: Model | str | os.PathLike[str], **options: typing.Any) -> dict[str, int]"),
-        "Bytes that loading a file and a context of these options take, by class, without touching tensor data.");
+        "model"_a, nb::kw_only(), "layers"_a = nb::none(), "options"_a,
+        nb::sig("def plan(model: Model | str | os.PathLike[str], *, layers: tuple[int, int] | None = None, **options: "
+                "typing.Any) -> dict[str, int]"),
+        "Bytes that loading a file, or some layers of it, and a context of these options take, by class, without "
+        "touching tensor data.");
 }
 
 }  // namespace tinfer_python
