@@ -170,8 +170,8 @@ public:
     /// invalid_batch where the number of floats is another one, and where the model begins with the first layer.
     DecodeStatus decode(const Batch& batch, std::span<const float> hidden);
     /// A decode as the first half of a transaction over several contexts: computes all of the batch. After `ok`
-    /// outputs and hidden() can be read, and the context is busy for everything else, until commit() keeps the tokens or
-    /// abandon() leaves the context as before. After anything else, and where it throws, there is nothing to end.
+    /// outputs and hidden() can be read, and the context is busy for everything else, until commit() keeps the tokens
+    /// or abandon() leaves the context as before. After anything else, and where it throws, there is nothing to end.
     DecodeStatus compute(const Batch& batch, std::span<const float> hidden = {});
     /// Throws bad_parameter where no compute() has ended in `ok` before.
     void commit();

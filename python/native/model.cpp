@@ -201,12 +201,14 @@ void bind_model_class(nb::module_& module) {
         .def_static(
             "load", &load, "path"_a, nb::kw_only(), "use_mmap"_a = true, "mlock"_a = false, "populate"_a = false,
             "check_tensors"_a = false, "allow_unused_tensors"_a = false, "allow_unknown_keys"_a = false,
-            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "layers"_a = nb::none(), "progress"_a = nb::none(), "log"_a = nb::none(),
+            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "layers"_a = nb::none(), "progress"_a = nb::none(),
+            "log"_a = nb::none(),
             nb::sig("def load(path: str | bytes | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]], *, "
                     "use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = "
                     "False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: "
                     "dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None "
-                    "= None, progress: typing.Callable[[float], bool | None] | None = None, log: typing.Callable[[str, str], "
+                    "= None, progress: typing.Callable[[float], bool | None] | None = None, log: typing.Callable[[str, "
+                    "str], "
                     "object] | None = None) -> Model"),
             "Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values "
             "of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the "
@@ -254,7 +256,8 @@ void bind_model_class(nb::module_& module) {
         .def_prop_ro("n_params", &info<&ModelInfo::n_params>)
         .def_prop_ro("weight_bytes", &info<&ModelInfo::weight_bytes>)
         .def_prop_ro(
-            "layers", [](const tinfer::Model& self) { return std::pair(self.info().layers.first, self.info().layers.last); },
+            "layers",
+            [](const tinfer::Model& self) { return std::pair(self.info().layers.first, self.info().layers.last); },
             "First and last layer that are loaded.")
         .def_prop_ro("n_hidden_in", &info<&ModelInfo::n_hidden_in>,
                      "float32 of a token that a part takes from the layers before it; 0: it begins with the first")

@@ -93,7 +93,8 @@ public:
     [[nodiscard]] std::uint64_t copied_bytes() const noexcept;  ///< exactly what load_data allocated for weights
     /// Sets what a memory plan says of weights, after load_data.
     void count_weights(MemoryPlan& plan) const noexcept;
-    /// What load_data allocates when nothing is mapped: every chosen tensor rounded up to 64 bytes. Known before it is called.
+    /// What load_data allocates when nothing is mapped: every chosen tensor rounded up to 64 bytes. Known before it is
+    /// called.
     [[nodiscard]] std::uint64_t read_buffer_bytes() const noexcept;
 
     /// Scans every block for scales that are not finite; throws bad_tensor_data naming tensor and block.

@@ -23,9 +23,9 @@ struct AttentionInputs {
 
 /// The graph inputs of a model, as far as it needs them.
 struct Inputs {
-    Tensor x;          ///< {n_embd, T}: rows of token_embd, or the caller's embeddings; of a part that begins behind the
-                       ///< first layer {n, T}: what the layers before have left (handed())
-    Tensor tokens;     ///< {T}: ids; absent for embeddings
+    Tensor x;       ///< {n_embd, T}: rows of token_embd, or the caller's embeddings; of a part that begins behind the
+                    ///< first layer {n, T}: what the layers before have left (handed())
+    Tensor tokens;  ///< {T}: ids; absent for embeddings
     Tensor positions;  ///< {T}
     Tensor out_rows;   ///< {n_outputs}: rows of the micro-batch that are outputs
     AttentionInputs full, windowed;

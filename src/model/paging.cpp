@@ -16,8 +16,7 @@ namespace {
 std::vector<PagedGroup> expert_groups(const BoundModel& model) {
     std::vector<PagedGroup> groups;
     std::vector<bool> seen(model.file->tensors().size());
-    const auto end =
-        std::min(model.weights.layers.size(), static_cast<std::size_t>(model.hp.end_layer()));
+    const auto end = std::min(model.weights.layers.size(), static_cast<std::size_t>(model.hp.end_layer()));
     for (auto il = static_cast<std::size_t>(model.hp.part.first); il < end; ++il) {
         const LayerWeights& layer = model.weights.layers[il];
         PagedGroup group;

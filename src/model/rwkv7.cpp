@@ -129,10 +129,8 @@ void build(const BuildContext& b) {
 
 }  // namespace rwkv7
 
-const Family families::rwkv7{.read_all = rwkv7::read,
-                             .bind_all = rwkv7::bind,
-                             .build_all = rwkv7::build,
-                             .hidden_width = with_first_values};
+const Family families::rwkv7{
+    .read_all = rwkv7::read, .bind_all = rwkv7::bind, .build_all = rwkv7::build, .hidden_width = with_first_values};
 
 namespace arwkv7 {
 
@@ -183,9 +181,7 @@ void build(const BuildContext& b) {
 
 }  // namespace arwkv7
 
-const Family families::arwkv7{.read_all = arwkv7::read,
-                              .bind_all = arwkv7::bind,
-                              .build_all = arwkv7::build,
-                              .hidden_width = with_first_values};
+const Family families::arwkv7{
+    .read_all = arwkv7::read, .bind_all = arwkv7::bind, .build_all = arwkv7::build, .hidden_width = with_first_values};
 
 }  // namespace tinfer::model

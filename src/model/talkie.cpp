@@ -69,5 +69,8 @@ std::int64_t hidden_width(const HParams& hp, int) { return 2 * std::int64_t{hp.n
 }  // namespace tinfer::model::talkie
 
 namespace tinfer::model {
-const Family families::talkie{.read_all = talkie::read, .bind_all = talkie::bind, .build_all = talkie::build, .hidden_width = talkie::hidden_width};
+const Family families::talkie{.read_all = talkie::read,
+                              .bind_all = talkie::bind,
+                              .build_all = talkie::build,
+                              .hidden_width = talkie::hidden_width};
 }  // namespace tinfer::model

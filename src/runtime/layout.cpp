@@ -240,8 +240,7 @@ void Layout::add_inputs() {
         input_bytes_ = plus(input_bytes_, align64(bytes));
     };
     add(Input::tokens, 4 * T);
-    if (!model_->hp.begins_late())
-        add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    if (!model_->hp.begins_late()) add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
     if (model_->hp.begins_late()) add(Input::hidden, times(4 * T, static_cast<std::uint64_t>(model_->hp.part.n_in)));
     if (const model::DraftParams& draft = model_->hp.draft; draft.n_state > 0)
         add(Input::states, 4 * std::max(times(T, static_cast<std::uint64_t>(draft.n_state)),

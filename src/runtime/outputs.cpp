@@ -44,7 +44,8 @@ void refuse_value(std::string_view what, std::span<const float> values, std::siz
 
 Outputs::Outputs(const Layout& layout)
     : layout_(layout), logits_(layout.logits_bytes()), embeddings_(layout.embeddings_bytes()),
-      pooled_(layout.pooled_bytes()), hidden_(layout.hidden_bytes()), kept_(layout.kept_bytes()), n_kept_(layout.kept().size(), 0) {}
+      pooled_(layout.pooled_bytes()), hidden_(layout.hidden_bytes()), kept_(layout.kept_bytes()),
+      n_kept_(layout.kept().size(), 0) {}
 
 // ---- of a transaction -----------------------------------------------------------------------------------------------
 

@@ -40,26 +40,28 @@ public:
     Computing(const Computing&) = delete;
     Computing& operator=(const Computing&) = delete;
     ~Computing() {
-        for (std::size_t i = 0; i < n_; ++i) {
+        if (is_done_) return;
+        for (Context& part : parts_) {
             try {
-                parts_[i].abandon();
+                part.abandon();
             } catch (...) {  // an observer's, of a part that is rolled back all the same
             }
+            detail::impl_of(part).outputs.forget();  // also where the batch did not arrive
         }
     }
     DecodeStatus compute(const Batch& batch) {
         for (Context& part : parts_) {
-            const auto hidden = n_ == 0 ? std::span<const float>() : parts_[n_ - 1].hidden();
+            const auto hidden = &part == &parts_.front() ? std::span<const float>() : (&part - 1)->hidden();
             if (const DecodeStatus status = part.compute(batch, hidden); status != DecodeStatus::ok) return status;
-            ++n_;
         }
-        while (n_ > 0) parts_[--n_].commit();
+        is_done_ = true;
+        for (Context& part : parts_) part.commit();
         return DecodeStatus::ok;
     }
 
 private:
     std::vector<Context>& parts_;
-    std::size_t n_ = 0;  // of parts that have computed the batch
+    bool is_done_ = false;  // all of them have computed the batch
 };
 
 }  // namespace

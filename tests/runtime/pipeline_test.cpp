@@ -64,14 +64,14 @@ std::string refusal_of(ErrorCode code, const std::function<void()>& action) {
 
 }  // namespace
 
-TEST_CASE("[P3] pipeline: even parts") {
+TEST_CASE("pipeline: even parts") {
     CHECK(even_parts(7, 3) == std::vector<ModelPart>{{0, 2}, {3, 4}, {5, 6}});
     CHECK(even_parts(2, 2) == std::vector<ModelPart>{{0, 0}, {1, 1}});
     CHECK(code_of([] { (void)even_parts(2, 3); }) == ErrorCode::bad_parameter);
     CHECK(code_of([] { (void)even_parts(2, 0); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE("[P3] pipeline: every number of parts gives the bits of the whole") {
+TEST_CASE("pipeline: every number of parts gives the bits of the whole") {
     const PartsFixture f;
     const auto whole = run_whole(f.whole);
     for (int n = 1; n <= 4; ++n) {
@@ -82,7 +82,7 @@ TEST_CASE("[P3] pipeline: every number of parts gives the bits of the whole") {
     }
 }
 
-TEST_CASE("[P3] pipeline: a part has its own weights alone, mapped or read, and memory for its layers, as planned") {
+TEST_CASE("pipeline: a part has its own weights alone, mapped or read, and memory for its layers, as planned") {
     for (const bool tied : {false, true}) {
         CAPTURE(tied);
         const test::TempFolder folder;
@@ -108,8 +108,8 @@ TEST_CASE("[P3] pipeline: a part has its own weights alone, mapped or read, and 
                 for (const TensorInfo& tensor : model.file().tensors()) {
                     const bool own = tensor.layer >= part.first && tensor.layer <= part.last,
                                front = tensor.name == "token_embd.weight" && part.first == 0,
-                               back = tensor.layer < 0 && part.last == 3 &&
-                                      (tensor.name != "token_embd.weight" || tied);
+                               back =
+                                   tensor.layer < 0 && part.last == 3 && (tensor.name != "token_embd.weight" || tied);
                     CAPTURE(tensor.name);
                     CHECK((tensor.address != nullptr) == (own || front || back));
                     if (tensor.address == nullptr) continue;
@@ -141,7 +141,7 @@ TEST_CASE("[P3] pipeline: a part has its own weights alone, mapped or read, and 
     }
 }
 
-TEST_CASE("[P3] pipeline: experts of a part are paged within its own limit") {
+TEST_CASE("pipeline: experts of a part are paged within its own limit") {
     const test::TempFolder folder;
     TinyModel tiny = TinyModel::of("qwen3moe");
     tiny.n_layer = 4;
@@ -149,16 +149,18 @@ TEST_CASE("[P3] pipeline: experts of a part are paged within its own limit") {
     const auto whole = run_whole(Model::load(file));
     std::vector<Model> parts;
     for (const ModelPart part : even_parts(4, 2)) {
-        const std::uint64_t limit = Model::load(file, {.layers = part}).info().weight_bytes * 9 / 10;
+        const auto all = Model::load(file, {.layers = part});
+        const std::uint64_t limit = all.info().weight_bytes * 9 / 10;
         parts.push_back(Model::load(file, {.memory_limit = limit, .layers = part}));
         CHECK(paging_counts(parts.back()).has_value());
     }
     CHECK(run_parts(parts) == whole);
 }
 
-TEST_CASE("[P3] pipeline: parts that do not exist, or do not follow each other, are refused by name") {
+TEST_CASE("pipeline: parts that do not exist, or do not follow each other, are refused by name") {
     const PartsFixture f;
-    for (const ModelPart part : {ModelPart{-1, 2}, ModelPart{4, -1}, ModelPart{2, 1}, ModelPart{0, 4}, ModelPart{0, -2}}) {
+    for (const ModelPart part :
+         {ModelPart{-1, 2}, ModelPart{4, -1}, ModelPart{2, 1}, ModelPart{0, 4}, ModelPart{0, -2}}) {
         CAPTURE(part.first);
         const std::string text =
             refusal_of(ErrorCode::bad_parameter, [&] { (void)Model::load(f.file, {.layers = part}); });
@@ -178,10 +180,11 @@ TEST_CASE("[P3] pipeline: parts that do not exist, or do not follow each other, 
     CHECK(code_of([&] { const Pipeline pipeline({f.parts[0], stranger}); }) == ErrorCode::model_mismatch);
     CHECK(code_of([&] { (void)Engine(f.parts[0]); }) == ErrorCode::unsupported_operation);
     CHECK(code_of([&] { (void)Engine(f.parts[1]); }) == ErrorCode::unsupported_operation);
-    CHECK(Model::load(f.file, {.layers = {0, 3}}).info().n_hidden_out == 0);  // the whole, said in full
+    const auto in_full = Model::load(f.file, {.layers = {0, 3}});
+    CHECK(in_full.info().n_hidden_out == 0);
 }
 
-TEST_CASE("[P3] pipeline: a part takes and gives hidden states, and says where they are missing or do not fit") {
+TEST_CASE("pipeline: a part takes and gives hidden states, and says where they are missing or do not fit") {
     const PartsFixture f;
     Context front(f.parts[0], kScriptOptions), back(f.parts[1], kScriptOptions), whole(f.whole, kScriptOptions);
     const Batch batch = f.batch_of(0, 5);
@@ -211,7 +214,7 @@ TEST_CASE("[P3] pipeline: a part takes and gives hidden states, and says where t
           std::string::npos);
 }
 
-TEST_CASE("[P3] pipeline: a computed batch can be read, and is kept or forgotten as a whole") {
+TEST_CASE("pipeline: a computed batch can be read, and is kept or forgotten as a whole") {
     const PartsFixture f;
     Context context(f.whole, kScriptOptions);
     CHECK(code_of([&] { context.commit(); }) == ErrorCode::bad_parameter);
@@ -229,7 +232,7 @@ TEST_CASE("[P3] pipeline: a computed batch can be read, and is kept or forgotten
     CHECK(code_of([&] { context.commit(); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE("[P3] pipeline: cancel, no room and failure of any part leave all of them as before") {
+TEST_CASE("pipeline: cancel, no room and failure of any part leave all of them as before") {
     const PartsFixture f;
     struct Throwing : Observer {
         bool armed = false;
@@ -256,7 +259,7 @@ TEST_CASE("[P3] pipeline: cancel, no room and failure of any part leave all of t
         const auto thrower = std::make_shared<Throwing>();
         const auto attached = pipeline.part(failing).attach(thrower);
         thrower->armed = true;
-        CHECK_THROWS_AS((void)pipeline.decode(f.batch_of(7, 9)), std::runtime_error);
+        CHECK(code_of([&] { (void)pipeline.decode(f.batch_of(7, 9)); }) == ErrorCode::compute_failed);
         unchanged();
         thrower->armed = false;
         Batch wrong = f.batch_of(7, 2);
@@ -282,7 +285,8 @@ TEST_CASE("[P3] pipeline: cancel, no room and failure of any part leave all of t
     CHECK(back.used() == 0);
 }
 
-TEST_CASE("[P3] pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
+TEST_CASE(
+    "pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
     const PartsFixture f;
     struct Reads : Observer {
         std::vector<std::pair<std::string, int>> steps;
@@ -292,27 +296,28 @@ TEST_CASE("[P3] pipeline: events of the parts are those of the whole, and every 
                 const std::string op(to_string(event.step->op));
                 if (event.step->layer >= 0) steps.emplace_back(op, event.step->layer);
                 for (const Access& access : event.accesses)
-                    if (access.tensor->tensor_class == TensorClass::weight)
-                        weights.emplace_back(access.tensor->name);
+                    if (access.tensor->tensor_class == TensorClass::weight) weights.emplace_back(access.tensor->name);
             }
         }
         void on_run_end(const RunResult& run) override {
             CHECK(run.expected_weight_bytes == run.observed_weight_bytes);
         }
     };
-    const auto of_whole = std::make_shared<Reads>(), of_parts = std::make_shared<Reads>();
+    const auto of_whole = std::make_shared<Reads>();
     Context context(f.whole, kScriptOptions);
     const auto watching = context.attach(of_whole);
     REQUIRE(context.decode(f.batch_of(0, 9)) == DecodeStatus::ok);
     Pipeline pipeline(f.parts, kScriptOptions);
-    std::vector<Attachment> attached;
-    for (std::size_t i = 0; i < pipeline.size(); ++i) attached.push_back(pipeline.part(i).attach(of_parts));
+    const auto of_front = std::make_shared<Reads>(), of_back = std::make_shared<Reads>();
+    const auto watching_front = pipeline.part(0).attach(of_front), watching_back = pipeline.part(1).attach(of_back);
     REQUIRE(pipeline.decode(f.batch_of(0, 9)) == DecodeStatus::ok);
-    CHECK(of_parts->steps == of_whole->steps);
-    CHECK(of_parts->weights == of_whole->weights);
+    of_front->steps.insert(of_front->steps.end(), of_back->steps.begin(), of_back->steps.end());
+    of_front->weights.insert(of_front->weights.end(), of_back->weights.begin(), of_back->weights.end());
+    CHECK(of_front->steps == of_whole->steps);
+    CHECK(of_front->weights == of_whole->weights);
 }
 
-TEST_CASE("[P3] pipeline: a state of a part goes on in that part, and in no other") {
+TEST_CASE("pipeline: a state of a part goes on in that part, and in no other") {
     const PartsFixture f;
     Pipeline pipeline(f.parts, kScriptOptions);
     REQUIRE(pipeline.decode(f.batch_of(0, 20)) == DecodeStatus::ok);

@@ -97,15 +97,24 @@ private:
     ScriptResult out_;
 };
 
-inline const ContextOptions kScriptOptions{.n_ctx = 192, .n_seq_max = 3, .n_ubatch = 16, .n_outputs = 64, .n_threads = 1};
+inline const ContextOptions kScriptOptions{
+    .n_ctx = 192, .n_seq_max = 3, .n_ubatch = 16, .n_outputs = 64, .n_threads = 1};
+/// The same, with a vector of each token where a model gives no logits.
+inline ContextOptions script_options(const ModelInfo& info) {
+    ContextOptions options = kScriptOptions;
+    if (!info.has_output_head) options.embeddings = true;
+    options.pooling = Pooling::none;
+    return options;
+}
 
-inline ScriptResult run_whole(const Model& model, const ContextOptions& options = kScriptOptions) {
-    Context context(model, options);
+inline ScriptResult run_whole(const Model& model) {
+    Context context(model, script_options(model.info()));
     return PipelineScript<Context>(context, model.info()).run();
 }
-inline ScriptResult run_parts(const std::vector<Model>& parts, const ContextOptions& options = kScriptOptions) {
-    Pipeline pipeline(parts, options);
-    return PipelineScript<Pipeline>(pipeline, parts.back().info()).run();
+inline ScriptResult run_parts(const std::vector<Model>& parts) {
+    const ModelInfo& info = parts.back().info();
+    Pipeline pipeline(parts, script_options(info));
+    return PipelineScript<Pipeline>(pipeline, info).run();
 }
 
 }  // namespace tinfer::test
