@@ -285,8 +285,7 @@ TEST_CASE("pipeline: cancel, no room and failure of any part leave all of them a
     CHECK(back.used() == 0);
 }
 
-TEST_CASE(
-    "pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
+TEST_CASE("pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
     const PartsFixture f;
     struct Reads : Observer {
         std::vector<std::pair<std::string, int>> steps;
