@@ -85,6 +85,8 @@ typedef struct tinfer_model_options {
     int32_t reserved;
     tinfer_progress_fn progress;
     void* user;
+    int32_t first_layer; /* with n_layers: these layers alone, as one of several parts that run a model together */
+    int32_t n_layers;    /* 0: all from first_layer on */
 } tinfer_model_options;
 
 typedef struct tinfer_model_info {
@@ -93,6 +95,8 @@ typedef struct tinfer_model_info {
     int32_t has_output_head, has_encoder;
     uint64_t n_params, weight_bytes;
     const char* architecture; /* as long as the model */
+    int32_t first_layer, last_layer;     /* that are loaded */
+    int32_t n_hidden_in, n_hidden_out;   /* floats of a token between parts; 0: there is no part on that side */
 } tinfer_model_info;
 
 TINFER_C_API tinfer_status tinfer_model_load(const char* path, const tinfer_model_options* options, tinfer_model** model);
@@ -159,6 +163,17 @@ TINFER_C_API void tinfer_batch_clear(tinfer_batch* batch);
 /* All or nothing. TINFER_NO_ROOM and TINFER_CANCELLED are outcomes to expect. */
 TINFER_C_API tinfer_status tinfer_decode(tinfer_context* context, const int32_t* tokens, size_t n);
 TINFER_C_API tinfer_status tinfer_decode_batch(tinfer_context* context, const tinfer_batch* batch);
+/* For parts of a model (first_layer, n_layers): a batch goes through all of them in order, with the `n` floats that
+ * tinfer_hidden() gives of the part before; NULL and 0 for the first part. A part behind which others follow has no other
+ * outputs. tinfer_compute() leaves the batch open, with the context busy for everything but reading, until
+ * tinfer_commit() keeps it or tinfer_abandon() leaves the context as before: so parts keep it together, or none does. */
+TINFER_C_API tinfer_status tinfer_decode_hidden(tinfer_context* context, const tinfer_batch* batch, const float* hidden,
+                                                size_t n);
+TINFER_C_API tinfer_status tinfer_compute(tinfer_context* context, const tinfer_batch* batch, const float* hidden,
+                                          size_t n);
+TINFER_C_API tinfer_status tinfer_commit(tinfer_context* context);
+TINFER_C_API tinfer_status tinfer_abandon(tinfer_context* context);
+TINFER_C_API tinfer_status tinfer_hidden(const tinfer_context* context, const float** rows, size_t* n);
 /* Rows of the last decode, negative indices from the end; valid until the next decode, load_state or clear. */
 TINFER_C_API int32_t tinfer_n_outputs(const tinfer_context* context);
 TINFER_C_API tinfer_status tinfer_logits(const tinfer_context* context, int32_t index, const float** row, size_t* n);

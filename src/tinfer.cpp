@@ -163,7 +163,7 @@ std::vector<WeightPlacement> weight_placement(std::span<const std::filesystem::p
     return reporting_memory("placing weights: an allocation failed", [&] {
         const auto file = gguf::File::open(shards, options);
         std::optional<PagingPlan> paging;
-        if (options.memory_limit > 0)
+        if (options.memory_limit > 0 || options.layers != ModelPart{})
             paging = file->reading([&] { return model::plan_paging(model::bind_model(file, options), options); });
         return gguf::placement(*file, options.use_mmap, paging ? &*paging : nullptr);
     });
@@ -291,6 +291,9 @@ namespace {
 
 std::shared_ptr<const DraftHead> make_head(const Model& model, model::DraftModel head,
                                            const DraftHeadOptions& options) {
+    if (!detail::impl_of(model).bound.hp.is_whole())
+        fail(ErrorCode::unsupported_operation,
+             "draft head: it reads the whole model, of which only some layers are there (ModelOptions::layers)");
     if (!(options.p_min >= 0 && options.p_min <= 1))
         fail(ErrorCode::bad_parameter, cat("draft head: p_min = ", options.p_min, ": must be 0 to 1"));
     std::uint64_t bytes = 0;

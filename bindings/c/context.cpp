@@ -195,6 +195,40 @@ tinfer_status tinfer_decode_batch(tinfer_context* context, const tinfer_batch* b
     });
 }
 
+namespace {
+
+std::span<const float> floats_of(const float* values, std::size_t n) {
+    return n == 0 ? std::span<const float>() : std::span(&needed(values, "hidden"), n);
+}
+
+}  // namespace
+
+tinfer_status tinfer_decode_hidden(tinfer_context* context, const tinfer_batch* batch, const float* hidden, size_t n) {
+    return guarded([&] {
+        auto& with = needed(context, "context").context;
+        const auto& what = needed(batch, "batch").batch;
+        return decoded(with.decode(what, floats_of(hidden, n)), with, what.size());
+    });
+}
+
+tinfer_status tinfer_compute(tinfer_context* context, const tinfer_batch* batch, const float* hidden, size_t n) {
+    return guarded([&] {
+        auto& with = needed(context, "context").context;
+        const auto& what = needed(batch, "batch").batch;
+        return decoded(with.compute(what, floats_of(hidden, n)), with, what.size());
+    });
+}
+
+tinfer_status tinfer_commit(tinfer_context* context) {
+    return guarded([&] { needed(context, "context").context.commit(); });
+}
+tinfer_status tinfer_abandon(tinfer_context* context) {
+    return guarded([&] { needed(context, "context").context.abandon(); });
+}
+tinfer_status tinfer_hidden(const tinfer_context* context, const float** rows, size_t* n) {
+    return guarded([&] { give_row(needed(context, "context").context.hidden(), rows, n); });
+}
+
 int32_t tinfer_n_outputs(const tinfer_context* context) {
     return context == nullptr ? 0 : context->context.n_outputs();
 }

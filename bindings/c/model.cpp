@@ -58,6 +58,8 @@ tinfer_status tinfer_model_load(const char* path, const tinfer_model_options* op
         const auto given = complete(options, "tinfer_model_options");
         tinfer::ModelOptions how{
             .use_mmap = given.no_mmap == 0, .mlock = given.mlock != 0, .check_tensors = given.check_tensors != 0};
+        how.layers.first = given.first_layer;
+        if (given.n_layers != 0) how.layers.last = given.first_layer + given.n_layers - 1;
         if (given.progress != nullptr)
             how.progress = [given](double fraction) { return given.progress(given.user, fraction) != 0; };
         out = new tinfer_model{tinfer::Model::load(&needed(path, "path"), how)};
@@ -81,7 +83,11 @@ tinfer_status tinfer_model_get_info(const tinfer_model* model, tinfer_model_info
               .has_encoder = from.has_encoder,
               .n_params = from.n_params,
               .weight_bytes = from.weight_bytes,
-              .architecture = from.architecture.c_str()});
+              .architecture = from.architecture.c_str(),
+              .first_layer = from.layers.first,
+              .last_layer = from.layers.last,
+              .n_hidden_in = from.n_hidden_in,
+              .n_hidden_out = from.n_hidden_out});
     });
 }
 

@@ -164,6 +164,17 @@ public:
     }
     /// The same for tokens of any sequences, with positions and outputs of their own.
     DecodeStatus decode(const Batch& batch);
+    /// The same in a part of a model that begins behind the first layer (ModelOptions::layers). `hidden` is what the
+    /// part before has left for the same batch (hidden()): ModelInfo::n_hidden_in floats for each token, in its order.
+    /// Nothing else of a batch is different: tokens, positions, sequences and flags are those of the whole. Throws
+    /// invalid_batch where the number of floats is another one, and where the model begins with the first layer.
+    DecodeStatus decode(const Batch& batch, std::span<const float> hidden);
+    /// A decode as the first half of a transaction over several contexts: computes all of the batch. After `ok`
+    /// outputs and hidden() can be read, and the context is busy for everything else, until commit() keeps the tokens
+    /// or abandon() leaves the context as before. After anything else, and where it throws, there is nothing to end.
+    DecodeStatus compute(const Batch& batch, std::span<const float> hidden = {});
+    /// Throws bad_parameter where no compute() has ended in `ok` before.
+    void commit();
 
     /// Runs what attends to a whole text at once: tokens of a text see each other, so a call has at most n_ubatch, and
     /// the cache stays as it is. Throws unsupported_operation where attention is causal. Which models:
@@ -191,7 +202,8 @@ public:
     /// are short beside the budget are not cut, so that threads meet less often. Throws bad_parameter when nothing has
     /// begun; an exception ends the decode as it does in decode().
     StepStatus step(std::chrono::nanoseconds budget);
-    /// Ends a decode that is pending; the context is as before begin(). Nothing happens when there is none.
+    /// Ends a decode that is pending or computed; the context is as before begin() or compute(). Nothing happens when
+    /// there is none.
     void abandon();
 
     /// Rows of the last decode in batch order; negative indices count from the end. The spans are valid until the next
@@ -205,6 +217,9 @@ public:
     /// with Pooling::rank one per class. All tokens take part, whatever their flags. Throws no_output, bad_sequence,
     /// non_finite naming sequence and value.
     [[nodiscard]] std::span<const float> pooled(SeqId seq = SeqId{0}) const&;
+    /// What the last decode has left for the layers behind a part of a model: ModelInfo::n_hidden_out floats for each
+    /// token of the batch, whatever its flag; such a part has no other outputs. Throws no_output.
+    [[nodiscard]] std::span<const float> hidden() const&;
     /// Output index of the batch's token i; throws no_output when it was not flagged, index_out_of_range.
     [[nodiscard]] int output_index(int token_index) const;
     /// A named result of the last decode: "result_output" and "result_norm" (a row for each output), or a name of
@@ -275,6 +290,7 @@ public:
     std::span<const float> embedding(int index = -1) const&& = delete;
     std::span<const float> pooled(SeqId seq = SeqId{0}) const&& = delete;
     std::span<const float> result(std::string_view name) const&& = delete;
+    std::span<const float> hidden() const&& = delete;
     const Model& model() const&& = delete;
     const ContextOptions& options() const&& = delete;
 

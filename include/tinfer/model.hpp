@@ -36,6 +36,12 @@ struct MetadataOverride {
     std::variant<bool, std::int64_t, double, std::string> value;
 };
 
+/// Layers first … last of a model, both included, counted from 0; -1: to the model's last.
+struct ModelPart {
+    int first = 0, last = -1;
+    bool operator==(const ModelPart&) const = default;
+};
+
 /// How a file is opened and loaded.
 struct ModelOptions {
     bool use_mmap = true;  ///< false: ordinary reads into one buffer; same bits
@@ -53,6 +59,13 @@ struct ModelOptions {
     /// A read that fails ends the decode as a transaction (io_error); such a model cannot run in a forked process.
     /// limit_exceeded where it is less than the least that works, and where a larger model has no experts.
     std::uint64_t memory_limit = 0;
+    /// Loads these layers alone, as one stage of several that run a model together (tinfer/pipeline.hpp): with the
+    /// embeddings where they begin with the first layer, with the head where they end with the last, and no other
+    /// weights are read, counted or paged. Numbers of layers in traces, names and messages stay those of the whole
+    /// model. bad_parameter where the model has no such layers; unsupported_operation, naming the layers, where a layer
+    /// of one side reads what only the other has: keys and values of another layer, the choice of another layer's
+    /// indexer, an encoder's result.
+    ModelPart layers{};
     bool mlock = false;                         ///< lock the weights in RAM; failure is a warning
     bool populate = false;                      ///< fault the mapping in at load
     bool check_tensors = false;                 ///< scan every block for scales that are not finite (bad_tensor_data)
@@ -195,11 +208,14 @@ struct ModelInfo {
     int n_class = 0;   ///< scores of a reranker's classifier
     bool causal = true;
     bool has_encoder = false;         ///< in front of the decoder: Context::encode comes before decode
-    bool has_output_head = true;      ///< gives logits
+    bool has_output_head = true;      ///< gives logits; a part that ends in front of the last layer does not
     Pooling pooling = Pooling::none;  ///< as the file says
     float rope_freq_base = 0, rope_freq_scale = 0, rms_eps = 0;
-    std::uint64_t n_params = 0;      ///< elements of all tensors
-    std::uint64_t weight_bytes = 0;  ///< of all tensors, as they lie in the file
+    std::uint64_t n_params = 0;      ///< elements of all tensors; of a part, of its own
+    std::uint64_t weight_bytes = 0;  ///< of the same, as they lie in the file
+    ModelPart layers;                ///< that are loaded: ModelOptions::layers, with the number of the last one
+    /// Floats of a token that a part takes from the layers before it and leaves for those behind it; 0: there are none.
+    int n_hidden_in = 0, n_hidden_out = 0;
 };
 
 /// A loaded model: weights in place in the mapping, hyper-parameters, vocabulary. A cheap handle to immutable shared

@@ -35,7 +35,7 @@ struct WeightPlacement {
 };
 
 /// In the order in which loading meets them: shard after shard, by offset. No tensor data is touched. Throws what
-/// ModelFile::open does, and with a memory limit what Model::load does.
+/// ModelFile::open does, and with a memory limit or a part of the layers what Model::load does.
 [[nodiscard]] TINFER_API std::vector<WeightPlacement> weight_placement(const std::filesystem::path& path,
                                                                        const ModelOptions& options = {});
 [[nodiscard]] TINFER_API std::vector<WeightPlacement> weight_placement(std::span<const std::filesystem::path> shards,

@@ -38,6 +38,7 @@
 #include "tinfer/isa.hpp"
 #include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
+#include "tinfer/pipeline.hpp"
 #include "tinfer/adapter.hpp"
 #include "tinfer/state.hpp"
 #include "tinfer/prefix_store.hpp"

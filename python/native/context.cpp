@@ -8,9 +8,7 @@
 
 namespace tinfer_python {
 
-using tinfer::Pos;
 using tinfer::SeqId;
-using tinfer::Token;
 
 ContextState::Use::Use(ContextState& used) : state(used) {
     std::thread::id nobody{};
@@ -101,19 +99,51 @@ void construct(PyContext* self, const tinfer::Model& model, nb::object cancel, c
     new (self) PyContext{std::move(state)};
 }
 
-void decode(const PyContext& self, nb::handle what) {
+/// What the layers before a part have left, {n_tokens, n} or flat, of a View or any array of float32; None: nothing. A
+/// copy: other threads may change theirs.
+std::vector<float> rows_of(nb::handle hidden) {
+    if (hidden.is_none()) return {};
+    nb::object kept = nb::borrow(hidden);
+    std::optional<std::shared_ptr<void>> guard;
+    if (nb::isinstance<View>(hidden)) {
+        const auto& view = nb::cast<const View&>(hidden);
+        guard = view.lease->enter();
+        kept = view.array;
+    }
+    nb::ndarray<const float, nb::c_contig, nb::device::cpu> rows;
+    if (!nb::try_cast(kept, rows, false))
+        throw nb::type_error("hidden states are an array of float32, contiguous: Context.hidden() gives one");
+    return {rows.data(), rows.data() + rows.size()};
+}
+
+tinfer::Batch batch_of(nb::handle what) {
+    if (nb::isinstance<tinfer::Batch>(what)) return nb::cast<tinfer::Batch>(what);
+    tinfer::Batch batch;
+    batch.add_sequence(tokens_of(what), SeqId{0}, false);  // which rows are outputs is for the context's options
+    return batch;
+}
+
+void decode(const PyContext& self, nb::handle what, nb::handle hidden) {
     std::size_t n_tokens = 0;
     tinfer::DecodeStatus status{};
-    if (nb::isinstance<tinfer::Batch>(what)) {
-        const auto batch = nb::cast<tinfer::Batch>(what);  // a copy: other threads may change theirs
+    if (nb::isinstance<tinfer::Batch>(what) || !hidden.is_none()) {
+        const auto batch = batch_of(what);  // a copy: other threads may change theirs
+        const auto rows = rows_of(hidden);
         n_tokens = batch.size();
-        status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch); });
+        status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch, rows); });
     } else {
         const auto tokens = tokens_of(what);
         n_tokens = tokens.size();
         status = self.state->compute([&](tinfer::Context& context) { return context.decode(tokens); });
     }
     check_status(status, self.get(), n_tokens);
+}
+
+void compute(const PyContext& self, nb::handle what, nb::handle hidden) {
+    const auto batch = batch_of(what);
+    const auto rows = rows_of(hidden);
+    check_status(self.state->compute([&](tinfer::Context& context) { return context.compute(batch, rows); }),
+                 self.get(), batch.size());
 }
 
 void encode(const PyContext& self, nb::handle what) {
@@ -129,139 +159,6 @@ void encode(const PyContext& self, nb::handle what) {
         status = self.state->compute([&](tinfer::Context& context) { return context.encode(tokens); });
     }
     check_status(status, self.get(), n_tokens);
-}
-
-tinfer::PosRange range_of(std::int32_t begin, std::optional<std::int32_t> end) {
-    return {Pos{begin}, end ? Pos{*end} : tinfer::kPosEnd};
-}
-
-void check_removed(tinfer::RemoveStatus status) {
-    if (status == tinfer::RemoveStatus::ok) return;
-    throw tinfer::Error(tinfer::ErrorCode::unsupported_operation,
-                        status == tinfer::RemoveStatus::partial_state
-                            ? "the range cuts a recurrent state; nothing was removed"
-                            : "a window would reach back to released slots (swa_full keeps them); nothing was removed");
-}
-
-std::optional<std::int32_t> int_of(std::optional<Pos> pos) {
-    return pos ? std::optional(static_cast<std::int32_t>(*pos)) : std::nullopt;
-}
-
-void bind_sequences(nb::class_<PyContext>& context) {
-    context
-        .def(
-            "seq_rm",
-            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end) {
-                check_removed(
-                    self.state->change([&](tinfer::Context& c) { return c.seq_rm(SeqId{seq}, range_of(begin, end)); }));
-            },
-            "seq"_a, "begin"_a = 0, "end"_a = nb::none(),
-            "Removes the positions begin ≤ p < end of a sequence. Raises Error (bad_sequence, unsupported_operation); "
-            "nothing has changed then.")
-        .def(
-            "seq_cp",
-            [](const PyContext& self, std::int32_t from, std::int32_t to, std::int32_t begin,
-               std::optional<std::int32_t> end) {
-                self.state->change([&](tinfer::Context& c) { c.seq_cp(SeqId{from}, SeqId{to}, range_of(begin, end)); });
-            },
-            "source"_a, "target"_a, "begin"_a = 0, "end"_a = nb::none(),
-            "Tokens of one sequence belong to another, too: pages are shared, nothing is copied.")
-        .def(
-            "seq_keep",
-            [](const PyContext& self, std::int32_t seq) {
-                self.state->change([&](tinfer::Context& c) { c.seq_keep(SeqId{seq}); });
-            },
-            "seq"_a, "Removes all other sequences.")
-        .def(
-            "seq_add",
-            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end,
-               int delta) {
-                self.state->change([&](tinfer::Context& c) { c.seq_add(SeqId{seq}, range_of(begin, end), delta); });
-            },
-            "seq"_a, "begin"_a, "end"_a.none(), "delta"_a, "Moves tokens by `delta` positions.")
-        .def(
-            "seq_div",
-            [](const PyContext& self, std::int32_t seq, std::int32_t begin, std::optional<std::int32_t> end,
-               int divisor) {
-                self.state->change([&](tinfer::Context& c) { c.seq_div(SeqId{seq}, range_of(begin, end), divisor); });
-            },
-            "seq"_a, "begin"_a, "end"_a.none(), "divisor"_a, "Divides positions, rounded down.")
-        .def(
-            "seq_shift",
-            [](const PyContext& self, std::int32_t seq, std::int32_t keep, int n) {
-                check_removed(
-                    self.state->change([&](tinfer::Context& c) { return c.seq_shift(SeqId{seq}, Pos{keep}, n); }));
-            },
-            "seq"_a, "keep"_a, "n"_a, "Forgets n positions from `keep` on; what follows takes their place.")
-        .def(
-            "seq_pos_min",
-            [](const PyContext& self, std::int32_t seq) { return int_of(self.get().seq_pos_min(SeqId{seq})); },
-            "seq"_a = 0, "None where the sequence is empty.")
-        .def(
-            "seq_pos_max",
-            [](const PyContext& self, std::int32_t seq) { return int_of(self.get().seq_pos_max(SeqId{seq})); },
-            "seq"_a = 0, "None where the sequence is empty.")
-        .def(
-            "count", [](const PyContext& self, std::int32_t seq) { return self.get().count(SeqId{seq}); }, "seq"_a = 0,
-            "Tokens of a sequence.")
-        .def(
-            "room", [](const PyContext& self, std::int32_t seq) { return self.get().room(SeqId{seq}); }, "seq"_a = 0,
-            "Tokens that decode() will take of this sequence now.")
-        .def(
-            "clear",
-            [](const PyContext& self, bool zero_data) {
-                self.state->compute([&](tinfer::Context& c) { c.clear(zero_data); });
-            },
-            nb::kw_only(), "zero_data"_a = false, "Empties all sequences and discards the outputs.");
-}
-
-tinfer::StateOptions state_options(std::optional<std::int32_t> seq, const std::vector<Token>& tokens) {
-    tinfer::StateOptions options;
-    if (seq) options.seq = SeqId{*seq};
-    options.tokens = tokens;
-    return options;
-}
-
-nb::list load_state(const PyContext& self, nb::handle state, std::optional<std::int32_t> seq) {
-    const auto target = seq ? std::optional(SeqId{*seq}) : std::nullopt;
-    tinfer::StateInfo info;
-    if (nb::isinstance<nb::bytes>(state)) {
-        const auto bytes = text_bytes(state);
-        info = self.state->compute(
-            [&](tinfer::Context& c) { return tinfer::load_state(c, std::as_bytes(std::span(bytes)), target); });
-    } else {
-        const auto path = path_of(state);
-        info = self.state->compute([&](tinfer::Context& c) { return tinfer::load_state_file(c, path, target); });
-    }
-    return list_of(info.tokens);
-}
-
-void bind_states(nb::class_<PyContext>& context) {
-    context
-        .def(
-            "save_state",
-            [](const PyContext& self, nb::handle path, std::optional<std::int32_t> seq,
-               nb::handle tokens) -> nb::object {
-                const auto ids = tokens.is_none() ? std::vector<Token>() : tokens_of(tokens);
-                const auto options = state_options(seq, ids);
-                if (!path.is_none()) {
-                    const auto file = path_of(path);
-                    self.state->compute([&](tinfer::Context& c) { tinfer::save_state_file(c, file, options); }, false);
-                    return nb::none();
-                }
-                return bytes_of(
-                    self.state->compute([&](tinfer::Context& c) { return tinfer::save_state(c, options); }, false));
-            },
-            "path"_a = nb::none(), nb::kw_only(), "seq"_a = nb::none(), "tokens"_a = nb::none(),
-            nb::sig(
-                "def save_state(self, path: str | os.PathLike[str] | None = None, *, seq: int | None = None, tokens: "
-                "typing.Iterable[int] | None = None) -> bytes | None"),
-            "What the context remembers, or one sequence of it, as bytes or into a file. `tokens` are stored with it.")
-        .def("load_state", &load_state, "state"_a, nb::kw_only(), "seq"_a = nb::none(),
-             nb::sig(
-                 "def load_state(self, state: bytes | str | os.PathLike[str], *, seq: int | None = None) -> list[int]"),
-             "Goes on from a state, with the same bits; gives the tokens that were stored with it. Raises Error: "
-             "not_state_file, damaged, model_mismatch, param_mismatch, no_room; nothing has changed then.");
 }
 
 std::shared_ptr<Attached> attach(const PyContext& self, nb::object observer) {
@@ -344,10 +241,33 @@ void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
 
 void bind_outputs(nb::class_<PyContext>& context) {
     context
-        .def("decode", &decode, "tokens"_a, nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch) -> None"),
+        .def("decode", &decode, "tokens"_a, "hidden"_a = nb::none(),
+             nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch, hidden: View | numpy.ndarray | None = "
+                     "None) -> None"),
              "Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are "
              "the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. "
-             "Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
+             "`hidden`: in a part that begins behind the first layer, what hidden() of the part before has given for "
+             "the same tokens. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
+        .def("compute", &compute, "tokens"_a, "hidden"_a = nb::none(),
+             nb::sig("def compute(self, tokens: typing.Iterable[int] | Batch, hidden: View | numpy.ndarray | None = "
+                     "None) -> None"),
+             "decode() as the first half of a transaction over several contexts: outputs can be read, and the context "
+             "is busy for everything else, until commit() keeps the tokens or abandon() leaves it as before.")
+        .def(
+            "commit", [](const PyContext& self) { self.state->change([](tinfer::Context& c) { c.commit(); }); },
+            "Keeps what compute() has computed. Raises Error: bad_parameter where there is nothing.")
+        .def(
+            "abandon", [](const PyContext& self) { self.state->compute([](tinfer::Context& c) { c.abandon(); }); },
+            "Leaves the context as before compute(). Nothing happens where nothing is computed.")
+        .def(
+            "hidden",
+            [](const PyContext& self) {
+                const auto width = static_cast<std::size_t>(self.get().model().info().n_hidden_out);
+                return view_of(self, "hidden states", std::as_const(self.get()).hidden(), width);
+            },
+            "What the last decode has left for the layers behind a part of a model: float32 {n_tokens, n_hidden_out}. "
+            "A "
+            "view. Raises Error: no_output.")
         .def("encode", &encode, "tokens"_a, nb::sig("def encode(self, tokens: typing.Iterable[int] | Batch) -> None"),
              "Runs what attends to a whole text at once: bidirectional models, and the encoder before a decoder.")
         .def(
@@ -484,15 +404,19 @@ void bind_context(nb::module_& module) {
     bind_properties(context);
     module.def(
         "plan",
-        [](nb::handle model, const nb::kwargs& keywords) {
+        [](nb::handle model, nb::handle layers, const nb::kwargs& keywords) {
             const auto options = context_options(keywords);
-            if (nb::isinstance<tinfer::Model>(model))
+            if (nb::isinstance<tinfer::Model>(model)) {
+                if (!layers.is_none()) throw nb::type_error("layers are of a file: a model has its own");
                 return dict_of(tinfer::plan(nb::cast<const tinfer::Model&>(model), options));
-            return dict_of(tinfer::plan(path_of(model), {}, options));
+            }
+            return dict_of(tinfer::plan(path_of(model), {.layers = layers_of(layers)}, options));
         },
-        "model"_a, "options"_a,
-        nb::sig("def plan(model: Model | str | os.PathLike[str], **options: typing.Any) -> dict[str, int]"),
-        "Bytes that loading a file and a context of these options take, by class, without touching tensor data.");
+        "model"_a, nb::kw_only(), "layers"_a = nb::none(), "options"_a,
+        nb::sig("def plan(model: Model | str | os.PathLike[str], *, layers: tuple[int, int] | None = None, **options: "
+                "typing.Any) -> dict[str, int]"),
+        "Bytes that loading a file, or some layers of it, and a context of these options take, by class, without "
+        "touching tensor data.");
 }
 
 }  // namespace tinfer_python

@@ -68,6 +68,10 @@ struct PyContext {
     [[nodiscard]] tinfer::Context& get() const { return state->get(); }
 };
 
+/// Its methods for sequences, and for states.
+void bind_sequences(nb::class_<PyContext>& context);
+void bind_states(nb::class_<PyContext>& context);
+
 /// A DecodeStatus as Python has it: nothing, or an Error.
 void check_status(tinfer::DecodeStatus status, const tinfer::Context& context, std::size_t n_tokens);
 

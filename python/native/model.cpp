@@ -4,6 +4,7 @@
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 
 #include <algorithm>
 
@@ -11,6 +12,12 @@
 #include "view.hpp"
 
 namespace tinfer_python {
+
+tinfer::ModelPart layers_of(nb::handle layers) {
+    if (layers.is_none()) return {};
+    const auto [first, last] = value_of<std::pair<int, int>>(layers, "layers");
+    return {first, last};
+}
 
 namespace {
 
@@ -78,10 +85,11 @@ std::vector<std::filesystem::path> paths_of(nb::handle path) {
 
 tinfer::Model load(nb::handle path, bool use_mmap, bool mlock, bool populate, bool check_tensors,
                    bool allow_unused_tensors, bool allow_unknown_keys, const nb::dict& overrides,
-                   std::string pretokenizer, nb::object progress, nb::object log) {
+                   std::string pretokenizer, nb::handle layers, nb::object progress, nb::object log) {
     Interrupt interrupt;
     auto options = read_options(use_mmap, mlock, populate, check_tensors, allow_unused_tensors, allow_unknown_keys,
                                 overrides, std::move(pretokenizer), std::move(log));
+    options.layers = layers_of(layers);
     options.progress = progress_of(std::move(progress), interrupt);
     const auto paths = paths_of(path);
     return without_lock(interrupt, [&] {
@@ -193,15 +201,19 @@ void bind_model_class(nb::module_& module) {
         .def_static(
             "load", &load, "path"_a, nb::kw_only(), "use_mmap"_a = true, "mlock"_a = false, "populate"_a = false,
             "check_tensors"_a = false, "allow_unused_tensors"_a = false, "allow_unknown_keys"_a = false,
-            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "progress"_a = nb::none(), "log"_a = nb::none(),
+            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "layers"_a = nb::none(), "progress"_a = nb::none(),
+            "log"_a = nb::none(),
             nb::sig("def load(path: str | bytes | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]], *, "
                     "use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = "
                     "False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: "
-                    "dict[str, bool | int | float | str] = {}, pretokenizer: str = '', progress: "
-                    "typing.Callable[[float], bool | None] | None = None, log: typing.Callable[[str, str], "
+                    "dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None "
+                    "= None, progress: typing.Callable[[float], bool | None] | None = None, log: typing.Callable[[str, "
+                    "str], "
                     "object] | None = None) -> Model"),
             "Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values "
-            "of the file's metadata. Raises Error: io_error, and the codes of files and models.")
+            "of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the "
+            "model's, as one of several parts that run a model together (Context.decode, Context.hidden). Raises "
+            "Error: io_error, and the codes of files and models.")
         .def_prop_ro("vocab", [](const tinfer::Model& self) { return self.vocab(); })
         .def_prop_ro("tensors", &tensors, "Every tensor of the file, in its order.")
         .def("blocks", &blocks, "name"_a,
@@ -243,6 +255,14 @@ void bind_model_class(nb::module_& module) {
         .def_prop_ro("n_class", &info<&ModelInfo::n_class>, "scores of a reranker's classifier")
         .def_prop_ro("n_params", &info<&ModelInfo::n_params>)
         .def_prop_ro("weight_bytes", &info<&ModelInfo::weight_bytes>)
+        .def_prop_ro(
+            "layers",
+            [](const tinfer::Model& self) { return std::pair(self.info().layers.first, self.info().layers.last); },
+            "First and last layer that are loaded.")
+        .def_prop_ro("n_hidden_in", &info<&ModelInfo::n_hidden_in>,
+                     "float32 of a token that a part takes from the layers before it; 0: it begins with the first")
+        .def_prop_ro("n_hidden_out", &info<&ModelInfo::n_hidden_out>,
+                     "float32 of a token that it leaves for those behind it; 0: it ends with the last")
         .def_prop_ro("causal", &info<&ModelInfo::causal>)
         .def_prop_ro("has_encoder", &info<&ModelInfo::has_encoder>)
         .def_prop_ro("has_output_head", &info<&ModelInfo::has_output_head>, "gives logits")

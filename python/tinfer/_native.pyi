@@ -148,9 +148,9 @@ class Model:
     """
 
     @staticmethod
-    def load(path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: dict[str, bool | int | float | str] = {}, pretokenizer: str = '', progress: Callable[[float], bool | None] | None = None, log: Callable[[str, str], object] | None = None) -> Model:
+    def load(path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None = None, progress: Callable[[float], bool | None] | None = None, log: Callable[[str, str], object] | None = None) -> Model:
         """
-        Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values of the file's metadata. Raises Error: io_error, and the codes of files and models.
+        Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the model's, as one of several parts that run a model together (Context.decode, Context.hidden). Raises Error: io_error, and the codes of files and models.
         """
 
     @property
@@ -221,6 +221,22 @@ class Model:
 
     @property
     def weight_bytes(self) -> int: ...
+
+    @property
+    def layers(self) -> tuple[int, int]:
+        """First and last layer that are loaded."""
+
+    @property
+    def n_hidden_in(self) -> int:
+        """
+        float32 of a token that a part takes from the layers before it; 0: it begins with the first
+        """
+
+    @property
+    def n_hidden_out(self) -> int:
+        """
+        float32 of a token that it leaves for those behind it; 0: it ends with the last
+        """
 
     @property
     def causal(self) -> bool: ...
@@ -396,9 +412,29 @@ class Context:
 
     def __init__(self, model: Model, *, cancel: Callable[[], bool] | None = None, n_ctx: int = 512, n_seq_max: int = 1, n_batch: int = 0, n_ubatch: int = 512, n_outputs: int = 0, n_threads: int = 0, n_threads_batch: int = 0, isa: str = 'automatic', fuse: bool = True, type_k: str = 'f16', type_v: str = 'f16', kv_rotation: str = 'automatic', rope_freq_base: float | None = None, rope_freq_scale: float | None = None, rope_scaling: str = 'from_model', yarn_ext_factor: float | None = None, yarn_attn_factor: float | None = None, yarn_beta_fast: float | None = None, yarn_beta_slow: float | None = None, yarn_orig_ctx: int | None = None, embeddings: bool = False, pooling: str = 'from_model', attention: str = 'from_model', swa_full: bool = False, logits_all: bool = False, allow_position_gaps: bool = False, check_finite: bool = False, memory_limit: int = 0, keep: list[str] = [], log: Callable[[str, str], object] | None = None) -> None: ...
 
-    def decode(self, tokens: Iterable[int] | Batch) -> None:
+    def decode(self, tokens: Iterable[int] | Batch, hidden: View | numpy.ndarray | None = None) -> None:
         """
-        Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.
+        Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. `hidden`: in a part that begins behind the first layer, what hidden() of the part before has given for the same tokens. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.
+        """
+
+    def compute(self, tokens: Iterable[int] | Batch, hidden: View | numpy.ndarray | None = None) -> None:
+        """
+        decode() as the first half of a transaction over several contexts: outputs can be read, and the context is busy for everything else, until commit() keeps the tokens or abandon() leaves it as before.
+        """
+
+    def commit(self) -> None:
+        """
+        Keeps what compute() has computed. Raises Error: bad_parameter where there is nothing.
+        """
+
+    def abandon(self) -> None:
+        """
+        Leaves the context as before compute(). Nothing happens where nothing is computed.
+        """
+
+    def hidden(self) -> View:
+        """
+        What the last decode has left for the layers behind a part of a model: float32 {n_tokens, n_hidden_out}. A view. Raises Error: no_output.
         """
 
     def encode(self, tokens: Iterable[int] | Batch) -> None:
@@ -547,9 +583,9 @@ class Attachment:
 
     def __exit__(self, *args: object) -> None: ...
 
-def plan(model: Model | str | os.PathLike[str], **options: Any) -> dict[str, int]:
+def plan(model: Model | str | os.PathLike[str], *, layers: tuple[int, int] | None = None, **options: Any) -> dict[str, int]:
     """
-    Bytes that loading a file and a context of these options take, by class, without touching tensor data.
+    Bytes that loading a file, or some layers of it, and a context of these options take, by class, without touching tensor data.
     """
 
 class Grammar:

@@ -114,6 +114,7 @@ struct File::Impl {
     std::unique_ptr<std::atomic<bool>[]> asked;  ///< per override: has an accessor looked at it?
 
     AlignedBuffer weights;                                    ///< tensors that were read
+    std::vector<bool> chosen;                                 ///< by tensor id; empty: all are
     std::vector<PagedPlace> paged_places;                     ///< by tensor id; empty: nothing is paged
     std::unique_ptr<Pager> pager;                             ///< reads the shards' files
     LockedPages locked;                                       ///< after what it locks, so that it goes first

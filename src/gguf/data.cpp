@@ -113,11 +113,26 @@ void File::count_weights(MemoryPlan& plan) const noexcept {
 }
 std::uint64_t File::read_buffer_bytes() const noexcept { return impl_->read_buffer_bytes; }
 
+void File::choose_tensors(std::vector<bool> chosen) {
+    impl_->chosen = std::move(chosen);
+    impl_->read_buffer_bytes = 0;
+    for (const TensorInfo& tensor : impl_->tensors)
+        if (is_chosen(tensor)) impl_->read_buffer_bytes += *checked_round_up(tensor.bytes, 64);
+}
+
+bool File::is_chosen(const TensorInfo& tensor) const noexcept {
+    return impl_->chosen.empty() || impl_->chosen[tensor.id];
+}
+
 namespace {
 
-/// Decides for each shard whether its tensors stay where they are or are read.
-void choose_places(File::Impl& impl, const ModelOptions& options, bool maps) {
+/// Decides for each shard whether its tensors stay where they are or are read. One without a tensor of those that are
+/// placed is not mapped.
+void choose_places(File::Impl& impl, const ModelOptions& options, bool may_map, const std::vector<bool>& placed) {
     for (Shard& shard : impl.shards) {
+        bool maps = may_map && shard.n_tensors == 0;
+        for (std::size_t i = shard.first_tensor; i < shard.first_tensor + shard.n_tensors; ++i)
+            maps = maps || (may_map && placed[i]);
         if (shard.map.is_mapped() && !maps) {
             shard.guarded.set({});
             shard.map = MappedFile();
@@ -128,29 +143,31 @@ void choose_places(File::Impl& impl, const ModelOptions& options, bool maps) {
     }
 }
 
-/// Bytes of the buffer for the tensors of all shards that are neither in place nor paged.
-std::uint64_t bytes_to_read(const File::Impl& impl, const std::vector<bool>& paged) {
+/// By id: all tensors but those that are paged, and those that nobody asked for.
+std::vector<bool> placed_tensors(const File::Impl& impl, const std::vector<bool>& paged) {
+    std::vector<bool> placed(paged);
+    placed.flip();
+    for (std::size_t id = 0; id < impl.chosen.size(); ++id) placed[id] = placed[id] && impl.chosen[id];
+    return placed;
+}
+
+/// Bytes of the buffer for the tensors of all shards that are placed and not in their mapping.
+std::uint64_t bytes_to_read(const File::Impl& impl, const std::vector<bool>& placed) {
     std::uint64_t sum = 0;  // no overflow: at most the sum that was checked when the directory was merged
     for (const TensorInfo& tensor : impl.tensors)
-        if (!paged[tensor.id] && impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr)
+        if (placed[tensor.id] && impl.shards[static_cast<std::size_t>(tensor.file_index)].in_place == nullptr)
             sum += *checked_round_up(tensor.bytes, 64);
     return sum;
 }
 
-std::uint64_t bytes_of(std::span<const TensorInfo> tensors) {
-    std::uint64_t sum = 0;
-    for (const TensorInfo& tensor : tensors) sum += tensor.bytes;
-    return sum;
-}
-
 /// Where each tensor's bytes are, or will be: in its mapping, or in the buffer that they are read into; null where it
-/// is paged.
-std::vector<const std::byte*> place_all(const File::Impl& impl, const std::vector<bool>& paged, AlignedBuffer& weights,
+/// is not placed.
+std::vector<const std::byte*> place_all(const File::Impl& impl, const std::vector<bool>& placed, AlignedBuffer& weights,
                                         std::uint64_t& mapped) {
     std::vector<const std::byte*> places(impl.tensors.size());
     std::uint64_t used = 0;
     for (const std::uint32_t id : impl.by_place) {
-        if (paged[id]) continue;
+        if (!placed[id]) continue;
         const TensorInfo& tensor = impl.tensors[id];
         const Shard& shard = impl.shards[static_cast<std::size_t>(tensor.file_index)];
         if (shard.in_place != nullptr) {
@@ -184,17 +201,19 @@ void File::load_data(const ModelOptions& options, const PagingPlan* paging) {
 void File::load_all(const ModelOptions& options, const PagingPlan* paging) {
     const std::string& name = impl_->shards.front().name;
     try {
-        const std::uint64_t total = bytes_of(impl_->tensors);
+        std::uint64_t total = 0;
+        for (const TensorInfo& tensor : impl_->tensors) total += is_chosen(tensor) ? tensor.bytes : 0;
         ProgressMeter progress(options.progress, options.check_tensors ? 2 * total : total,
                                name);  // no overflow: below 2^63
         const std::vector<bool> paged = paged_tensors(impl_->tensors.size(), paging);
-        choose_places(*impl_, options, options.use_mmap && paging == nullptr);
-        AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_, paged)));
+        const std::vector<bool> placed = placed_tensors(*impl_, paged);
+        choose_places(*impl_, options, options.use_mmap && paging == nullptr, placed);
+        AlignedBuffer weights(static_cast<std::size_t>(bytes_to_read(*impl_, placed)));
         std::vector<PagedPlace> paged_places;
         auto pager = paging != nullptr ? make_pager(*impl_, *paging, paged_places) : nullptr;
         Locker locker(options.mlock, options.log, name);
         std::uint64_t mapped = 0;
-        const auto places = place_all(*impl_, paged, weights, mapped);
+        const auto places = place_all(*impl_, placed, weights, mapped);
         LoadTeam(*impl_, weights, places, options, locker, guarded_maps()).run([&](std::uint64_t bytes) {
             progress.reach(bytes);
         });

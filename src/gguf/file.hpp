@@ -80,6 +80,10 @@ public:
     /// With a plan of what is paged: what is not is read, and the rest when it is needed (pager()). Its
     /// TensorInfo::address stays null.
     void load_data(const ModelOptions& options, const PagingPlan* paging = nullptr);
+    /// Before load_data(): by id, which tensors it is for. No other ones are read, mapped or counted, and their
+    /// TensorInfo::address stays null.
+    void choose_tensors(std::vector<bool> chosen);
+    [[nodiscard]] bool is_chosen(const TensorInfo& tensor) const noexcept;
     /// Of the tensors that are in memory some of the time; null: there are none.
     [[nodiscard]] Pager* pager() const noexcept;
     /// By id, what the pager has of each tensor; empty where there is none.
@@ -89,7 +93,8 @@ public:
     [[nodiscard]] std::uint64_t copied_bytes() const noexcept;  ///< exactly what load_data allocated for weights
     /// Sets what a memory plan says of weights, after load_data.
     void count_weights(MemoryPlan& plan) const noexcept;
-    /// What load_data allocates when nothing is mapped: every tensor rounded up to 64 bytes. Known before it is called.
+    /// What load_data allocates when nothing is mapped: every chosen tensor rounded up to 64 bytes. Known before it is
+    /// called.
     [[nodiscard]] std::uint64_t read_buffer_bytes() const noexcept;
 
     /// Scans every block for scales that are not finite; throws bad_tensor_data naming tensor and block.

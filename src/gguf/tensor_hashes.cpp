@@ -49,7 +49,8 @@ std::vector<WeightPlacement> placement(const File& file, bool use_mmap, const Pa
     const std::vector<bool> paged = paged_tensors(file.tensors().size(), paging);
     if (paging != nullptr) use_mmap = false;
     std::vector<const TensorInfo*> order;
-    for (const TensorInfo& tensor : file.tensors()) order.push_back(&tensor);
+    for (const TensorInfo& tensor : file.tensors())
+        if (file.is_chosen(tensor)) order.push_back(&tensor);
     std::sort(order.begin(), order.end(), [](const TensorInfo* a, const TensorInfo* b) {
         return std::pair(a->file_index, a->file_offset) < std::pair(b->file_index, b->file_offset);
     });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 
 #include "gguf/contents.hpp"
 
@@ -41,6 +42,12 @@ const TensorInfo* File::find_tensor(const void* address) const noexcept {
         return reinterpret_cast<std::uintptr_t>(impl_->tensors[id].address);
     };
     const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+    const bool has_gaps = impl_->pager != nullptr || !impl_->chosen.empty();  // tensors without an address
+    for (const TensorInfo& tensor : std::span(impl_->tensors).first(has_gaps ? impl_->tensors.size() : 0)) {
+        const auto begin = reinterpret_cast<std::uintptr_t>(tensor.address);
+        if (begin != 0 && wanted >= begin && wanted - begin < tensor.bytes) return &tensor;
+    }
+    if (has_gaps) return nullptr;
     for (const Shard& shard : impl_->shards) {  // inside one shard addresses ascend as the bytes in the file do
         const auto first = impl_->by_place.begin() + static_cast<std::ptrdiff_t>(shard.first_tensor);
         const auto last = first + static_cast<std::ptrdiff_t>(shard.n_tensors);

@@ -12,6 +12,7 @@ namespace tinfer::graph {
 enum class Input : std::uint8_t {
     tokens,           ///< i32 {T}: ids
     embeddings,       ///< f32 {n_embd, T}: rows in place of ids
+    hidden,           ///< f32 {n, T}: of a part of a model, what the layers before have left
     states,           ///< f32 {n_state, T}: of a draft head, what its target has computed
     positions,        ///< i32 {T}; of a key shift: by how many positions
     marks,            ///< f32 {1, 1, T}: number of the adapter that a token switches to

@@ -39,11 +39,11 @@ constexpr std::string_view enum_name(const std::array<std::string_view, N>& name
 }
 
 constexpr std::array<std::string_view, graph::kInputs> kInputRoles{
-    "inp_tokens",      "inp_embd",        "inp_states",      "inp_pos",         "inp_marks",   "ngram_ids",
-    "ngram_constants", "kv_slots",        "kv_table",        "kv_seqs",         "kv_spans",    "kv_spans_window",
-    "kv_slots_window", "kv_table_window", "kv_pairs_window", "kv_positions",    "cross_table", "cross_seqs",
-    "cross_spans",     "kv_pairs",        "kv_moves",        "kv_moves_window", "state_rows",  "inp_out_rows",
-    "inp_types",       "pool_rows",       "pool_sums",       "pool_counts",
+    "inp_tokens",      "inp_embd",        "inp_hidden",      "inp_states",      "inp_pos",         "inp_marks",
+    "ngram_ids",       "ngram_constants", "kv_slots",        "kv_table",        "kv_seqs",         "kv_spans",
+    "kv_spans_window", "kv_slots_window", "kv_table_window", "kv_pairs_window", "kv_positions",    "cross_table",
+    "cross_seqs",      "cross_spans",     "kv_pairs",        "kv_moves",        "kv_moves_window", "state_rows",
+    "inp_out_rows",    "inp_types",       "pool_rows",       "pool_sums",       "pool_counts",
 };
 
 }  // namespace

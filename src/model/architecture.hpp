@@ -34,6 +34,9 @@ struct BatchShape {
     int draft_block = -1;  ///< of a draft head with a graph for each block: which; -1: all, without outputs
 };
 
+/// Of the value that a part leaves for the layers behind it.
+inline constexpr std::string_view kHiddenRole = "result_hidden";
+
 /// What a draft head reads of its target, of every token of a run.
 struct Taps {
     /// streams: the stream in front of some blocks, side by side; of as many streams their mean. normed: what the

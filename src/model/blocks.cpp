@@ -21,7 +21,7 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     Graph& g = b.g;
     const BatchShape& s = b.shape;
     const Tensor positions = in.positions = g.input(graph::Input::positions, DType::i32, {s.n_tokens, 1, 1, 1});
-    if (b.w.position_embd != nullptr)
+    if (b.w.position_embd != nullptr && !b.hp.begins_late())
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.position_embd), positions), "pos_embd")),
                       "inp_positioned");
     AttentionInputs& full = in.full;
@@ -29,8 +29,9 @@ void add_attention_inputs(const BuildContext& b, Inputs& in) {
     full.kv.table = g.input(graph::Input::kv_table, DType::i32, {4, s.n_table_entries, 1, 1});
     full.kv.seqs = g.input(graph::Input::kv_seqs, DType::i32, {2, s.n_seqs, 1, 1});
     full.kv.spans = g.input(graph::Input::kv_spans, DType::i32, {4, s.n_tokens, 1, 1});
-    if (b.hp.attention.reads_positions())
-        full.kv.positions = g.input(graph::Input::kv_positions, DType::i32, {b.memory[0].k->ne[1], 1, 1, 1});
+    const auto holder = std::ranges::find_if(b.memory, [](const LayerMemory& m) { return m.k != nullptr; });
+    if (b.hp.attention.reads_positions() && holder != b.memory.end())
+        full.kv.positions = g.input(graph::Input::kv_positions, DType::i32, {holder->k->ne[1], 1, 1, 1});
     if (b.w.attn_rel_b != nullptr)
         full.kv.bias =
             g.name(g.relative_bias(vector(g, b.w.attn_rel_b), kFarthestBucket, !b.hp.attention.causal), "attn_bias");
@@ -61,7 +62,12 @@ Inputs make_inputs(const BuildContext& b) {
     g.set_layer(kNoLayer);
     g.set_part(Part::embed);
     Inputs in;
-    if (s.from_embeddings) {
+    const bool late = b.hp.begins_late();
+    if (late) {
+        in.x = g.input(graph::Input::hidden, DType::f32, {b.hp.part.n_in, s.n_tokens, 1, 1});
+        if (!s.from_embeddings && b.hp.attention.compress.n_hash_layer > b.hp.part.first)
+            in.tokens = g.input(graph::Input::tokens, DType::i32, {s.n_tokens, 1, 1, 1});
+    } else if (s.from_embeddings) {
         in.x = g.input(graph::Input::embeddings, DType::f32, {b.hp.n_embd, s.n_tokens, 1, 1});
     } else {
         in.tokens = g.input(graph::Input::tokens, DType::i32, {s.n_tokens, 1, 1, 1});
@@ -69,16 +75,39 @@ Inputs make_inputs(const BuildContext& b) {
         in.x = g.name(adapt_rows(b, *b.w.token_embd, in.tokens, rows), "inp_embd");
         if (b.hp.embd_scale != 1.0f) in.x = g.name(g.scale(in.x, b.hp.embd_scale), "inp_scaled");
     }
-    if (b.w.token_types != nullptr) {  // always row 0: a batch does not mark the second text of a pair
+    if (b.w.token_types != nullptr && !late) {  // always row 0: a batch does not mark the second text of a pair
         const Tensor types = g.input(graph::Input::types, DType::i32, {s.n_tokens, 1, 1, 1});
         in.x = g.name(g.add(in.x, g.name(g.get_rows(g.weight(*b.w.token_types), types), "type_embd")), "inp_typed");
     }
     if (b.hp.has_attention()) add_attention_inputs(b, in);
-    in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
+    if (!late) in.x = norm(b, b.w.token_embd_norm, in.x, "inp_norm");
     if (b.hp.has_states()) in.state_rows = g.input(graph::Input::state_rows, DType::i32, {2, s.n_tokens, 1, 1});
     if (s.n_outputs > 0 && !b.every_row())
         in.out_rows = g.input(graph::Input::out_rows, DType::i32, {s.n_outputs, 1, 1, 1});
     return in;
+}
+
+Tensor handed(const BuildContext& b, const Inputs& in, std::int64_t offset, std::int64_t n) {
+    Graph& g = b.g;
+    if (!b.hp.begins_late() || n == b.hp.part.n_in) return in.x;
+    return g.name(g.copy(g.view(in.x, offset, n)), "hidden");
+}
+
+bool hand_over(const BuildContext& b, std::initializer_list<Tensor> streams) {
+    if (!b.hp.ends_early()) return false;
+    Graph& g = b.g;
+    g.set_layer(kNoLayer);
+    g.set_part(Part::head);
+    Tensor all;
+    bool joined = false;
+    for (const Tensor one : streams) {
+        if (!one) continue;
+        joined = static_cast<bool>(all);
+        all = all ? g.concat(all, one) : one;
+    }
+    g.output(g.name(joined ? all : g.copy(all), kHiddenRole));
+    TINFER_ASSERT(g.value(all).ne[0] == b.hp.part.n_out);
+    return true;
 }
 
 Inputs make_inputs_of_memory(const BuildContext& b) {

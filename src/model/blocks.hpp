@@ -23,8 +23,9 @@ struct AttentionInputs {
 
 /// The graph inputs of a model, as far as it needs them.
 struct Inputs {
-    Tensor x;          ///< {n_embd, T}: rows of token_embd, or the caller's embeddings
-    Tensor tokens;     ///< {T}: ids; absent for embeddings
+    Tensor x;       ///< {n_embd, T}: rows of token_embd, or the caller's embeddings; of a part that begins behind the
+                    ///< first layer {n, T}: what the layers before have left (handed())
+    Tensor tokens;  ///< {T}: ids; absent for embeddings
     Tensor positions;  ///< {T}
     Tensor out_rows;   ///< {n_outputs}: rows of the micro-batch that are outputs
     AttentionInputs full, windowed;
@@ -39,6 +40,13 @@ struct Inputs {
 [[nodiscard]] Inputs make_inputs(const BuildContext& b);
 /// Positions and cache tables alone, for rows that are no tokens.
 [[nodiscard]] Inputs make_inputs_of_memory(const BuildContext& b);
+
+/// Floats [offset, offset + n) of in.x of each token, where it is what the layers before a part have left; in.x itself
+/// where it is all of them, and in a model that begins with the first layer.
+[[nodiscard]] Tensor handed(const BuildContext& b, const Inputs& in, std::int64_t offset, std::int64_t n);
+/// Where a part ends in front of the model's last layer: leaves these, {n, T} each, side by side for the layers behind,
+/// as "result_hidden". Absent ones are left out. False where the last layer is there.
+bool hand_over(const BuildContext& b, std::initializer_list<Tensor> streams);
 
 /// A norm weight, bias or table as f32 (f16 and bf16 are widened by a step of their own). Absent for null.
 [[nodiscard]] Tensor vector(Graph& g, const TensorInfo* weight);
@@ -143,7 +151,7 @@ void tap_stream(const BuildContext& b, int il, Tensor x);
 /// The loop over the layers, for all families: layer(il, w) builds one, and says whether the run goes on behind it.
 template <class Layer>
 bool each_layer(const BuildContext& b, Layer&& layer) {
-    for (int il = 0; il < b.hp.n_layer; ++il) {
+    for (int il = b.hp.part.first; il < b.hp.end_layer(); ++il) {
         b.g.set_layer(il);
         b.g.set_part(Part::attn_norm);
         if (!layer(il, b.layer(il))) return false;
@@ -152,24 +160,25 @@ bool each_layer(const BuildContext& b, Layer&& layer) {
 }
 
 /// Layers of one residual stream: layer(il, w, x) gives what layer il makes of x, absent where the run ends there (it
-/// does without outputs). Absent then.
+/// does without outputs). Absent then, and where the model has more layers than are loaded; those get `beside`, too.
 template <class Layer>
-Tensor stream_layers(const BuildContext& b, Tensor x, Layer&& layer) {
+Tensor stream_layers(const BuildContext& b, Tensor x, Layer&& layer, const Tensor* beside = nullptr) {
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         tap_stream(b, il, x);
         const Tensor y = layer(il, w, x);
         if (y) x = end_layer(b, y);
         return static_cast<bool>(y);
     });
-    if (!whole) return {};
+    if (!whole || hand_over(b, {x, beside != nullptr ? *beside : Tensor{}})) return {};
     tap_stream(b, b.hp.n_layer, x);
     return x;
 }
 
 /// Those layers and the head.
 template <class Layer>
-void stream_stack(const BuildContext& b, const Inputs& in, Layer&& layer) {
-    if (const Tensor x = stream_layers(b, in.x, layer)) head(b, x);
+void stream_stack(const BuildContext& b, const Inputs& in, Layer&& layer, const Tensor* beside = nullptr) {
+    const Tensor first = beside != nullptr && *beside ? handed(b, in, 0, b.hp.n_embd) : in.x;
+    if (const Tensor x = stream_layers(b, first, layer, beside)) head(b, x);
 }
 
 /// Attention, then feed-forward, each on the normed stream and added to it (arXiv:2302.13971 §2.2), with the norms

@@ -385,13 +385,13 @@ void build(const BuildContext& b) {
     Rotation plain, grouped;
     if (has_plain) plain = make_rotation(b, in, b.rope_window, false);
     if (has_groups) grouped = make_rotation(b, in, b.rope, true);
-    Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
+    Streams s{b.hp.begins_late() ? in.x : repeated(g, in.x, b.hp.streams.n), {}, {}};
     const bool whole = each_layer(b, [&](int il, const LayerWeights&) {
         tap_mean(b, il, s.x);
         return build_layer(b, in, il,
                            b.hp.attention.compress.ratios[static_cast<std::size_t>(il)] == 0 ? plain : grouped, s);
     });
-    if (!whole) return;
+    if (!whole || hand_over(b, {s.x})) return;
     tap_mean(b, b.hp.n_layer, s.x);
     if (b.taps != nullptr && b.taps->kind == Taps::Kind::every_stream) (*b.tapped)[0] = s.x;
     g.set_layer(kNoLayer);

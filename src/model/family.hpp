@@ -82,6 +82,8 @@ struct Family {
     HParams (*read_all)(KeyReader&) = nullptr;
     Weights (*bind_all)(WeightBinder&, const HParams&) = nullptr;
     void (*build_all)(const BuildContext&) = nullptr;
+    /// Floats of a token that go from layer il-1 to il > 0, and farther (hand_over); null: the residual streams.
+    std::int64_t (*hidden_width)(const HParams&, int il) = nullptr;
 
     const Family* encoder = nullptr;  ///< in the same file, to whose result these layers attend
     DraftBlocks draft{};

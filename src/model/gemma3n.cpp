@@ -145,12 +145,19 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
+std::int64_t hidden_width(const HParams& hp, int il) {
+    return std::int64_t{kStreams} * hp.n_embd + layer_inputs_width(hp, il);
+}
+
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor u = layer_inputs(b, in);
+    const std::int64_t e = b.hp.n_embd;
+    Tensor u = layer_inputs(b, in, kStreams * e), rest = layer_inputs_behind(b, u);
     StreamsOf x{in.x, in.x, in.x, in.x};
-    x = mapped(b, *b.w.altup_proj, x, length(g, in.x));
+    if (b.hp.begins_late())
+        for (std::size_t i = 0; i < kStreams; ++i) x[i] = handed(b, in, static_cast<std::int64_t>(i) * e, e);
+    else x = mapped(b, *b.w.altup_proj, x, length(g, in.x));
     SharedKv shared;
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         StreamsOf p = predict(b, w.altup, x);
@@ -172,7 +179,7 @@ void build(const BuildContext& b) {
         for (std::size_t j = 1; j < kStreams; ++j) x[j] = end_layer(b, g.add(x[j], more));
         return true;
     });
-    if (!whole) return;
+    if (!whole || hand_over(b, {x[0], x[1], x[2], x[3], rest})) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     const StreamsOf y = mapped(b, *b.w.altup_unembd_proj, x, length(g, x[0]));
@@ -184,5 +191,8 @@ void build(const BuildContext& b) {
 }  // namespace tinfer::model::gemma3n
 
 namespace tinfer::model {
-const Family families::gemma3n{.read_all = gemma3n::read, .bind_all = gemma3n::bind, .build_all = gemma3n::build};
+const Family families::gemma3n{.read_all = gemma3n::read,
+                               .bind_all = gemma3n::bind,
+                               .build_all = gemma3n::build,
+                               .hidden_width = gemma3n::hidden_width};
 }  // namespace tinfer::model

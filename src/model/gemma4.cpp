@@ -124,10 +124,14 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor u;
-    if (b.hp.n_per_layer > 0) u = layer_inputs(b, in);
+    Tensor u, rest;
+    if (b.hp.n_per_layer > 0) {
+        u = layer_inputs(b, in, b.hp.n_embd);
+        rest = layer_inputs_behind(b, u);
+    }
     SharedKv shared;
-    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
+    const Tensor first = handed(b, in, 0, b.hp.n_embd);
+    const auto layer = [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = gemma_attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"), shared);
         if (!keep_output_rows(b, in, il, {&a, &x, &u})) return {};
         g.set_part(Part::attn_out);
@@ -135,11 +139,17 @@ void build(const BuildContext& b) {
         x = add_residual(b, x, norm(b, w.ffn_post_norm, ffn(b, w, x), "ffn_post_norm"), "ffn_add");
         if (u) x = g.name(g.add(x, add_layer_input(b, w, il, x, u)), "inp_add");
         return w.out_scale == nullptr ? x : g.mul(x, vector(g, w.out_scale));
-    });
+    };
+    if (const Tensor x = stream_layers(b, first, layer, &rest)) head(b, x);
 }
+
+std::int64_t hidden_width(const HParams& hp, int il) { return hp.n_embd + layer_inputs_width(hp, il); }
 
 }  // namespace tinfer::model::gemma4
 
 namespace tinfer::model {
-const Family families::gemma4{.read_all = gemma4::read, .bind_all = gemma4::bind, .build_all = gemma4::build};
+const Family families::gemma4{.read_all = gemma4::read,
+                              .bind_all = gemma4::bind,
+                              .build_all = gemma4::build,
+                              .hidden_width = gemma4::hidden_width};
 }  // namespace tinfer::model

@@ -35,8 +35,19 @@ void bind_layer_input(WeightBinder& binder, const HParams& hp, int il, LayerWeig
     w.inp_post_norm = binder.norm(block_name(il, "post_norm"), {hp.n_embd});
 }
 
-Tensor layer_inputs(const BuildContext& b, const Inputs& in) {
+std::int64_t layer_inputs_width(const HParams& hp, int il) noexcept {
+    return std::int64_t{hp.n_per_layer} * (hp.n_layer + hp.n_layer_draft - il);
+}
+
+Tensor layer_inputs_behind(const BuildContext& b, Tensor u) {
+    if (!b.hp.ends_early()) return {};
+    const std::int64_t n = layer_inputs_width(b.hp, b.hp.end_layer());
+    return b.g.view(u, b.g.value(u).ne[0] - n, n);
+}
+
+Tensor layer_inputs(const BuildContext& b, const Inputs& in, std::int64_t n_before) {
     Graph& g = b.g;
+    if (b.hp.begins_late()) return handed(b, in, n_before, layer_inputs_width(b.hp, b.hp.part.first));
     const std::int64_t n = b.hp.n_layer + b.hp.n_layer_draft, width = b.hp.n_per_layer;
     g.set_layer(kNoLayer);
     g.set_part(Part::embed);
@@ -54,7 +65,7 @@ Tensor layer_inputs(const BuildContext& b, const Inputs& in) {
 
 Tensor add_layer_input(const BuildContext& b, const LayerWeights& w, int il, Tensor x, Tensor u) {
     Graph& g = b.g;
-    const Tensor own = g.view(u, std::int64_t{il} * b.hp.n_per_layer, b.hp.n_per_layer);
+    const Tensor own = g.view(u, std::int64_t{il - b.hp.part.first} * b.hp.n_per_layer, b.hp.n_per_layer);
     const Tensor gate = g.name(g.gelu(g.name(linear(b, w.inp_gate, x), "inp_gate")), "inp_gelu");
     const Tensor y = g.name(linear(b, w.inp_proj, g.name(g.mul(gate, own), "inp_gated")), "inp_proj");
     return norm(b, w.inp_post_norm, y, "inp_post_norm");

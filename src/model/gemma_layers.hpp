@@ -17,8 +17,14 @@ void share_last_layers(KeyReader& keys, HParams& hp, int n_own, std::string_view
 void bind_layer_inputs(WeightBinder& binder, const HParams& hp, Weights& w);
 /// inp_gate, proj, post_norm.
 void bind_layer_input(WeightBinder& binder, const HParams& hp, int il, LayerWeights& w);
-/// u = (norm(W·x/sqrt(n_embd)) + sqrt(P)·row of the token)/sqrt(2) of all layers, {P · n_layer, T}, of in.x.
-[[nodiscard]] Tensor layer_inputs(const BuildContext& b, const Inputs& in);
+/// u = (norm(W·x/sqrt(n_embd)) + sqrt(P)·row of the token)/sqrt(2) of all layers, {P · n_layer, T}, of in.x. A part
+/// that begins behind the first layer finds those of its layers and of all behind them in in.x, behind `n_before`
+/// floats.
+[[nodiscard]] Tensor layer_inputs(const BuildContext& b, const Inputs& in, std::int64_t n_before);
+/// Of u, what the layers behind a part read; absent where there are none.
+[[nodiscard]] Tensor layer_inputs_behind(const BuildContext& b, Tensor u);
+/// Floats of a token that layer il and all behind it read.
+[[nodiscard]] std::int64_t layer_inputs_width(const HParams& hp, int il) noexcept;
 /// norm(W_proj·(gelu(W_gate·x) ⊙ u))
 [[nodiscard]] Tensor add_layer_input(const BuildContext& b, const LayerWeights& w, int il, Tensor x, Tensor u);
 

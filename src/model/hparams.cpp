@@ -14,6 +14,15 @@ bool HParams::has_attention() const noexcept {
     return std::ranges::any_of(n_head_kv, [](int n) { return n > 0; });
 }
 
+int HParams::block_of(int il) const noexcept {
+    if (passes.n_block == 0) return il;
+    if (passes.n_low_cycle == 0) return il % passes.n_block;
+    // for each cycle of the high stack so many passes of the low one, then one of the high one
+    const int n = passes.n_block / 2, pass = il / n;
+    const bool is_high = pass % (passes.n_low_cycle + 1) == passes.n_low_cycle;
+    return il % n + (is_high ? n : 0);
+}
+
 int positive_u32(KeyReader& keys, std::string_view key, std::uint32_t limit) {
     const std::uint32_t value = keys.require_u32(key);
     if (value == 0 || value > limit) keys.bad(key, cat(value), cat("must lie in 1 to ", limit));

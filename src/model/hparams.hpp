@@ -244,9 +244,17 @@ struct DraftParams {
         target_caches{};  ///< of blocks that attend to their target's cache: its layer; empty: to their own
 };
 
+/// Which layers of the model are there (ModelOptions::layers), and how many floats of a token go in and out.
+struct LoadedPart {
+    int first = 0;
+    int last = -1;  ///< -1: that of the model
+    std::int64_t n_in = 0, n_out = 0;
+};
+
 struct HParams {
     std::string arch;
     int n_layer = 0, n_embd = 0, n_vocab = 0, n_ctx_train = 0;
+    LoadedPart part;
     int n_layer_draft = 0;                     ///< blocks behind n_layer that only draft tokens: not run
     std::vector<int> n_head, n_head_kv, n_ff;  ///< per layer
     int head_dim_k = 0, head_dim_v = 0;
@@ -311,6 +319,13 @@ struct HParams {
         const int n = attention.n_layer_kv;
         return n == 0 || il < n ? il : n - (is_windowed(il) ? 2 : 1);
     }
+    /// The block of the file that a layer's weights are.
+    [[nodiscard]] int block_of(int il) const noexcept;
+    [[nodiscard]] bool begins_late() const noexcept { return part.first > 0; }
+    [[nodiscard]] bool ends_early() const noexcept { return part.last >= 0; }
+    [[nodiscard]] bool is_whole() const noexcept { return !begins_late() && !ends_early(); }
+    [[nodiscard]] int end_layer() const noexcept { return ends_early() ? part.last + 1 : n_layer; }
+    [[nodiscard]] bool has_layer(int il) const noexcept { return il >= part.first && il < end_layer(); }
     [[nodiscard]] int n_logits() const noexcept {
         return draft.n_logits > 0 ? static_cast<int>(draft.n_logits) : n_vocab;
     }

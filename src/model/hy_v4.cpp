@@ -60,7 +60,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
+    Streams s{b.hp.begins_late() ? in.x : repeated(g, in.x, b.hp.streams.n), {}, {}};
     Tensor chosen;
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         Tensor h = norm(b, w.attn_norm, mix_streams(b, w.attn_streams, s), "attn_norm");
@@ -74,7 +74,7 @@ void build(const BuildContext& b) {
         write_streams(b, s, feed_forward(b, w, h));
         return true;
     });
-    if (!whole) return;
+    if (!whole || hand_over(b, {s.x})) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix_streams(b, b.w.output_streams, s));

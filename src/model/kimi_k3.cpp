@@ -134,14 +134,24 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     return w;
 }
 
+std::int64_t bank_size(const HParams& hp, int il) {
+    const int every = hp.n_residual_block;
+    return every > 0 ? (il + every - 1) / every : 0;
+}
+
+std::int64_t hidden_width(const HParams& hp, int il) { return hp.n_embd * (1 + bank_size(hp, il)); }
+
 // m = mix(x); every so many layers x joins the bank and the stream begins anew with y = branch(norm(m)), else x += y;
 // x += ffn(norm(mix(x)))
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
     const int every = b.hp.n_residual_block;
-    Tensor x = in.x;
+    const std::int64_t e = b.hp.n_embd;
+    Tensor x = handed(b, in, 0, e);
     Bank bank;
+    if (b.hp.begins_late()) bank.n = bank_size(b.hp, b.hp.part.first);
+    if (bank.n > 0) bank.rows = handed(b, in, e, bank.n * e);
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         const Tensor h = norm(b, w.attn_norm, mix(b, bank, w.attn_score, x), "attn_norm");
         const bool joins = every > 0 && il % every == 0;
@@ -160,7 +170,7 @@ void build(const BuildContext& b) {
         x = end_layer(b, add_residual(b, x, ffn(b, w, z)));
         return true;
     });
-    if (!whole) return;
+    if (!whole || hand_over(b, {x, bank.rows})) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix(b, bank, b.w.output_score, x));
@@ -169,5 +179,8 @@ void build(const BuildContext& b) {
 }  // namespace tinfer::model::kimi_k3
 
 namespace tinfer::model {
-const Family families::kimi_k3{.read_all = kimi_k3::read, .bind_all = kimi_k3::bind, .build_all = kimi_k3::build};
+const Family families::kimi_k3{.read_all = kimi_k3::read,
+                               .bind_all = kimi_k3::bind,
+                               .build_all = kimi_k3::build,
+                               .hidden_width = kimi_k3::hidden_width};
 }  // namespace tinfer::model

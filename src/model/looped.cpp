@@ -57,7 +57,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
     HParams once = hp;
     once.n_layer = hp.passes.n_block;
     Weights w = bind_stack(binder, once, Head::tied_if_missing, {.qkv_bias = Bias::optional});
-    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return il % hp.passes.n_block; });
+    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return hp.block_of(il); });
     return w;
 }
 
@@ -77,12 +77,13 @@ namespace hrm_text {
 
 namespace {
 
-/// Passes in order: for each cycle of the high stack so many of the low one, then one of the high one.
-bool is_high(const HParams& hp, int pass) { return pass % (hp.passes.n_low_cycle + 1) == hp.passes.n_low_cycle; }
+/// Whether a layer runs a block of the high stack, which stands behind the low one.
+bool is_high(const HParams& hp, int il) { return hp.block_of(il) >= hp.passes.n_block / 2; }
 
-int block_of(const HParams& hp, int il) {
-    const int n = hp.passes.n_block / 2;  // layers of a stack
-    return il % n + (is_high(hp, il / n) ? n : 0);
+/// The result of the low stack is z_init until its first pass has ended; between two passes there is no x.
+std::int64_t hidden_width(const HParams& hp, int il) {
+    const int n = hp.passes.n_block / 2;
+    return std::int64_t{hp.n_embd} * (1 + (il >= n ? 1 : 0) + (il % n != 0 ? 1 : 0));
 }
 
 }  // namespace
@@ -117,7 +118,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
                     layer.attn_norm = layer.ffn_norm = Norm{.present = true};
                     layer.attn_gate = binder.linear(block_name(il, "attn_gate"), hp.n_embd, n);
                 });
-    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return block_of(hp, il); });
+    w.layers = spread(w.layers, hp.n_layer, [&](int il) { return hp.block_of(il); });
     return w;
 }
 
@@ -125,7 +126,12 @@ void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
     const int n = b.hp.passes.n_block / 2;
-    Tensor high = in.x, low = vector(g, b.w.z_init), x;
+    const int first = b.hp.part.first, end = b.hp.end_layer();
+    const std::int64_t e = b.hp.n_embd;
+    Tensor high = handed(b, in, 0, e), low, x;
+    if (first > 0 && first >= n) low = handed(b, in, e, e);
+    else low = vector(g, b.w.z_init);
+    if (first % n != 0) x = handed(b, in, first >= n ? 2 * e : e, e);
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         if (il % n == 0) x = g.name(g.add(high, low), "pass_inp");
         x = looped_layer(b, in, il, w, x);
@@ -133,14 +139,18 @@ void build(const BuildContext& b) {
         x = end_layer(b, x);
         if (il % n != n - 1) return true;
         x = norm(b, Norm{.present = true}, x, "pass_norm");
-        (is_high(b.hp, il / n) ? high : low) = x;
+        (is_high(b.hp, il) ? high : low) = x;
         return true;
     });
+    if (hand_over(b, {high, end >= n ? low : Tensor{}, end % n != 0 ? x : Tensor{}})) return;
     if (whole) head(b, high);
 }
 
 }  // namespace hrm_text
 
-const Family families::hrm_text{.read_all = hrm_text::read, .bind_all = hrm_text::bind, .build_all = hrm_text::build};
+const Family families::hrm_text{.read_all = hrm_text::read,
+                                .bind_all = hrm_text::bind,
+                                .build_all = hrm_text::build,
+                                .hidden_width = hrm_text::hidden_width};
 
 }  // namespace tinfer::model

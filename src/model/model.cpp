@@ -8,6 +8,7 @@
 #include "base/math.hpp"
 #include "model/draft_model.hpp"
 #include "model/family.hpp"
+#include "model/parts.hpp"
 
 namespace tinfer::model {
 
@@ -57,9 +58,13 @@ ModelInfo make_info(const BoundModel& m) {
     info.n_class = m.weights.n_class();
     info.causal = hp.attention.causal;
     info.has_encoder = m.encoder.has_value();
-    info.has_output_head = static_cast<bool>(m.weights.output);
+    info.has_output_head = m.weights.output && !hp.ends_early();
     info.pooling = hp.pooling;
+    info.layers = {hp.part.first, hp.end_layer() - 1};
+    info.n_hidden_in = static_cast<int>(hp.part.n_in);
+    info.n_hidden_out = static_cast<int>(hp.part.n_out);
     for (const TensorInfo& t : m.file->tensors()) {
+        if (!m.file->is_chosen(t)) continue;
         info.n_params += static_cast<std::uint64_t>(t.ne[0]) * static_cast<std::uint64_t>(t.ne[1]) *
                          static_cast<std::uint64_t>(t.ne[2]) * static_cast<std::uint64_t>(t.ne[3]);
         info.weight_bytes += t.bytes;
@@ -86,6 +91,8 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
     m.weights = m.family->bind(binder, m.hp);
     if (m.encoder) m.encoder->weights = m.family->encoder->bind(binder, m.encoder->hp);
     binder.finish(options);
+    choose_part(m, options.layers);
+    if (!m.hp.is_whole()) m.file->choose_tensors(tensors_of_part(m));
     m.info = make_info(m);
     m.id_tables.assign(binder.id_tables().begin(), binder.id_tables().end());
     return m;
@@ -93,6 +100,7 @@ BoundModel bind_model(std::shared_ptr<gguf::File> file, const ModelOptions& opti
 
 void check_id_tables(const BoundModel& model) {
     for (const WeightBinder::IdTable& table : model.id_tables) {
+        if (!model.file->is_chosen(*table.tensor)) continue;
         const auto n = static_cast<std::size_t>(table.tensor->bytes / sizeof(std::int32_t));
         const std::span ids{reinterpret_cast<const std::int32_t*>(table.tensor->address), n};
         for (std::size_t i = 0; i < n; ++i)

@@ -16,8 +16,8 @@ namespace {
 std::vector<PagedGroup> expert_groups(const BoundModel& model) {
     std::vector<PagedGroup> groups;
     std::vector<bool> seen(model.file->tensors().size());
-    const auto n_layer = std::min(model.weights.layers.size(), static_cast<std::size_t>(model.hp.n_layer));
-    for (std::size_t il = 0; il < n_layer; ++il) {
+    const auto end = std::min(model.weights.layers.size(), static_cast<std::size_t>(model.hp.end_layer()));
+    for (auto il = static_cast<std::size_t>(model.hp.part.first); il < end; ++il) {
         const LayerWeights& layer = model.weights.layers[il];
         PagedGroup group;
         for (const Linear* linear :

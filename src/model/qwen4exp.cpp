@@ -276,7 +276,7 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Streams s{repeated(g, in.x, b.hp.streams.n), {}, {}};
+    Streams s{b.hp.begins_late() ? in.x : repeated(g, in.x, b.hp.streams.n), {}, {}};
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         const auto i = static_cast<std::size_t>(il);
         if (il == b.hp.ngram.layer) add_ngrams(b, in, il, s);
@@ -294,7 +294,7 @@ void build(const BuildContext& b) {
         write(b, s, feed_forward(b, w, h));
         return true;
     });
-    if (!whole) return;
+    if (!whole || hand_over(b, {s.x})) return;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
     head(b, mix(b, b.w.output_low_rank, s));

@@ -27,12 +27,13 @@ void read_head_size(KeyReader& keys, HParams& hp, int n_shift);
 [[nodiscard]] Tensor channel_mix(const BuildContext& b, const RwkvWeights& w, Tensor n, Tensor s);
 
 /// x += time_mix(norm(x)); x += channel_mix(norm2(x)). time_mix(in, il, n, s) may be anything that leaves the layer's
-/// state.
+/// state. `v_first`: what the first layer makes for all others, {n_embd, T}; null: nothing.
 template <class TimeMix>
-void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
+void rwkv_stack(const BuildContext& b, TimeMix&& time_mix, Tensor* v_first = nullptr) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor x = in.x;
+    Tensor x = handed(b, in, 0, b.hp.n_embd);
+    if (v_first != nullptr && b.hp.begins_late()) *v_first = handed(b, in, b.hp.n_embd, b.hp.n_embd);
     const bool whole = each_layer(b, [&](int il, const LayerWeights& w) {
         Tensor n = norm(b, w.attn_norm, x, "attn_norm");
         g.set_part(Part::state);
@@ -49,7 +50,8 @@ void rwkv_stack(const BuildContext& b, TimeMix&& time_mix) {
             x = g.name(g.scale(x, 0.5f), "l_scaled");
         return true;
     });
-    if (whole) head(b, x);
+    if (!whole || hand_over(b, {x, v_first != nullptr ? *v_first : Tensor{}})) return;
+    head(b, x);
 }
 
 }  // namespace tinfer::model

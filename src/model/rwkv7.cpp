@@ -64,6 +64,9 @@ Tensor time_mix(const BuildContext& b, const Inputs& in, int il, Tensor n, Tenso
     return g.name(linear(b, w.output, gate ? g.mul(y, gate) : y), "time_mix_out");
 }
 
+// The stream, and v_first, which every layer behind the first reads.
+std::int64_t with_first_values(const HParams& hp, int) { return 2 * std::int64_t{hp.n_embd}; }
+
 // Layer 0 makes v_first and mixes nothing in, so the rank of its value maps may be any.
 int value_rank(WeightBinder& binder, const HParams& hp, int il) {
     const TensorInfo* v1 = binder.file().find_tensor(block_name(il, "time_mix_v1.weight"));
@@ -120,12 +123,14 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 
 void build(const BuildContext& b) {
     Tensor v_first;
-    rwkv_stack(b, [&](const Inputs& in, int il, Tensor n, Tensor s) { return time_mix(b, in, il, n, s, v_first); });
+    rwkv_stack(
+        b, [&](const Inputs& in, int il, Tensor n, Tensor s) { return time_mix(b, in, il, n, s, v_first); }, &v_first);
 }
 
 }  // namespace rwkv7
 
-const Family families::rwkv7{.read_all = rwkv7::read, .bind_all = rwkv7::bind, .build_all = rwkv7::build};
+const Family families::rwkv7{
+    .read_all = rwkv7::read, .bind_all = rwkv7::bind, .build_all = rwkv7::build, .hidden_width = with_first_values};
 
 namespace arwkv7 {
 
@@ -159,19 +164,24 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 // x += time_mix(norm(x)); x += ffn(norm(x)): Qwen2's block with RWKV-7 in the place of attention (arXiv:2501.15570).
 void build(const BuildContext& b) {
     Graph& g = b.g;
+    const Inputs in = make_inputs(b);
     Tensor v_first;
-    sequential_stack(
-        b,
-        [&](const Inputs& in, int il, Tensor n) {
-            g.set_part(Part::state);
-            const Tensor s = g.name(g.token_shift(n, state(b, in, il, 0)), "att_shift");
-            return time_mix(b, in, il, n, s, v_first);
-        },
-        [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); });
+    if (b.hp.begins_late()) v_first = handed(b, in, b.hp.n_embd, b.hp.n_embd);
+    const auto mixer = [&](const Inputs&, int il, Tensor n) {
+        g.set_part(Part::state);
+        const Tensor s = g.name(g.token_shift(n, state(b, in, il, 0)), "att_shift");
+        return time_mix(b, in, il, n, s, v_first);
+    };
+    const auto ffn = [&](const LayerWeights& w, Tensor h) { return feed_forward(b, w, h); };
+    const auto layer = [&](int il, const LayerWeights&, Tensor x) {
+        return sequential_layer(b, in, il, x, mixer, ffn);
+    };
+    if (const Tensor x = stream_layers(b, handed(b, in, 0, b.hp.n_embd), layer, &v_first)) head(b, x);
 }
 
 }  // namespace arwkv7
 
-const Family families::arwkv7{.read_all = arwkv7::read, .bind_all = arwkv7::bind, .build_all = arwkv7::build};
+const Family families::arwkv7{
+    .read_all = arwkv7::read, .bind_all = arwkv7::bind, .build_all = arwkv7::build, .hidden_width = with_first_values};
 
 }  // namespace tinfer::model

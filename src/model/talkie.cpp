@@ -49,8 +49,8 @@ Weights bind(WeightBinder& binder, const HParams& hp) {
 void build(const BuildContext& b) {
     Graph& g = b.g;
     const Inputs in = make_inputs(b);
-    Tensor first = in.x;
-    stream_stack(b, in, [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
+    Tensor first = handed(b, in, b.hp.begins_late() ? b.hp.n_embd : 0, b.hp.n_embd);
+    const auto layer = [&](int il, const LayerWeights& w, Tensor x) -> Tensor {
         Tensor a = attention(b, in, il, norm(b, w.attn_norm, x, "attn_norm"));
         if (!keep_output_rows(b, in, il, {&a, &x, &first})) return {};
         g.set_part(Part::attn_out);
@@ -60,11 +60,17 @@ void build(const BuildContext& b) {
         g.set_part(Part::ffn);
         x = add_residual(b, x, feed_forward(b, w, h), "ffn_sum");
         return g.add(x, g.mul(first, vector(g, w.out_scale)));
-    });
+    };
+    stream_stack(b, in, layer, &first);
 }
+
+std::int64_t hidden_width(const HParams& hp, int) { return 2 * std::int64_t{hp.n_embd}; }
 
 }  // namespace tinfer::model::talkie
 
 namespace tinfer::model {
-const Family families::talkie{.read_all = talkie::read, .bind_all = talkie::bind, .build_all = talkie::build};
+const Family families::talkie{.read_all = talkie::read,
+                              .bind_all = talkie::bind,
+                              .build_all = talkie::build,
+                              .hidden_width = talkie::hidden_width};
 }  // namespace tinfer::model

@@ -223,7 +223,10 @@ void ContextAdapters::check_use(const Layout& layout) {
     };
     layout.build(graph, 1, 1, false);
     look();
-    const bool ends = std::ranges::all_of(graph_.n_ends, [](int n) { return n == 1; });
+    const model::HParams& hp = layout.model().hp;
+    bool ends = true;  // nothing of it where there are no directions
+    for (std::size_t il = 0; il < graph_.n_ends.size(); ++il)
+        ends = ends && (graph_.n_ends[il] == 1 || !hp.has_layer(static_cast<int>(il)));
     if (!ends)
         fail(ErrorCode::unsupported_operation,
              cat("control vectors: layers of architecture '", layout.model().hp.arch, "' do not hand on one stream"));

@@ -52,7 +52,9 @@ struct Context::Impl {
 
     /// open(), advance() to the end and commit() of all.
     template <class Given>
-    DecodeStatus decode(const Given& given);
+    DecodeStatus decode(const Given& given, std::span<const float> hidden = {});
+    /// open() and advance() to the end; what is given is copied.
+    DecodeStatus compute(const Batch& batch, std::span<const float> hidden);
     /// The same for the encoder in front of the decoder.
     template <class Given>
     DecodeStatus encode(const Given& given);
@@ -116,7 +118,8 @@ struct Context::Impl {
 
 private:
     template <class Given>
-    void prepare(const Given& given, runtime::Purpose purpose);
+    void prepare(const Given& given, runtime::Purpose purpose, std::span<const float> hidden = {});
+    void check_hidden(std::size_t n_tokens, std::span<const float> hidden) const;
     StepStatus advance_or_release(Clock::time_point deadline);
     StepStatus commit_and_release(std::span<const runtime::Keep> keeps);
     StepStatus run_to_the_end();
@@ -125,6 +128,7 @@ private:
 
     runtime::Transaction transaction_;
     Batch begun_;                             ///< what begin() was given
+    std::vector<float> begun_hidden_;         ///< beside it
     std::atomic<bool> stepping_{false};       ///< a call is on the stack; the session's flag stays set between calls
     std::atomic<bool> awaits_commit_{false};  ///< all is computed
 };

@@ -37,6 +37,16 @@ DecodeStatus Context::decode(const Batch& batch) {
     return reporting_memory(kInContext, [&] { return impl_->decode(batch); });
 }
 
+DecodeStatus Context::decode(const Batch& batch, std::span<const float> hidden) {
+    return reporting_memory(kInContext, [&] { return impl_->decode(batch, hidden); });
+}
+DecodeStatus Context::compute(const Batch& batch, std::span<const float> hidden) {
+    return reporting_memory(kInContext, [&] { return impl_->compute(batch, hidden); });
+}
+void Context::commit() {
+    reporting_memory(kInContext, [&] { (void)impl_->commit(); });  // of all tokens: nothing is computed again
+}
+
 void Context::begin(std::span<const Token> tokens) {
     reporting_memory(kInContext, [&] { impl_->begin(tokens); });
 }
@@ -78,6 +88,10 @@ int Context::output_index(int token_index) const {
 
 std::span<const float> Context::result(std::string_view name) const& {
     return reporting_memory(kInContext, [&] { return impl_->outputs.result(name); });
+}
+
+std::span<const float> Context::hidden() const& {
+    return reporting_memory(kInContext, [&] { return impl_->outputs.hidden(); });
 }
 
 RemoveStatus Context::seq_rm(SeqId seq, PosRange range) {

@@ -27,8 +27,26 @@ DecodeStatus outcome(StepStatus status) noexcept {
 
 // ---- a transaction --------------------------------------------------------------------------------------------------
 
+// Before anything changes.
+void Context::Impl::check_hidden(std::size_t n_tokens, std::span<const float> hidden) const {
+    const model::HParams& hp = layout.model().hp;
+    const auto width = static_cast<std::size_t>(hp.part.n_in);
+    if (!hp.begins_late() && !hidden.empty())
+        fail(ErrorCode::invalid_batch, "hidden states: the model begins with its first layer, which takes none");
+    if (hp.begins_late() && hidden.empty())
+        fail(ErrorCode::invalid_batch,
+             cat("the model begins with layer ", hp.part.first,
+                 " (ModelOptions::layers): a batch needs the hidden states that the layers before have left"));
+    if (hidden.size() != n_tokens * width)
+        fail(ErrorCode::invalid_batch, cat("hidden states: ", hidden.size(), " floats, ", n_tokens, " tokens need ",
+                                           n_tokens * width, ", ", width, " each"));
+    if (!options.check_finite) return;
+    if (const auto bad = runtime::first_non_finite(hidden))
+        fail(ErrorCode::invalid_batch, cat("hidden states of the token at index ", *bad / width, " are not finite"));
+}
+
 template <class Given>
-void Context::Impl::prepare(const Given& given, Purpose purpose) {
+void Context::Impl::prepare(const Given& given, Purpose purpose, std::span<const float> hidden) {
     Busy busy(session->busy);
     outputs.forget();
     session->begin_outputs();
@@ -37,6 +55,8 @@ void Context::Impl::prepare(const Given& given, Purpose purpose) {
     memory::Memory& memory = encodes ? encoder->memory : sequences;
     runtime::BatchPlan& plan = encodes ? encoder->batch : batch;
     plan.build(given, memory);
+    check_hidden(given.size(), hidden);
+    inputs.hidden = hidden;
     if (encoder && !encodes) encoder->check(plan);
     if (adapters) adapters->check(plan.tokens());
     transaction_.open(plan, memory, purpose);
@@ -123,10 +143,19 @@ StepStatus Context::Impl::run_to_the_end() {
 }
 
 template <class Given>
-DecodeStatus Context::Impl::decode(const Given& given) {
+DecodeStatus Context::Impl::decode(const Given& given, std::span<const float> hidden) {
     const Busy busy(stepping_);
-    prepare(given, Purpose::decode);
+    prepare(given, Purpose::decode, hidden);
     return outcome(run_to_the_end());
+}
+
+DecodeStatus Context::Impl::compute(const Batch& given, std::span<const float> hidden) {
+    const Busy busy(stepping_);
+    if (transaction_.is_open()) refuse_busy();  // begun_ is in use
+    begun_ = given;
+    begun_hidden_.assign(hidden.begin(), hidden.end());
+    prepare(begun_, Purpose::decode, begun_hidden_);
+    return outcome(advance_or_release(runtime::Executor::kNoDeadline));
 }
 
 template <class Given>
@@ -158,8 +187,8 @@ StepStatus Context::Impl::step(std::chrono::nanoseconds budget) {
     return status == StepStatus::ok ? commit_and_release({}) : status;
 }
 
-template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens);
-template DecodeStatus Context::Impl::decode(const Batch& batch);
+template DecodeStatus Context::Impl::decode(const std::span<const Token>& tokens, std::span<const float> hidden);
+template DecodeStatus Context::Impl::decode(const Batch& batch, std::span<const float> hidden);
 template DecodeStatus Context::Impl::encode(const std::span<const Token>& tokens);
 template DecodeStatus Context::Impl::encode(const Batch& batch);
 template void Context::Impl::begin(const Batch& batch);

@@ -33,7 +33,11 @@ void Inputs::begin_pooling(const BatchPlan& batch) noexcept {
 }
 
 void Inputs::write(const BatchPlan& batch, const MicroBatch& mb, const memory::Memory& memory, bool encodes) {
-    if (batch.has_embeddings()) {
+    if (layout_.model().hp.begins_late()) {
+        const auto n = static_cast<std::size_t>(layout_.model().hp.part.n_in);
+        std::ranges::copy(hidden.subspan(mb.first * n, mb.n * n), floats(Input::hidden, mb.n * n).begin());
+    }
+    if (batch.has_embeddings() && !layout_.model().hp.begins_late()) {
         const auto n_embd = static_cast<std::size_t>(layout_.model().hp.n_embd);
         const auto rows = floats(Input::embeddings, mb.n * n_embd);
         for (std::size_t i = 0; i < mb.n; ++i)

@@ -55,6 +55,8 @@ public:
     void write_page_copies(const memory::Memory& memory) noexcept;
 
     DraftInput draft;  ///< of the next runs; the states outlive them
+    /// Of the next runs, and outlives them: what the layers before a part have left, for each token of the batch.
+    std::span<const float> hidden{};
 
 private:
     template <class T>

@@ -89,12 +89,13 @@ Layout::Layout(const model::BoundModel& model, const ContextOptions& options, co
         .n_positions = model.hp.n_pos_table,
         .causal = causal(),
         .pooling = pooled_rows(options_),
-        .has_output_head = gives_logits_at_all(model),
+        .has_output_head = gives_logits_at_all(model) || model.hp.ends_early(),
         .accepts_embeddings = (model.hp.attention.causal || gives_logits_at_all(model)) && model.hp.takes_embeddings,
         .embeddings = options_.embeddings,
         .logits_all = options_.logits_all || !causal(),
         .allow_position_gaps = options_.allow_position_gaps,
-        .check_finite = options_.check_finite};
+        .check_finite = options_.check_finite,
+        .gives_outputs = !model.hp.ends_early()};
     run_sequences_ = std::min(options_.n_seq_max, options_.n_ubatch);
     table_entries_ = run_sequences_ * memory_limits_.kv.table_capacity();
     if (model.encoder) describe_encoder();
@@ -194,7 +195,8 @@ void Layout::add_index_keys() {
     const std::int64_t slots = std::int64_t{memory_limits_.kv.n_pages()} * memory::kPageSlots;
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (!hp.attention.indexer.is_in(i)) continue;
+        const bool is_marked = hp.switches.count() > 0;  // by tokens, so that every part knows the marks
+        if (!hp.attention.indexer.is_in(i) || !(hp.has_layer(il) || is_marked)) continue;
         check_head_size(type, hp.attention.indexer.head_dim);
         layer_memory_[i].index =
             add_cache(TensorClass::cache_k, "cache_index", il, type, hp.attention.indexer.head_dim, slots);
@@ -207,7 +209,7 @@ void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits
     const DType type = cache_dtype(is_v ? options_.type_v : options_.type_k);
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0 || hp.kv_layer(il) != il) continue;
+        if (hp.n_head_kv[i] == 0 || hp.kv_layer(il) != il || !hp.has_layer(il)) continue;
         const std::int32_t head_dim = is_v ? hp.head_v(il) : hp.head_k(il);
         check_head_size(type, head_dim);
         const bool in_pool = limits.has_window_pool() && hp.is_windowed(il);
@@ -222,7 +224,7 @@ void Layout::add_kv(const model::HParams& hp, const memory::MemoryLimits& limits
 void Layout::add_states() {
     const model::HParams& hp = model_->hp;
     for (std::size_t i = 0; i < hp.recurrent.states.size(); ++i)
-        for (std::size_t k = 0; k < hp.recurrent.states[i].size(); ++k)
+        for (std::size_t k = 0; k < hp.recurrent.states[i].size() && hp.has_layer(static_cast<int>(i)); ++k)
             layer_memory_[i].states[k] =
                 add_cache(TensorClass::recurrent, hp.recurrent.states[i][k].role, static_cast<int>(i), DType::f32,
                           hp.recurrent.states[i][k].size, memory_limits_.states().n_rows());
@@ -238,7 +240,8 @@ void Layout::add_inputs() {
         input_bytes_ = plus(input_bytes_, align64(bytes));
     };
     add(Input::tokens, 4 * T);
-    add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    if (!model_->hp.begins_late()) add(Input::embeddings, times(4 * T, static_cast<std::uint64_t>(model_->hp.n_embd)));
+    if (model_->hp.begins_late()) add(Input::hidden, times(4 * T, static_cast<std::uint64_t>(model_->hp.part.n_in)));
     if (const model::DraftParams& draft = model_->hp.draft; draft.n_state > 0)
         add(Input::states, 4 * std::max(times(T, static_cast<std::uint64_t>(draft.n_state)),
                                         static_cast<std::uint64_t>(draft.n_choice)));
@@ -286,7 +289,7 @@ void Layout::add_inputs() {
 }
 
 std::uint64_t Layout::logits_bytes() const noexcept {
-    if (options_.pooling != Pooling::none || !gives_logits_at_all(*model_)) return 0;
+    if (options_.pooling != Pooling::none || !gives_logits_at_all(*model_) || model_->hp.ends_early()) return 0;
     return align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) *
                    static_cast<std::uint64_t>(model_->hp.n_logits()));
 }
@@ -296,6 +299,11 @@ std::uint64_t Layout::embeddings_bytes() const noexcept {
                ? align64(4ull * static_cast<std::uint64_t>(options_.n_outputs) *
                          static_cast<std::uint64_t>(model_->hp.n_embd))
                : 0;
+}
+
+std::uint64_t Layout::hidden_bytes() const noexcept {
+    return align64(4ull * static_cast<std::uint64_t>(options_.n_batch) *
+                   static_cast<std::uint64_t>(model_->hp.part.n_out));
 }
 
 std::size_t Layout::pooled_width() const noexcept {
@@ -310,11 +318,12 @@ std::uint64_t Layout::pooled_bytes() const noexcept {
 
 MemoryPlan Layout::memory() const {
     MemoryPlan plan;
-    for (const TensorInfo& tensor : model_->file->tensors()) plan.weights_mapped += tensor.bytes;
+    for (const TensorInfo& tensor : model_->file->tensors())
+        if (model_->file->is_chosen(tensor)) plan.weights_mapped += tensor.bytes;
     plan.cache = cache_bytes_;
     plan.recurrent = state_bytes_;
     plan.compute = measures_.arena_bytes + measures_.scratch_bytes + input_bytes_;
-    plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + kept_bytes_;
+    plan.outputs = logits_bytes() + embeddings_bytes() + pooled_bytes() + hidden_bytes() + kept_bytes_;
     plan.adapters = measures_.adapter_bytes;
     plan.fixed = sizeof(Context::Impl) + sizeof(PlanCache) + allocated_bytes() + keep_bytes(options_.keep) +
                  memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +

@@ -125,6 +125,8 @@ public:
     [[nodiscard]] std::uint64_t logits_bytes() const noexcept;
     [[nodiscard]] std::uint64_t embeddings_bytes() const noexcept;
     [[nodiscard]] std::uint64_t pooled_bytes() const noexcept;
+    /// Of what a part leaves for the layers behind it.
+    [[nodiscard]] std::uint64_t hidden_bytes() const noexcept;
     /// Floats of one vector per sequence.
     [[nodiscard]] std::size_t pooled_width() const noexcept;
     [[nodiscard]] bool causal() const noexcept { return options_.attention == AttentionKind::causal; }

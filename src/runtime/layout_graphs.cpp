@@ -43,7 +43,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                       .hp = model_->hp,
                                       .w = model_->weights,
                                       .shape = {.n_tokens = n_tokens,
-                                                .n_outputs = n_outputs,
+                                                .n_outputs = model_->hp.ends_early() ? 0 : n_outputs,
                                                 .n_table_entries = table_entries_,
                                                 .n_seqs = run_sequences_,
                                                 .from_embeddings = from_embeddings,
@@ -186,7 +186,7 @@ void Layout::build_key_shift(graph::Graph& graph) const {
     const bool rotates_end = hp.attention.mla.n_lora_kv > 0;  // latent attention rotates the last part of a key
     for (int il = 0; il < hp.n_layer; ++il) {
         const auto i = static_cast<std::size_t>(il);
-        if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il) continue;
+        if (hp.n_head_kv[i] == 0 || !hp.rotates(il) || hp.kv_layer(il) != il || !hp.has_layer(il)) continue;
         const AttentionParams heads{.n_head_kv = hp.n_head_kv[i], .head_dim_k = hp.head_k(il)};
         graph.set_layer(il);
         const Side& x = hp.is_windowed(il) ? windowed : full;

@@ -45,6 +45,11 @@ void resolve_results(const model::BoundModel& m, ContextOptions& o) {
     require(!causal || !m.hp.diffusion, "attention", "causal",
             "text comes out of masked places: every token sees the whole sequence");
     require(causal || !m.hp.has_states(), "attention", "bidirectional", "recurrent layers see only what came before");
+    if (m.hp.ends_early()) {  // what follows from hidden states is for the last part
+        o.embeddings = false;
+        o.pooling = Pooling::none;
+        return;
+    }
     const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
     o.embeddings = o.embeddings || asked || !has_head;
     if (o.pooling == Pooling::from_model) o.pooling = o.embeddings ? m.hp.pooling : Pooling::none;

@@ -44,7 +44,8 @@ void refuse_value(std::string_view what, std::span<const float> values, std::siz
 
 Outputs::Outputs(const Layout& layout)
     : layout_(layout), logits_(layout.logits_bytes()), embeddings_(layout.embeddings_bytes()),
-      pooled_(layout.pooled_bytes()), kept_(layout.kept_bytes()), n_kept_(layout.kept().size(), 0) {}
+      pooled_(layout.pooled_bytes()), hidden_(layout.hidden_bytes()), kept_(layout.kept_bytes()),
+      n_kept_(layout.kept().size(), 0) {}
 
 // ---- of a transaction -----------------------------------------------------------------------------------------------
 
@@ -67,6 +68,8 @@ void Outputs::collect(const graph::Graph& graph, const BoundPlan& bound, const s
         };
         if (pooled_.size() > 0) collect_pooled(value.role, values, width, batch, mb, inputs);
         if (value.role == kLogits) copy_rows(logits_);
+        if (value.role == model::kHiddenRole)
+            std::ranges::copy(values, all_floats(hidden_).subspan(mb.first * width).begin());
         if (value.role == kEmbeddings && embeddings_.size() > 0) copy_rows(embeddings_);
         for (std::size_t k = 0; k < n_kept_.size(); ++k) {
             const Layout::Kept& kept = layout_.kept()[k];
@@ -98,6 +101,7 @@ void Outputs::collect_pooled(std::string_view role, std::span<const float> rows,
 
 void Outputs::complete(const BatchPlan& batch, bool readable) noexcept {
     n_ = pooled_.size() > 0 ? 0 : static_cast<int>(batch.output_rows().size());
+    n_tokens_ = batch.size();
     readable_ = readable;
 }
 
@@ -143,6 +147,15 @@ std::span<const float> Outputs::pooled(SeqId seq, const BatchPlan& batch) const 
     if (const auto bad = first_non_finite(found))
         refuse_value(cat("vector of sequence ", id, " (tensor 'result_pooled')"), found, *bad);
     return found;
+}
+
+std::span<const float> Outputs::hidden() const {
+    const model::HParams& hp = layout_.model().hp;
+    if (!hp.ends_early())
+        fail(ErrorCode::no_output, "no hidden states: the model has its last layer (ModelOptions::layers), so that "
+                                   "there is nobody to go on with them");
+    if (!readable_) refuse_none();
+    return all_floats(hidden_).first(n_tokens_ * static_cast<std::size_t>(hp.part.n_out));
 }
 
 std::span<const float> Outputs::result(std::string_view name) const {

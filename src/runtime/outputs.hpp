@@ -46,6 +46,7 @@ public:
     [[nodiscard]] std::span<const float> embedding(int index) const;
     [[nodiscard]] std::span<const float> pooled(SeqId seq, const BatchPlan& batch) const;
     [[nodiscard]] std::span<const float> result(std::string_view name) const;
+    [[nodiscard]] std::span<const float> hidden() const;
 
     // -- for states
 
@@ -57,7 +58,7 @@ public:
     void adopt(std::uint64_t n, std::span<const std::byte> logits, std::span<const std::byte> embeddings) noexcept;
 
     [[nodiscard]] std::size_t bytes() const noexcept {
-        return logits_.size() + embeddings_.size() + pooled_.size() + kept_.size();
+        return logits_.size() + embeddings_.size() + pooled_.size() + hidden_.size() + kept_.size();
     }
 
 private:
@@ -69,10 +70,12 @@ private:
     const Layout& layout_;
     AlignedBuffer logits_, embeddings_;  // {width, n_outputs}
     AlignedBuffer pooled_;               // {width, n_seq_max}
+    AlignedBuffer hidden_;               // {n_hidden_out, n_batch}
     AlignedBuffer kept_;
     std::vector<std::uint64_t> n_kept_;  // floats of each kept value so far
     bool readable_ = false;
     int n_ = 0;
+    std::size_t n_tokens_ = 0;  // of the batch
 };
 
 }  // namespace tinfer::runtime

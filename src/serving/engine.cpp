@@ -59,6 +59,9 @@ ContextOptions context_options(const EngineOptions& options) {
 
 Context make_context(const Model& model, EngineOptions& options) {
     ContextOptions o = context_options(options);
+    if (const ModelPart part = model.info().layers; part.first > 0 || part.last + 1 < model.info().n_layer)
+        fail(ErrorCode::unsupported_operation,
+             cat("engine: the model has only its layers ", part.first, " to ", part.last, " (ModelOptions::layers)"));
     const bool asked = o.pooling != Pooling::from_model && o.pooling != Pooling::none;
     const bool by_itself = o.pooling == Pooling::from_model && model.info().pooling != Pooling::none &&
                            (o.embeddings || !model.info().has_output_head);

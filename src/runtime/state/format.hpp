@@ -42,6 +42,8 @@ enum class Tag : std::uint32_t {
 
 /// Name and value of what the results depend on, as texts that are equal where they are.
 using Parameters = std::vector<std::pair<std::string, std::string>>;
+/// Of a part of a model: which layers it has. A whole model has no such parameter.
+inline constexpr std::string_view kLayers = "layers";
 [[nodiscard]] Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId> seq);
 
 /// Where a state is written to, in order.

@@ -34,6 +34,7 @@ Parameters compute_parameters(const Context::Impl& context, std::optional<SeqId>
     const model::HParams& hp = model.hp;
     const ContextOptions& options = context.options;
     Parameters out;
+    if (!hp.is_whole()) out.emplace_back(kLayers, cat(hp.part.first, " to ", hp.end_layer() - 1));
     if (hp.rope.kind != model::RopeKind::none) {
         add_rope(out, "", model::effective_rope(hp, options));
         if (hp.windows.rotate_otherwise()) add_rope(out, " of windows", model::effective_window_rope(hp, options));

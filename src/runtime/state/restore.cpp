@@ -27,6 +27,19 @@ void check_model(const Context::Impl& context, const Parsed& parsed, std::string
                  to_hex(*parsed.info.full_model), ", this one is ", to_hex(*full)));
 }
 
+/// Before types are checked: other layers have other caches.
+void check_layers(const Context::Impl& context, const Parsed& parsed, std::string_view name) {
+    const auto found = [](const auto& parameters) {
+        for (const auto& [what, value] : parameters)
+            if (what == kLayers) return std::string(value);
+        return std::string("all");
+    };
+    const std::string there = found(parsed.parameters), here = found(compute_parameters(context, {}));
+    if (there != here)
+        fail(ErrorCode::model_mismatch, cat(name, ": state was made with another part of the model: layers ",
+                                            escaped(there), " there, layers ", here, " here"));
+}
+
 void check_parameters(const Context::Impl& context, const Parsed& parsed, std::optional<SeqId> seq,
                       std::string_view name) {
     if (!parsed.info.whole_context && !seq) seq = SeqId{0};
@@ -304,6 +317,7 @@ private:
 void restore(Context::Impl& context, Parsed& parsed, std::optional<SeqId> seq, std::string_view name) {
     check_has_states(context);
     check_model(context, parsed, name);
+    check_layers(context, parsed, name);
     check_types(context, parsed, name);
     check_parameters(context, parsed, seq, name);
     check_caches(context, parsed, name);
