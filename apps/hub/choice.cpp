@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "hub/choice.hpp"
+#include "choice.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "hub/hub.hpp"
+#include "hub.hpp"
 
 #include <algorithm>
 #include <tinfer/error.hpp>
 
-#include "hub/cache.hpp"
+#include "cache.hpp"
 
 namespace tinfer::hub {
 

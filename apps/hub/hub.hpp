@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Models by name: `hf:OWNER/REPO:QUANT` in the cache that the hub's own clients use, `ollama:NAME` in a store of Ollama.
+// Models by name: `hf:OWNER/REPO:QUANT` in the cache that the hub's own clients use, `ollama:NAME` in Ollama's store.
 // What is here says where the files of a name are, fetches them if they are not there, lists and removes them. The
 // library itself opens no socket; this folder does, and only in pull() and resolve().
 //

@@ -16,6 +16,7 @@
 #endif
 
 #include "model_list.hpp"
+#include "model_names.hpp"
 #include "replay.hpp"
 #include "score.hpp"
 
@@ -64,6 +65,7 @@ int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, 
     try {
         watch_interrupts();
         std::optional<InterleavedMemory> interleaved;
+        resolve_models();
         if (interleaves) note("numa: " + interleaved.emplace().text());
         for (const auto& [command, action] : commands)
             if (command->parsed()) return action();
@@ -97,6 +99,12 @@ int run_program(const std::vector<std::string>& given) {
     app.add_option("--numa", numa, "interleave: spread memory over all nodes of the machine; off")
         ->check(one_of({"off", "interleave"}))
         ->type_name("NAME");
+#if defined(TINFER_HUB)
+    HubOptions hub;
+    app.add_option("--hub-cache", hub.cache, "where models by name are; else HF_HUB_CACHE, ~/.cache/huggingface/hub")
+        ->type_name("DIR");
+    app.add_flag("--offline", hub.offline, "asks no other machine: models by name come from the cache alone");
+#endif
     app.add_flag("--quiet", style.quiet, "results and errors only");
     app.add_flag("--no-color", style.no_color, "no colours on terminals, as with NO_COLOR");
     app.footer("Examples:\n  tinfer model.gguf    talks; completes -p where the file has no chat template\n"
@@ -112,6 +120,9 @@ int run_program(const std::vector<std::string>& given) {
     try {
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));  // CLI11 expects reverse order
         set_output_style(style);
+#if defined(TINFER_HUB)
+        set_hub_options(hub);
+#endif
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0 && !asks_for_unknown_command(app)) return show(app, error);  // --help, --version
         set_output_style(style);
