@@ -20,13 +20,13 @@ public:
     ~DownloadReport() { clear(); }
 
     void update(const hub::FileProgress& progress);
+    void clear();
 
 private:
     using Clock = std::chrono::steady_clock;
 
     void begin(const hub::FileProgress& progress);
     void draw(const hub::FileProgress& progress);
-    void clear();
 
     std::string file_;
     hub::FileState state_ = hub::FileState::done;

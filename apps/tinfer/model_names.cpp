@@ -3,8 +3,8 @@
 
 #include <variant>
 
-#include "common.hpp"
 #include "download_report.hpp"
+#include "hub_commands.hpp"
 
 namespace tinfer::app {
 
@@ -23,6 +23,12 @@ std::vector<ModelOption>& model_options() {
 bool is_name(const std::string& text) { return text.starts_with("hf:") || text.starts_with("ollama:"); }
 
 #if defined(TINFER_HUB)
+/// What the program's own options say.
+struct HubOptions {
+    std::string cache;  ///< empty: as the environment says
+    bool offline = false;
+};
+
 HubOptions& hub_options() {
     static HubOptions options;
     return options;
@@ -89,7 +95,12 @@ void resolve_models() {
 }
 
 #if defined(TINFER_HUB)
-void set_hub_options(const HubOptions& options) { hub_options() = options; }
+void add_hub_options(CLI::App& app) {
+    HubOptions& hub = hub_options();
+    app.add_option("--hub-cache", hub.cache, "models by name are here; else HF_HUB_CACHE, or ~/.cache/huggingface/hub")
+        ->type_name("DIR");
+    app.add_flag("--offline", hub.offline, "models by name come from the cache alone");
+}
 
 hub::Settings hub_settings() {
     auto settings = hub::settings_from_environment(hub_options().cache);
@@ -98,6 +109,14 @@ hub::Settings hub_settings() {
     settings.cancelled = [] { return interrupted(); };
     return settings;
 }
+#else
+void add_hub_options(CLI::App&) {}
+#endif
+
+#if defined(TINFER_PULL)
+std::vector<Action (*)(CLI::App&)> hub_commands() { return {add_pull, add_list, add_rm}; }
+#else
+std::vector<Action (*)(CLI::App&)> hub_commands() { return {}; }
 #endif
 
 }  // namespace tinfer::app

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
+#include "common.hpp"
 
 #if defined(TINFER_HUB)
 #    include "hub/hub.hpp"
@@ -24,13 +24,12 @@ void resolve_models();
 /// The path of a name, or of its first part: empty if it is not in the cache. What is no name, as it is.
 [[nodiscard]] std::string cached_path(const std::string& text);
 
+/// --hub-cache and --offline, of every command.
+void add_hub_options(CLI::App& app);
+/// The commands of the cache: pull, list, rm. None in a build that cannot download.
+[[nodiscard]] std::vector<Action (*)(CLI::App&)> hub_commands();
+
 #if defined(TINFER_HUB)
-/// What the program's own options say; set once, before a command runs.
-struct HubOptions {
-    std::string cache;  ///< empty: as the environment says
-    bool offline = false;
-};
-void set_hub_options(const HubOptions& options);
 /// With Ctrl-C, and lines on stderr; without progress.
 [[nodiscard]] hub::Settings hub_settings();
 #endif
