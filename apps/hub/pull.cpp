@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tinfer/error.hpp>
+#include <tinfer/hash.hpp>
 
 #include "api.hpp"
 #include "download.hpp"

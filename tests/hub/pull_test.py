@@ -200,13 +200,12 @@ class Broken(unittest.TestCase):
         with hub() as one:
             for text, change in (("links to", {"X_Linked_Etag": '"' + "a" * 64 + '"'}), ("links to 5",
                                  {"X_Linked_Etag": f'"{fake_hub.sha256(Q8)}"', "X_Linked_Size": "5"})):
-                answers = [lambda *_: False, lambda *_: False, lambda *_: False, lambda *_: False, lambda *_: False,
-                           fake_hub.status(302, Location=one.store_address + "/x", **change)]
-                one.faults["hub"] = answers[1:]
+                right = [lambda *_: False] * 5   # a revision, and a list of four pages
+                one.faults["hub"] = right + [fake_hub.status(302, Location=one.store_address + "/x", **change)]
                 self.assertIn(text, Cache(one).drive(NAME + ":Q8_0")[1])
 
     def test_paths(self):
-        """[V21] a path out of the repository ends it before a byte"""
+        """[V15] a path out of the repository ends it before a byte"""
         for path in ("../x-Q8_0.gguf", "/etc/x-Q8_0.gguf", "a/../../x-Q8_0.gguf", "a\\x-Q8_0.gguf", "a//x-Q8_0.gguf",
                      "x\0-Q8_0.gguf", "", "./x-Q8_0.gguf"):
             with hub() as one:
