@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "api.hpp"
 
-#include <algorithm>
 #include <tinfer/error.hpp>
 #include <tinfer/json.hpp>
 
@@ -40,10 +39,7 @@ RepoFile read_file(const Client& client, const Json& entry) {
     RepoFile file;
     file.path = entry.text("path");
     const auto refuse = [&](const std::string& why) {
-        std::string shown = file.path.substr(0, 200);
-        std::ranges::replace_if(
-            shown, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
-        client.fail(ErrorCode::damaged, "the hub lists the file '" + shown + "', " + why);
+        client.fail(ErrorCode::damaged, "the hub lists the file '" + file.path.substr(0, 200) + "', " + why);
     };
     if (!is_inside(file.path)) refuse("whose path leads out of the repository");
     const Json& size = entry["size"];

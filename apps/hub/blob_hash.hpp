@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The hash that names a blob: SHA-256 of its bytes (64 digits), or git's SHA-1 of "blob SIZE", a zero byte and the bytes
-// (40 digits), for files that are not in the hub's large storage.
+// The hash that names a blob: SHA-256 of its bytes (64 digits); or, for files that are not in the hub's large storage,
+// git's SHA-1 of "blob SIZE", a zero byte and the bytes (40 digits).
 #pragma once
 
 #include <cstdint>

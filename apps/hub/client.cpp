@@ -141,6 +141,11 @@ void Client::refuse(const Answer& answer, std::string_view path) const {
                                        (path.empty() ? "" : " for '" + std::string(path) + "'"));
 }
 
-void Client::fail(ErrorCode code, const std::string& why) const { throw Error(code, name_.text() + ": " + why); }
+void Client::fail(ErrorCode code, const std::string& why) const {
+    std::string line = name_.text() + ": " + why;  // one line, whatever an answer contained
+    std::ranges::replace_if(
+        line, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
+    throw Error(code, line);
+}
 
 }  // namespace tinfer::hub
