@@ -110,7 +110,7 @@ struct CachedModel {
 };
 /// All models in the hub's cache, by name. A cache that does not exist is empty. Opens no socket.
 [[nodiscard]] std::vector<CachedModel> list(const Settings& settings);
-/// Hashes the bytes of a model and compares with the names of its blobs: a line for each that differs. Throws cancelled.
+/// Hashes the bytes of a model: a line for each file whose blob has another name. Throws cancelled.
 [[nodiscard]] std::vector<std::string> verify(const CachedModel& model, const Settings& settings);
 /// Links of GGUF files in snapshots that lead nowhere.
 [[nodiscard]] std::vector<std::filesystem::path> broken_links(const Settings& settings);

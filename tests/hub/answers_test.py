@@ -21,13 +21,16 @@ NAME = "owner/M-GGUF"
 FILES = {"M-Q8_0.gguf": gguf(3000, 1), "f/M-Q4_0-00001-of-00002.gguf": gguf(2000, 2),
          "f/M-Q4_0-00002-of-00002.gguf": gguf(1000, 3)}
 PATHS = ["../x-Q8_0.gguf", "..", "/tmp/x-Q8_0.gguf", "a/../../../x-Q8_0.gguf", "M-Q8_0.gguf/x-Q8_0.gguf",
-         "x" * 300 + ".gguf", "a\\..\\x.gguf", "\0.gguf", "-Q8_0.gguf", ".gguf", "M-Q8_0-00001-of-99999.gguf", "~/x-Q8_0.gguf", "é-Q8_0.gguf",
+         "x" * 300 + ".gguf", "a\\..\\x.gguf", "\0.gguf", "-Q8_0.gguf", ".gguf",
+         "M-Q8_0-00001-of-99999.gguf", "~/x-Q8_0.gguf", "é-Q8_0.gguf",
          "x\n-Q8_0.gguf", "../../refs/main.gguf", "M-Q8_0.gguf"]
-VALUES = [None, True, -1, 0, 3, 1e300, 2 ** 64, 2 ** 63 - 1, "", "x", "../x", "0" * 40, "a" * 64, "A" * 64, [], {}, [[]],
+VALUES = [None, True, -1, 0, 3, 1e300, 2 ** 64, 2 ** 63 - 1, "", "x", "../x", "0" * 40, "a" * 64, "A" * 64, [], {},
+          [[]],
           {"oid": "../../x", "size": 3}, {"oid": "b" * 64}]
 HEADERS = ["Location", "Link", "Content-Type", "X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit", "X-Error-Code",
            "Retry-After", "Content-Range", "Content-Encoding", "Transfer-Encoding"]
-TEXTS = ["", "/", "//x", "https://127.0.0.1:9/", "http://[::1", "<>; rel=\"next\"", "<?>; rel=\"next\"", "text/html", "0",
+TEXTS = ["", "/", "//x", "https://127.0.0.1:9/", "http://[::1", "<>; rel=\"next\"", "<?>; rel=\"next\"", "text/html",
+         "0",
          "-1", "99999999999999999999", "../../x", "gzip", "chunked", "bytes 0-/", "é", "GatedRepo"]
 
 

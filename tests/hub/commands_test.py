@@ -101,7 +101,9 @@ class Pull(unittest.TestCase):
             one.faults["store"] = [fake_hub.stall(50_000, 20)]
             process = subprocess.Popen([TINFER, "pull", NAME + ":F16", "--json"], stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, env=cache.env())
+            until = time.monotonic() + 20
             while not [b for b in cache.blobs(NAME) if (cache.repository(NAME) / "blobs" / b).stat().st_size == 50_000]:
+                self.assertLess(time.monotonic(), until)
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             began = time.monotonic()
