@@ -98,8 +98,9 @@ void resolve_models() {
 void add_hub_options(CLI::App& app) {
     HubOptions& hub = hub_options();
     app.add_option("--hub-cache", hub.cache, "models by name are here; else HF_HUB_CACHE, or ~/.cache/huggingface/hub")
-        ->type_name("DIR");
-    app.add_flag("--offline", hub.offline, "models by name come from the cache alone");
+        ->type_name("DIR")
+        ->group(rare("Options"));
+    app.add_flag("--offline", hub.offline, "models by name come from the cache alone")->group(rare("Options"));
 }
 
 hub::Settings hub_settings() {

@@ -172,7 +172,7 @@ tinfer::Pooling parse_pooling(std::string_view name) {
 void ModelArgs::add_to(CLI::App& command) {
     const std::string group = "Model", more = rare(group);
     takes_model(command.add_option("-m,--model,model", files,
-                                   "GGUF file or hf:OWNER/REPO:QUANT, with or without -m; a further -m adds a shard"),
+                                   "GGUF file or hf:OWNER/REPO:QUANT, -m or not; a further -m adds a shard"),
                 files)
         ->allow_extra_args(false)
         ->type_name("FILE")

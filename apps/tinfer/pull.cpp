@@ -70,7 +70,8 @@ Action add_pull(CLI::App& app) {
         ->group("Output");
     command->footer(
         "\nWithout QUANT it is Q4_K_M, else Q8_0, else the only one. HF_TOKEN is sent to the hub alone; HF_ENDPOINT\n"
-        "names another hub, HTTPS_PROXY a proxy. What is cut off is continued by the next call.\n"
+        "names another hub, HTTPS_PROXY a proxy. What is cut off is continued by the next call. With\n"
+        "--offline nobody is asked.\n"
         "\nExamples:\n  tinfer pull ggml-org/Qwen3-0.6B-GGUF:Q8_0\n  tinfer chat -m hf:ggml-org/Qwen3-0.6B-GGUF:Q8_0");
     return [args] { return pull_models(*args); };
 }

@@ -53,7 +53,7 @@ class Pull(unittest.TestCase):
         with hub() as one:
             cache = Cache(one)
             done = cache.tinfer("pull", NAME + ":F16", "--dry-run")
-            self.assertEqual(done.stdout, "Tiny-F16.gguf  146.4 KiB, to be fetched\n")
+            self.assertEqual(done.stdout, "Tiny-F16.gguf  146.5 KiB, to be fetched\n")
             self.assertEqual(one.to("store"), [])
             self.assertEqual(list(cache.folder.rglob("*.gguf")), [])
             one.faults["store"] = [fake_hub.slow(5000, 0.02)]

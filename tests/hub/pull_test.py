@@ -56,7 +56,7 @@ class Right(unittest.TestCase):
             self.assertEqual(json.loads(Cache(one).drive(NAME)[1])["id"], NAME + ":Q4_K_M")
             code, out, _ = Cache(one).drive(NAME + ":Q5_K")
             self.assertEqual(code, 1)
-            for label in ("Q8_0 (292.9 KiB)", "Q4_K_M", "UD-Q2_K"):
+            for label in ("Q8_0 (293.0 KiB)", "Q4_K_M", "UD-Q2_K"):
                 self.assertIn(label, out)
             self.assertNotIn("mmproj", out)
             set_of_three = json.loads(Cache(one).drive("hf.co/" + NAME + "@main:ud-q2_k")[1])
