@@ -56,7 +56,7 @@ const Candidate& choose_one(const Client& client, const HubName& name, const std
     return *chosen[0];
 }
 
-std::uint64_t size_of(const fs::path& path) {
+std::uint64_t bytes_at(const fs::path& path) {
     std::error_code error;
     const auto size = fs::file_size(path, error);
     return error ? 0 : size;
@@ -65,7 +65,7 @@ std::uint64_t size_of(const fs::path& path) {
 void require_space(const Client& client, const RepoCache& repo, const Candidate& model) {
     std::uint64_t missing = 0;
     for (const RepoFile& file : model.files)
-        if (!is_cached(repo, file)) missing += file.size - std::min(file.size, size_of(repo.partial(file.hash)));
+        if (!is_cached(repo, file)) missing += file.size - std::min(file.size, bytes_at(repo.partial(file.hash)));
     make_folders(repo.folder());
     struct statvfs space {};
     if (::statvfs(repo.folder().c_str(), &space) != 0) return;  // then writing says what is wrong
