@@ -130,8 +130,9 @@ def check_example(root, path):
 
 # The rooms of apps/ and those that each may include beside its own files and the public header.
 APPS = {
-    "tinfer": ["server"],
-    "server": [],
+    "tinfer": ["server", "hub"],
+    "server": ["hub"],
+    "hub": [],
 }
 
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "hub/cache.hpp"
+#include "cache.hpp"
 
 #include <algorithm>
 #include <fstream>

@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "hub/choice.hpp"
-#include "hub/hub.hpp"
+#include "choice.hpp"
+#include "hub.hpp"
 
 namespace tinfer::hub {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "hub/choice.hpp"
+#include "choice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -145,12 +145,10 @@ std::string missing_parts(const Candidate& one) {
 std::string size_text(std::uint64_t bytes) {
     constexpr std::array kUnits{" B", " KiB", " MiB", " GiB", " TiB"};
     std::size_t unit = 0;
-    std::uint64_t whole = bytes, tenths = 0;
-    for (; whole >= 1024 && unit + 1 < kUnits.size(); ++unit) {
-        tenths = whole % 1024 * 10 / 1024;
-        whole /= 1024;
-    }
-    return std::to_string(whole) + (unit == 0 ? "" : "." + std::to_string(tenths)) + kUnits[unit];
+    double value = static_cast<double>(bytes);
+    for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+    const auto tenths = static_cast<std::uint64_t>(value * 10 + 0.5);
+    return std::to_string(tenths / 10) + (unit == 0 ? "" : "." + std::to_string(tenths % 10)) + kUnits[unit];
 }
 
 }  // namespace tinfer::hub

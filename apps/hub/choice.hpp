@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hub/name.hpp"
+#include "name.hpp"
 
 namespace tinfer::hub {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "hub/hub.hpp"
+#include "hub.hpp"
 
 #include <algorithm>
 #include <tinfer/error.hpp>
 
-#include "hub/cache.hpp"
+#include "cache.hpp"
 
 namespace tinfer::hub {
 
@@ -37,7 +37,7 @@ std::string_view to_string(FileState state) noexcept {
     return "";
 }
 
-bool can_download() noexcept { return false; }
+std::string_view to_string(PullAction action) noexcept { return action == PullAction::fetch ? "fetch" : "plan"; }
 
 std::optional<ModelFiles> find_cached(std::string_view name, const Settings& settings) {
     if (name.starts_with("ollama:")) return find_ollama(parse_ollama_name(name), settings);
@@ -53,19 +53,10 @@ std::optional<ModelFiles> find_cached(std::string_view name, const Settings& set
 
 ModelFiles resolve(std::string_view name, const Settings& settings) {
     if (name.starts_with("ollama:")) return in_ollama(name, settings);
-    const HubName parsed = parse_hub_name(name);
-    if (settings.offline || !can_download()) {
-        if (auto found = find_cached(name, settings)) return *std::move(found);
-        throw Error(
-            ErrorCode::not_available,
-            parsed.text() + ": not in the cache " + settings.cache.string() +
-                (settings.offline ? ", and offline" : ", and this tinfer was built without cpp-httplib and OpenSSL"));
-    }
-    if (const auto known = look_up(parsed, settings); std::holds_alternative<Found>(known)) {
-        const auto& found = std::get<Found>(known);
-        return {paths_of(RepoCache(settings.cache, parsed), found), found.id, found.commit};
-    }
-    throw Error(ErrorCode::not_available, parsed.text() + ": not in the cache " + settings.cache.string());
+    const auto known = look_up(parse_hub_name(name), settings);
+    if (std::holds_alternative<Found>(known) || (settings.offline && std::holds_alternative<Unclear>(known)))
+        return *find_cached(name, settings);
+    return pull(name, settings).model;
 }
 
 std::vector<CachedModel> list(const Settings& settings) {

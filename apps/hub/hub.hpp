@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Models by name: `hf:OWNER/REPO:QUANT` in the cache that the hub's own clients use, `ollama:NAME` in a store of Ollama.
+// Models by name: `hf:OWNER/REPO:QUANT` in the cache that the hub's own clients use, `ollama:NAME` in Ollama's store.
 // What is here says where the files of a name are, fetches them if they are not there, lists and removes them. The
 // library itself opens no socket; this folder does, and only in pull() and resolve().
 //
@@ -55,7 +55,7 @@ struct Settings {
     /// Called by the thread that asked. Empty: nobody is told.
     std::function<void(const FileProgress&)> progress;
     std::function<void(std::string_view)> say;  ///< a line, such as that another process downloads the same
-    std::function<bool()> cancelled;            ///< true ends the work: ErrorCode::cancelled
+    std::function<bool()> cancelled;  ///< true ends the work: ErrorCode::cancelled. Also called by a thread beside it
 };
 
 /// From HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME, HOME; HF_ENDPOINT, HF_TOKEN, HF_TOKEN_PATH,
@@ -80,6 +80,24 @@ struct ModelFiles {
 /// The same, downloaded if they are not there. Throws not_available with a line that says why where they cannot be had.
 [[nodiscard]] ModelFiles resolve(std::string_view name, const Settings& settings);
 
+struct PulledFile {
+    std::string path;  ///< in the repository
+    std::uint64_t bytes = 0;
+    std::string sha256;      ///< empty if it is not known before the file is here
+    bool is_cached = false;  ///< it was there
+};
+struct Pulled {
+    ModelFiles model;
+    std::vector<PulledFile> files;
+    std::uint64_t downloaded = 0;  ///< bytes that came over the network
+};
+/// What pull() does: fetches what is missing, or only says what that is.
+enum class PullAction { fetch, plan };
+[[nodiscard]] std::string_view to_string(PullAction action) noexcept;
+/// Asks the hub for the newest commit of the name's revision, and fetches what of it is not in the cache. Offline: what
+/// is in the cache. Throws Error with one line.
+[[nodiscard]] Pulled pull(std::string_view name, const Settings& settings, PullAction action = PullAction::fetch);
+
 /// A model of the cache: one quantization in one snapshot of a repository. Or what a download left: then `complete` is
 /// false and `commit` empty.
 struct CachedModel {
@@ -92,5 +110,21 @@ struct CachedModel {
 };
 /// All models in the hub's cache, by name. A cache that does not exist is empty. Opens no socket.
 [[nodiscard]] std::vector<CachedModel> list(const Settings& settings);
+/// Hashes the bytes of a model: a line for each file whose blob has another name. Throws cancelled.
+[[nodiscard]] std::vector<std::string> verify(const CachedModel& model, const Settings& settings);
+/// Links of GGUF files in snapshots that lead nowhere.
+[[nodiscard]] std::vector<std::filesystem::path> broken_links(const Settings& settings);
+
+/// What rm() would remove.
+struct Removal {
+    std::string name;                          ///< "OWNER/REPO:QUANT"
+    std::vector<std::filesystem::path> links;  ///< in all snapshots, or in the one that the name has
+    std::vector<std::filesystem::path> blobs;  ///< that no other file of the repository needs, and partial downloads
+    std::uint64_t bytes = 0;                   ///< that become free
+};
+/// Throws not_available for what is not in the cache, bad_parameter where the name fits several models.
+[[nodiscard]] Removal plan_removal(std::string_view name, const Settings& settings);
+/// Throws busy, before anything is removed, while one of the files is downloaded.
+void remove(const Removal& removal, std::string_view name, const Settings& settings);
 
 }  // namespace tinfer::hub

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "hub/name.hpp"
+#include "name.hpp"
 
 #include <algorithm>
 #include <tinfer/error.hpp>
 
-#include "hub/hub.hpp"
+#include "hub.hpp"
 
 namespace tinfer::hub {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// A model in a store of Ollama: a manifest names the blob of the GGUF file. Only read, never asked for over the network.
+// A model in a store of Ollama: a manifest names the blob of the GGUF file. Only read: its registry is never asked.
 #include <tinfer/error.hpp>
 #include <tinfer/json.hpp>
 
-#include "hub/cache.hpp"
+#include "cache.hpp"
 
 namespace tinfer::hub {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdlib>
 
-#include "hub/cache.hpp"
+#include "cache.hpp"
 
 namespace tinfer::hub {
 

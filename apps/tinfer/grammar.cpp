@@ -2,6 +2,7 @@
 // tinfer grammar check: compiles a grammar or a schema, and tests texts against it.
 #include "common.hpp"
 #include "json_input.hpp"
+#include "model_names.hpp"
 
 #include <optional>
 
@@ -91,7 +92,8 @@ Action add_grammar(CLI::App& app) {
     verb->add_option("--json-schema", args->schema, "a schema in place of a grammar: a file, or the JSON")
         ->type_name("FILE")
         ->group(group);
-    verb->add_option("-m,--model", args->model.files, "whose tokens items such as <|im_end|> are")
+    takes_model(verb->add_option("-m,--model", args->model.files, "whose tokens items such as <|im_end|> are"),
+                args->model.files)
         ->type_name("FILE")
         ->group(group);
     verb->add_option("--json-space", args->space, "white space between the tokens of JSON: flexible, compact or spaced")

@@ -7,6 +7,7 @@
 #include "common.hpp"
 #include "json_input.hpp"
 #include "manifest.hpp"
+#include "model_names.hpp"
 
 #include <algorithm>
 
@@ -224,7 +225,9 @@ Action add_inspect(CLI::App& app) {
     auto* command =
         app.add_subcommand("inspect", "Shows metadata, hyper-parameters, tensors, types and memory of a model file.");
     args->model.add_to(*command);
-    command->add_option("other", args->other, "another file: what differs, exit code 1 where anything does")
+    takes_model(
+        command->add_option("other", args->other, "another file: what differs, exit code 1 where anything does"),
+        args->other)
         ->type_name("OTHER")
         ->group("Model");
     command->add_flag("--json", args->as_json, "one JSON document")->group("Output");

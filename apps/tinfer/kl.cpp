@@ -2,6 +2,7 @@
 // tinfer kl: how far a model file is from another over a text; with --swap what single tensors cost, without writing a
 // file.
 #include "common.hpp"
+#include "model_names.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -162,8 +163,14 @@ int kl(const KlArgs& args) {
 Action add_kl(CLI::App& app) {
     auto args = std::make_shared<KlArgs>();
     auto* command = app.add_subcommand("kl", "Measures how far a model file is from another over a text.");
-    command->add_option("a", args->a, "the base, as the unquantized model")->required()->type_name("A")->group("Files");
-    command->add_option("b", args->b, "the file that is judged")->required()->type_name("B")->group("Files");
+    takes_model(command->add_option("a", args->a, "the base, as the unquantized model"), args->a)
+        ->required()
+        ->type_name("A")
+        ->group("Files");
+    takes_model(command->add_option("b", args->b, "the file that is judged"), args->b)
+        ->required()
+        ->type_name("B")
+        ->group("Files");
     args->text.add_to(*command);
     command
         ->add_option("--swap", args->swaps,

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "common.hpp"
+#include "model_names.hpp"
 
 namespace tinfer::app {
 
@@ -30,7 +31,9 @@ void SpeculateArgs::add_to(CLI::App& command) {
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);
-    command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
+    takes_model(command.add_option("--draft", draft_file,
+                                   "a draft head made for the model, or a smaller model of its vocabulary"),
+                draft_file)
         ->type_name("FILE")
         ->group(rare(group));
     command.add_option("--draft-max", draft_max, "most tokens of a draft")

@@ -16,6 +16,7 @@
 #endif
 
 #include "model_list.hpp"
+#include "model_names.hpp"
 #include "replay.hpp"
 #include "score.hpp"
 
@@ -64,6 +65,7 @@ int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, 
     try {
         watch_interrupts();
         std::optional<InterleavedMemory> interleaved;
+        resolve_models();
         if (interleaves) note("numa: " + interleaved.emplace().text());
         for (const auto& [command, action] : commands)
             if (command->parsed()) return action();
@@ -79,11 +81,13 @@ int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, 
 int run_program(const std::vector<std::string>& given) {
     CLI::App app{"Runs language models from GGUF files on the CPU.", "tinfer"};
     std::vector<std::pair<const CLI::App*, Action>> commands;
-    for (const auto add :
-         {add_run,   add_chat,    add_serve,      add_tokenize,   add_detokenize, add_template, add_logits,
-          add_embed, add_score,   add_perplexity, add_bench,      add_convert,    add_forecast, add_inspect,
-          add_graph, add_grammar, add_imatrix,    add_kl,         add_quantize,   add_split,    add_merge,
-          add_trace, add_replay,  add_doctor,     add_completion, add_man}) {
+    std::vector<Action (*)(CLI::App&)> all{
+        add_run,     add_chat,       add_serve,    add_tokenize, add_detokenize, add_template, add_logits, add_embed,
+        add_score,   add_perplexity, add_bench,    add_convert,  add_forecast,   add_inspect,  add_graph,  add_grammar,
+        add_imatrix, add_kl,         add_quantize, add_split,    add_merge,      add_trace,    add_replay, add_doctor};
+    for (const auto add : hub_commands()) all.push_back(add);
+    for (const auto add : {add_completion, add_man}) all.push_back(add);
+    for (const auto add : all) {
         auto action = add(app);
         CLI::App* command = app.get_subcommands([](CLI::App*) { return true; }).back();
         command->fallthrough();
@@ -97,6 +101,7 @@ int run_program(const std::vector<std::string>& given) {
     app.add_option("--numa", numa, "interleave: spread memory over all nodes of the machine; off")
         ->check(one_of({"off", "interleave"}))
         ->type_name("NAME");
+    add_hub_options(app);
     app.add_flag("--quiet", style.quiet, "results and errors only");
     app.add_flag("--no-color", style.no_color, "no colours on terminals, as with NO_COLOR");
     app.footer("Examples:\n  tinfer model.gguf    talks; completes -p where the file has no chat template\n"

@@ -7,6 +7,8 @@
 
 #include <tinfer/tinfer.hpp>
 
+#include "model_names.hpp"
+
 namespace tinfer::app {
 
 std::vector<std::string> models_nearby() {
@@ -44,7 +46,9 @@ std::string no_model_text(std::string_view command) {
 
 std::string command_for_model(const std::vector<std::string>& args) {
     const bool named = args.size() > 1 && (args[0] == "-m" || args[0] == "--model");
-    const std::string path = named ? args[1] : args.empty() ? std::string() : args[0];
+    const std::string given = named ? args[1] : args.empty() ? std::string() : args[0];
+    const std::string path = cached_path(given);
+    if (path.empty()) return given.empty() ? "" : "chat";  // of what will be downloaded
     std::error_code error;
     if (!std::filesystem::is_regular_file(path, error)) return {};
     char magic[4] = {};

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common.hpp"
+#include "model_names.hpp"
 #include "trace/trace.hpp"
 
 namespace tinfer::app {
@@ -170,7 +171,9 @@ tinfer::Pooling parse_pooling(std::string_view name) {
 
 void ModelArgs::add_to(CLI::App& command) {
     const std::string group = "Model", more = rare(group);
-    command.add_option("-m,--model,model", files, "GGUF file, with or without -m; a further -m adds a shard")
+    takes_model(command.add_option("-m,--model,model", files,
+                                   "GGUF file or hf:OWNER/REPO:QUANT, -m or not; a further -m adds a shard"),
+                files)
         ->allow_extra_args(false)
         ->type_name("FILE")
         ->group(group);

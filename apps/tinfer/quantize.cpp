@@ -3,6 +3,7 @@
 // --tensor-type, or a recipe, or what is found by measuring for a budget of divergence or of bytes; the bytes depend on
 // the file and the options alone.
 #include "common.hpp"
+#include "model_names.hpp"
 
 #include <algorithm>
 
@@ -262,7 +263,10 @@ void add_budget(CLI::App& command, QuantizeArgs& args) {
 Action add_quantize(CLI::App& app) {
     auto args = std::make_shared<QuantizeArgs>();
     auto* command = app.add_subcommand("quantize", "Writes a model file in smaller types.");
-    command->add_option("in", args->in, "the model, in f32, f16 or bf16")->required()->type_name("IN")->group("Files");
+    takes_model(command->add_option("in", args->in, "the model, in f32, f16 or bf16"), args->in)
+        ->required()
+        ->type_name("IN")
+        ->group("Files");
     command->add_option("out", args->out, "the file to write")->required()->type_name("OUT")->group("Files");
     command->add_option("type", args->type, type_names())->type_name("TYPE")->group("Types");
     command->add_option("--recipe", args->recipe, "in place of TYPE: lines NAME=TYPE, as --kl and --size print them")

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "model_names.hpp"
 #include "output_file.hpp"
 
 namespace tinfer::app {
@@ -276,7 +277,9 @@ Action add_replay(CLI::App& app) {
         ->add_flag("--compare", args->compare,
                    "the recorded tokens through the receipt's model and the given one, or the given options")
         ->group("Compare");
-    command->add_option("--base", args->base, "where the receipt's model is now")->type_name("FILE")->group("Compare");
+    takes_model(command->add_option("--base", args->base, "where the receipt's model is now"), args->base)
+        ->type_name("FILE")
+        ->group("Compare");
     command->add_option("--html", args->html, "write the comparison as a page")->type_name("FILE")->group("Compare");
     command->add_option("--top", args->n_top, "alternatives for each token in JSON and page")
         ->check(whole(0, 100))

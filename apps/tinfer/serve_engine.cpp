@@ -2,6 +2,7 @@
 #ifdef TINFER_SERVER
 
 #    include "long_run.hpp"
+#    include "model_names.hpp"
 #    include "serve_args.hpp"
 
 #    include <algorithm>
@@ -75,7 +76,9 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
         ->group(group);
-    command.add_option("--draft", draft_file, "a draft head made for the model, or a smaller model of its vocabulary")
+    takes_model(command.add_option("--draft", draft_file,
+                                   "a draft head made for the model, or a smaller model of its vocabulary"),
+                draft_file)
         ->type_name("FILE")
         ->group(more);
     command.add_option("--draft-max", options.draft_max, "most tokens of a draft")

@@ -2,6 +2,7 @@
 // tinfer split, tinfer merge: one model file as several, and several as one. What is split and merged again has the
 // bytes of before, where those lay as writers put them.
 #include "common.hpp"
+#include "model_names.hpp"
 
 #include <algorithm>
 
@@ -66,7 +67,7 @@ int merge(const SplitArgs& args) {
 Action add_split(CLI::App& app) {
     auto args = std::make_shared<SplitArgs>();
     auto* command = app.add_subcommand("split", "Cuts a model file into several, which load as one.");
-    command->add_option("in", args->in, "the model file, or the first of several")
+    takes_model(command->add_option("in", args->in, "the model file, or the first of several"), args->in)
         ->required()
         ->type_name("IN")
         ->group("Files");
@@ -90,7 +91,7 @@ Action add_split(CLI::App& app) {
 Action add_merge(CLI::App& app) {
     auto args = std::make_shared<SplitArgs>();
     auto* command = app.add_subcommand("merge", "Makes one model file of several.");
-    command->add_option("first", args->in, "the first of them, …-00001-of-0000N.gguf")
+    takes_model(command->add_option("first", args->in, "the first of them, …-00001-of-0000N.gguf"), args->in)
         ->required()
         ->type_name("FIRST")
         ->group("Files");

@@ -120,8 +120,8 @@ public:
         if (!commands_of(*app).empty()) {
             const std::string version = parent == nullptr ? options(*app, "Version") : "";
             return out + " COMMAND [options]\n\nCommands:\n" + commands(*app) + "\nOptions:\n" +
-                   options(*app, "Options") + version + "\n" + name + " COMMAND --help tells more.\n" +
-                   app->get_footer() + "\n";
+                   options(*app, "Options") + options(*app, rare("Options")) + version + "\n" + name +
+                   " COMMAND --help tells more.\n" + app->get_footer() + "\n";
         }
         const CLI::App* root = parent;
         while (root->get_parent() != nullptr) root = root->get_parent();
@@ -134,12 +134,12 @@ public:
             std::string text = title == "Options" ? "" : options(*app, title);
             const std::string hidden = options(*app, rare(title));
             if (all) text += hidden;
-            else
-                n_hidden += static_cast<std::size_t>(
-                    std::count_if(hidden.begin(), hidden.end(), [](char c) { return c == '\n'; }));
+            else n_hidden += lines_of(hidden);
             if (!text.empty()) out += "\n" + title + ":\n" + text;
         }
-        out += "\nCommon:\n" + options(*app, "Options") + options(*root, "Options");
+        const std::string of_all = options(*root, rare("Options"));
+        if (!all) n_hidden += lines_of(of_all);
+        out += "\nCommon:\n" + options(*app, "Options") + options(*root, "Options") + (all ? of_all : "");
         out += "\n";
         if (n_hidden > 0) out += "--help-all shows " + std::to_string(n_hidden) + " more. ";
         return out + "Options can also stand in the environment (--top-k 1 as TINFER_TOP_K=1).\n" + app->get_footer() +
@@ -147,6 +147,10 @@ public:
     }
 
 private:
+    static std::size_t lines_of(std::string_view text) {
+        return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    }
+
     static std::string place(const CLI::App& command, const CLI::Option& option) {
         const std::string name = option.check_lname("model") ? "MODEL" : option.get_type_name();
         const bool is_optional = std::ranges::any_of(

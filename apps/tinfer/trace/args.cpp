@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "model_names.hpp"
 #include "ranges.hpp"
 #include "trace.hpp"
 
@@ -129,7 +130,8 @@ void TraceArgs::add_file(CLI::App& verb) {
 }
 
 void TraceArgs::add_model(CLI::App& verb) {
-    verb.add_option("-m,--model", model, "the model that the trace is of; exit code 3 where it is another")
+    takes_model(verb.add_option("-m,--model", model, "the model that the trace is of; exit code 3 where it is another"),
+                model)
         ->type_name("FILE")
         ->group("Trace");
 }
