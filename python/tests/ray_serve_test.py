@@ -217,22 +217,27 @@ class Serving(unittest.TestCase):
 
 
 def conversations(address, n, turns, seed=0):
-    """Runs conversations whose turns come mixed. Gives the share of prompt tokens that were found in a cache, and
-    how many there were."""
+    """Runs conversations whose turns come mixed, one request after another. Gives a row for each turn: the
+    conversation, which of its turns it is, tokens of the prompt, and those that were found in a cache."""
     pick = random.Random(seed)
     system = {"role": "system", "content": "You are brief. " * 6}
     talks = [[system, {"role": "user", "content": f"Talk {i}: " + "tell me of the king " * 4}] for i in range(n)]
     left = [i for i in range(n) for _ in range(turns)]
     pick.shuffle(left)
-    cached = total = 0
+    rows = []
     for i in left:
         status, data = post(address, CHAT, {"messages": talks[i], "max_tokens": 24, "seed": i, **NO_EOG})
         assert status == 200, data
         document = json.loads(data)
-        cached += document["usage"]["prompt_tokens_details"]["cached_tokens"]
-        total += document["usage"]["prompt_tokens"]
+        usage = document["usage"]
+        rows.append((i, len(talks[i]) // 2 - 1, usage["prompt_tokens"],
+                     usage["prompt_tokens_details"]["cached_tokens"]))
         talks[i] += [document["choices"][0]["message"], {"role": "user", "content": "and then " * 8}]
-    return cached / total, total
+    return rows
+
+
+def share_of(rows):
+    return sum(row[3] for row in rows) / sum(row[2] for row in rows)
 
 
 class Routing(unittest.TestCase):
@@ -248,7 +253,8 @@ class Routing(unittest.TestCase):
             for is_aware in (False, True):
                 serve.run(app(TALKS, ["-c", "16384", "--keep-sequences", "32"], program=PROGRAM, replicas=replicas,
                               prefix_routing=is_aware, stats_period_s=1), name="tinfer")
-                shares[is_aware], total = conversations(f"http://127.0.0.1:{port}", n, turns)
+                rows = conversations(f"http://127.0.0.1:{port}", n, turns)
+                shares[is_aware], total = share_of(rows), sum(row[2] for row in rows)
                 serve.delete("tinfer")
             serve.shutdown()
         print(f"{replicas} replicas, {n} conversations of {turns} turns, {total} prompt tokens: reused "

@@ -14,6 +14,8 @@ import ipaddress
 import json
 import os
 import random
+import re
+import time
 from typing import Any, AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -91,9 +93,9 @@ def error(status: int, message: str, code: str, **headers: str) -> Response:
 class Ingress:
     """Hands requests on to replicas, and goes on with another one where one is lost."""
 
-    def __init__(self, replicas: Any, gives_seeds: bool, max_body: int) -> None:
+    def __init__(self, replicas: Any, gives_seeds: bool, max_body: int, created: int) -> None:
         self._replicas = replicas.options(method_name="ask", stream=True)
-        self._gives_seeds, self._max_body = gives_seeds, max_body
+        self._gives_seeds, self._max_body, self._created = gives_seeds, max_body, created
         self._counts = {"requests": 0, "asked_again": 0, "resumed": 0}
 
     def counts(self) -> dict[str, int]:
@@ -117,6 +119,8 @@ class Ingress:
                 if status == 200 and kinds and ("event-stream" in kinds[0] or "ndjson" in kinds[0]):
                     return answer(status, headers, self._stream(call, kinds[0], pieces, resume))
                 whole = b"".join([piece async for piece in pieces])
+                if call["target"].startswith("/v1/models"):   # replicas have started at different times
+                    whole = re.sub(rb'"created":\d+', b'"created":%d' % self._created, whole)
                 return answer(status, headers, whole)
             except BackPressureError as full:
                 return error(503, str(full), "queue_full", **{"Retry-After": "1"})
@@ -261,7 +265,7 @@ def app(model: str | os.PathLike[str], arguments: Sequence[str] = (), *, program
                                                        max_ongoing_requests=10000, ray_actor_options={"num_cpus": 0})
     max_body = int(option_of(given, "--max-body") or 8 << 20)
     return front.bind(made.bind(given, os.fspath(program) if program is not None else None, most_blocks),
-                      option_of(given, "--seed") is None, max_body)
+                      option_of(given, "--seed") is None, max_body, int(time.time()))
 
 
 __all__ = ["Ingress", "app"]
