@@ -101,33 +101,51 @@ void construct(PyContext* self, const tinfer::Model& model, nb::object cancel, c
     new (self) PyContext{std::move(state)};
 }
 
-using Rows = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-
-/// What the layers before a part have left, {n_tokens, n} or flat; nothing for None.
-std::span<const float> floats_of(const std::optional<Rows>& hidden) {
-    return hidden ? std::span(hidden->data(), hidden->size()) : std::span<const float>();
+/// What the layers before a part have left, {n_tokens, n} or flat, of a View or any array of float32; None: nothing. A
+/// copy: other threads may change theirs.
+std::vector<float> rows_of(nb::handle hidden) {
+    if (hidden.is_none()) return {};
+    nb::object kept = nb::borrow(hidden);
+    std::optional<std::shared_ptr<void>> guard;
+    if (nb::isinstance<View>(hidden)) {
+        const auto& view = nb::cast<const View&>(hidden);
+        guard = view.lease->enter();
+        kept = view.array;
+    }
+    nb::ndarray<const float, nb::c_contig, nb::device::cpu> rows;
+    if (!nb::try_cast(kept, rows, false))
+        throw nb::type_error("hidden states are an array of float32, contiguous: Context.hidden() gives one");
+    return {rows.data(), rows.data() + rows.size()};
 }
 
-void decode(const PyContext& self, nb::handle what, const std::optional<Rows>& hidden) {
-    tinfer::Batch batch;  // of a batch a copy: other threads may change theirs
+tinfer::Batch batch_of(nb::handle what) {
+    if (nb::isinstance<tinfer::Batch>(what)) return nb::cast<tinfer::Batch>(what);
+    tinfer::Batch batch;
+    batch.add_sequence(tokens_of(what), SeqId{0}, false);  // which rows are outputs is for the context's options
+    return batch;
+}
+
+void decode(const PyContext& self, nb::handle what, nb::handle hidden) {
+    std::size_t n_tokens = 0;
     tinfer::DecodeStatus status{};
-    const auto rows = floats_of(hidden);
-    if (nb::isinstance<tinfer::Batch>(what)) {
-        batch = nb::cast<tinfer::Batch>(what);
+    if (nb::isinstance<tinfer::Batch>(what) || !hidden.is_none()) {
+        const auto batch = batch_of(what);  // a copy: other threads may change theirs
+        const auto rows = rows_of(hidden);
+        n_tokens = batch.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch, rows); });
     } else {
         const auto tokens = tokens_of(what);
-        batch.add_sequence(tokens, SeqId{0}, false);
+        n_tokens = tokens.size();
+        status = self.state->compute([&](tinfer::Context& context) { return context.decode(tokens); });
     }
-    if (hidden) status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch, rows); });
-    else status = self.state->compute([&](tinfer::Context& context) { return context.decode(batch); });
-    check_status(status, self.get(), batch.size());
+    check_status(status, self.get(), n_tokens);
 }
 
-void compute(const PyContext& self, const tinfer::Batch& given, const std::optional<Rows>& hidden) {
-    const tinfer::Batch batch = given;
-    const auto rows = floats_of(hidden);
-    check_status(self.state->compute([&](tinfer::Context& context) { return context.compute(batch, rows); }), self.get(),
-                 batch.size());
+void compute(const PyContext& self, nb::handle what, nb::handle hidden) {
+    const auto batch = batch_of(what);
+    const auto rows = rows_of(hidden);
+    check_status(self.state->compute([&](tinfer::Context& context) { return context.compute(batch, rows); }),
+                 self.get(), batch.size());
 }
 
 void encode(const PyContext& self, nb::handle what) {
@@ -359,14 +377,15 @@ void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
 void bind_outputs(nb::class_<PyContext>& context) {
     context
         .def("decode", &decode, "tokens"_a, "hidden"_a = nb::none(),
-             nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch, hidden: numpy.ndarray | None = None) -> "
-                     "None"),
+             nb::sig("def decode(self, tokens: typing.Iterable[int] | Batch, hidden: View | numpy.ndarray | None = "
+                     "None) -> None"),
              "Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are "
              "the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. "
              "`hidden`: in a part that begins behind the first layer, what hidden() of the part before has given for "
              "the same tokens. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.")
-        .def("compute", &compute, "batch"_a, "hidden"_a = nb::none(),
-             nb::sig("def compute(self, batch: Batch, hidden: numpy.ndarray | None = None) -> None"),
+        .def("compute", &compute, "tokens"_a, "hidden"_a = nb::none(),
+             nb::sig("def compute(self, tokens: typing.Iterable[int] | Batch, hidden: View | numpy.ndarray | None = "
+                     "None) -> None"),
              "decode() as the first half of a transaction over several contexts: outputs can be read, and the context "
              "is busy for everything else, until commit() keeps the tokens or abandon() leaves it as before.")
         .def(

@@ -412,12 +412,12 @@ class Context:
 
     def __init__(self, model: Model, *, cancel: Callable[[], bool] | None = None, n_ctx: int = 512, n_seq_max: int = 1, n_batch: int = 0, n_ubatch: int = 512, n_outputs: int = 0, n_threads: int = 0, n_threads_batch: int = 0, isa: str = 'automatic', fuse: bool = True, type_k: str = 'f16', type_v: str = 'f16', kv_rotation: str = 'automatic', rope_freq_base: float | None = None, rope_freq_scale: float | None = None, rope_scaling: str = 'from_model', yarn_ext_factor: float | None = None, yarn_attn_factor: float | None = None, yarn_beta_fast: float | None = None, yarn_beta_slow: float | None = None, yarn_orig_ctx: int | None = None, embeddings: bool = False, pooling: str = 'from_model', attention: str = 'from_model', swa_full: bool = False, logits_all: bool = False, allow_position_gaps: bool = False, check_finite: bool = False, memory_limit: int = 0, keep: list[str] = [], log: Callable[[str, str], object] | None = None) -> None: ...
 
-    def decode(self, tokens: Iterable[int] | Batch, hidden: numpy.ndarray | None = None) -> None:
+    def decode(self, tokens: Iterable[int] | Batch, hidden: View | numpy.ndarray | None = None) -> None:
         """
         Appends token ids to sequence 0, or computes a Batch: all of it or nothing. The last token's logits are the output (all of them with logits_all). Ctrl-C, or `cancel`, stops it; the context is as before then. `hidden`: in a part that begins behind the first layer, what hidden() of the part before has given for the same tokens. Raises Error: no_room, cancelled, invalid_batch, compute_failed, io_error, busy.
         """
 
-    def compute(self, batch: Batch, hidden: numpy.ndarray | None = None) -> None:
+    def compute(self, tokens: Iterable[int] | Batch, hidden: View | numpy.ndarray | None = None) -> None:
         """
         decode() as the first half of a transaction over several contexts: outputs can be read, and the context is busy for everything else, until commit() keeps the tokens or abandon() leaves it as before.
         """
