@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batch import Predictor
+    from .pipeline import Pipeline
 
-_MODULES = {"Predictor": "batch"}
+_MODULES = {"Pipeline": "pipeline", "Predictor": "batch"}
 
-__all__ = ["Predictor"]
+__all__ = ["Pipeline", "Predictor"]
 
 
 def __getattr__(name: str) -> Any:

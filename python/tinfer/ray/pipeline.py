@@ -49,6 +49,15 @@ def balanced_parts(model: Model, n: int) -> list[tuple[int, int]]:
     return list(zip([0] + [last + 1 for last in lasts[:-1]], lasts))
 
 
+def given_parts(model: Model, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same, with a last layer of -1 by its number. Raises ValueError unless they are all layers, in order."""
+    ends = [(first, model.n_layer - 1 if last == -1 else last) for first, last in parts]
+    begins = [0] + [last + 1 for _, last in ends]
+    if [first for first, _ in ends] != begins[:-1] or begins[-1] != model.n_layer:
+        raise ValueError(f"stages is {list(parts)}: together they have to be the layers 0 to {model.n_layer - 1}")
+    return ends
+
+
 def _filled(cost: Sequence[int], bound: int) -> list[int]:
     """The last layers of parts of at most `bound` each."""
     lasts, used = [], 0
@@ -121,7 +130,7 @@ class Pipeline:
                  actor_options: dict[str, Any] | None = None, **options: Any) -> None:
         model = Model.load(path)
         self.vocab = model.vocab
-        self.parts = balanced_parts(model, stages) if isinstance(stages, int) else [tuple(part) for part in stages]
+        self.parts = balanced_parts(model, stages) if isinstance(stages, int) else given_parts(model, stages)
         n_lanes = lanes or min(n_parallel, 2 * len(self.parts))
         if not 1 <= n_lanes <= n_parallel:
             raise ValueError(f"lanes is {lanes}: it has to be from 1 to n_parallel = {n_parallel}")
@@ -132,7 +141,7 @@ class Pipeline:
         self._arguments = (os.fspath(path), n_lanes, context)
         self._actor_options = {"num_cpus": n_threads, "scheduling_strategy": "SPREAD", **(actor_options or {})}
         self._lanes = [_Lane(n_seq, context["n_ctx"]) for _ in range(n_lanes)]
-        self._in_flight = in_flight or n_lanes
+        self.set_in_flight(in_flight)
         self._max_restarts = max_restarts
         self._n_restarts = 0
         self._epoch = 0
@@ -170,6 +179,10 @@ class Pipeline:
     def cancel(self) -> None:
         """From another thread: ends what generate() or logits() computes, with Error (cancelled)."""
         self._cancelled.set()
+
+    def set_in_flight(self, in_flight: int) -> None:
+        """How many lanes are computed at once from now on; 0: all."""
+        self._in_flight = in_flight or len(self._lanes)
 
     def memory(self) -> list[dict[str, int]]:
         """Bytes by class that each stage has, counted. `planned` is what each one was to have, with one context."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any, NamedTuple, NoReturn, Sequence
 
@@ -90,6 +91,9 @@ class Stage:
                 if i == 0 or not name.startswith("weights"):
                     total[name] = total.get(name, 0) + value
         return total
+
+    def pid(self) -> int:
+        return os.getpid()
 
     def used(self) -> list[int]:
         return [context.used for context in self._lanes]
