@@ -6,6 +6,8 @@ else is but numpy; then runs tests there.
 usage: wheel.py build BUILD LIBRARY [CMAKE=VALUE]...      the wheel, and its environment BUILD/python-bare
        wheel.py run BUILD TEST.py [ARGUMENT]...           a test in that environment
        wheel.py shims BUILD TEST.py PACKAGE...            a test in an environment of its own, with packages of others
+       wheel.py ray BUILD PACKAGE...                      the environment BUILD/python-ray for the tests of tinfer.ray
+       wheel.py run-ray BUILD TEST.py [ARGUMENT]...       a test there
 """
 import os
 import pathlib
@@ -66,6 +68,11 @@ def run(python, test, arguments):
     return subprocess.run([python, HERE / test, *arguments], env=keep).returncode
 
 
+def install(python, build_folder):
+    [wheel] = (build_folder / "python-wheel").glob("tinfer-*.whl")
+    pip(python, "--force-reinstall", "--no-deps", "--no-index", wheel)
+
+
 def main():
     what, build_folder, *rest = sys.argv[1:]
     build_folder = pathlib.Path(build_folder)
@@ -77,10 +84,17 @@ def main():
         return SKIPPED
     if what == "run":
         return run(build_folder / "python-bare/bin/python", rest[0], rest[1:])
+    if what == "ray":
+        install(environment(build_folder / "python-ray", "numpy", *rest), build_folder)
+        return 0
+    if what == "run-ray":
+        if not (build_folder / "python-ray/complete").exists():
+            print("skipped: there is no Ray: it could not be installed")
+            return SKIPPED
+        return run(build_folder / "python-ray/bin/python", rest[0], rest[1:])
     test, *packages = rest
     python = environment(build_folder / f"python-{pathlib.Path(test).stem}", "numpy", *packages)
-    [wheel] = (build_folder / "python-wheel").glob("tinfer-*.whl")
-    pip(python, "--force-reinstall", "--no-deps", "--no-index", wheel)
+    install(python, build_folder)
     return run(python, test, [])
 
 
