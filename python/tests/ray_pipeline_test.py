@@ -52,9 +52,9 @@ class Pipelines(unittest.TestCase):
                 for ids, logits in zip(IDS, pipeline.logits(IDS)):
                     self.assertEqual(sha(logits), sha(logits_of_one(TALKS, ids)))
                 for one, other in zip(pipeline.generate(PROMPTS, params), expected):
-                    self.assertEqual((one.token_ids, one.text, one.finish_reason, one.seed or 0),
-                                     (other.token_ids, other.text, other.finish_reason, one.seed or 0))
-                self.assertEqual(pipeline.used(), [[0] * 4 for _ in range(stages)])
+                    self.assertEqual((one.token_ids, one.text, one.finish_reason),
+                                     (other.token_ids, other.text, other.finish_reason))
+                self.assertEqual(sum(map(sum, pipeline.used())), 0)
 
     @needs_smollm2
     def test_two_and_four_stages_of_a_trained_model(self):

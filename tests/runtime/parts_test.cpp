@@ -113,7 +113,8 @@ TEST_CASE("[P3][slow] parts: every cut of every small architecture gives the bit
     }
 }
 
-TEST_CASE("[P3][golden] parts: layers that look at another layer's keys stay with it, and an encoder with its decoder") {
+TEST_CASE(
+    "[P3][golden] parts: layers that look at another layer's keys stay with it, and an encoder with its decoder") {
     if (skip_without_golden()) return;
     std::set<std::string> refusals;
     for (const std::string name : {"gemma3n", "gemma4", "glm-dsa", "hy_v4"}) {

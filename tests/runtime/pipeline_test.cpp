@@ -285,7 +285,8 @@ TEST_CASE("[P3] pipeline: cancel, no room and failure of any part leave all of t
     CHECK(back.used() == 0);
 }
 
-TEST_CASE("[P3] pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
+TEST_CASE(
+    "[P3] pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
     const PartsFixture f;
     struct Reads : Observer {
         std::vector<std::pair<std::string, int>> steps;

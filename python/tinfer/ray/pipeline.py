@@ -413,5 +413,6 @@ class Pipeline:
 
     def _make(self, i: int) -> Any:
         path, n_lanes, context = self._arguments
-        actor: Callable[..., Any] = ray.remote(concurrency_groups={"control": 1})(Stage).options(**self._actor_options).remote
+        in_groups = ray.remote(concurrency_groups={"control": 1})
+        actor: Callable[..., Any] = in_groups(Stage).options(**self._actor_options).remote
         return actor(path, self.parts[i], i + 1 == len(self.parts), n_lanes, context, self._epoch)
