@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What many processes would do, computed from what a few do: a simulator of docs/scale.md.
+"""What many processes would do, computed from what one does: a simulator of docs/scale.md.
 
-Three questions, each a function: how many tokens a second a pipeline of stages gives (`pipeline`), what the loss of a
-replica costs (`replicas`), and how much of the prompts is found in caches by the number of replicas (`prefixes`). Their
-inputs are times measured on one process; nothing is fitted to what is compared with them.
+Two questions, each a function: how many tokens a second a pipeline of stages gives (`pipeline`), and how much of the
+prompts is found in caches by the number of replicas (`prefixes`). Their inputs are measured on one process; nothing is
+fitted to what is compared with them.
 
-usage: scale_model.py [FIGURES.json]     tables from figures that python/tests/ray_scale.py has measured
+usage: scale_model.py [FIGURES.json] [--check] [--paper]
+
+FIGURES.json (scale_figures.json beside this file) is what python/tests/ray_scale.py prints. --check: exit code 1 where
+something is more than 15 % off. --paper: the tables of docs/scale.md for machines that are not there.
 """
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ import random
 import sys
 from collections import OrderedDict
 from dataclasses import dataclass
+
+
+MOST_OFF = 0.15
 
 
 # ---- A pipeline
@@ -52,103 +58,38 @@ def pipeline(stage_s: list[float], hop_s: float, in_flight: int, cores: int, n_t
     return n_tokens / (last - begin)
 
 
-# ---- Replicas
-
-@dataclass
-class Rates:
-    """Of one replica alone on a core: a round of b streams takes round_s + b * stream_s; a prompt's token prompt_s."""
-    round_s: float
-    stream_s: float
-    prompt_s: float = 0.0
-
-
-@dataclass
-class Served:
-    seconds: float         # until the last stream has ended
-    recomputed: int        # tokens that were made once more
-
-
-def replicas(n_replicas: int, n_streams: int, n_tokens: int, rates: Rates, cores: int, parallel: int,
-             lost_after: int | None = None, n_prompt: int = 0, found_after_s: float = 0.5,
-             restart_s: float = 1e9) -> Served:
-    """Streams of n_tokens each, dealt to replicas in turn. When stream 0 has `lost_after` tokens, its replica is lost;
-    after found_after_s its streams are dealt to the others, where they are made again from their begin. Replicas that
-    are at work share the cores."""
-    queues: list[list[list[int]]] = [[] for _ in range(n_replicas)]   # of [tokens to make, prompt tokens to read]
-    for i in range(n_streams):
-        queues[i % n_replicas].append([n_tokens, n_prompt])
-    alive = [True] * n_replicas
-    now, recomputed, orphans, back_at = 0.0, 0, [], 0.0
-    heap = [(0.0, r) for r in range(n_replicas)]
-    while heap:
-        now, r = heapq.heappop(heap)
-        if not alive[r]:
-            if now < back_at:
-                continue
-            alive[r] = True
-        if orphans and now >= orphans[0][0]:
-            targets = [t for t in range(n_replicas) if alive[t]]
-            for i, (_, stream) in enumerate(orphans):
-                queues[targets[i % len(targets)]].append(stream)
-            orphans = []
-            known = {entry[1] for entry in heap} | {r}
-            for t in targets:
-                if t not in known:
-                    heapq.heappush(heap, (now, t))
-        running = queues[r][:parallel]
-        if not running:
-            if orphans:
-                heapq.heappush(heap, (max(now, orphans[0][0]) + 1e-9, r))
-            continue
-        busy = sum(alive[t] and bool(queues[t]) for t in range(n_replicas))
-        seconds = (rates.round_s + rates.stream_s * len(running) + rates.prompt_s * sum(s[1] for s in running)) \
-            * max(1.0, busy / cores)
-        for stream in running:
-            stream[0] -= 1
-            stream[1] = 0
-        queues[r] = [stream for stream in queues[r] if stream[0] > 0]
-        now += seconds
-        if lost_after is not None and r == 0 and running[0][0] <= n_tokens - lost_after:
-            lost_after, alive[0], back_at = None, False, now + restart_s
-            recomputed = sum(n_tokens - stream[0] for stream in queues[0])
-            orphans = [(now + found_after_s, [n_tokens, n_prompt]) for _ in queues[0]]
-            queues[0] = []
-            heapq.heappush(heap, (back_at, 0)) if restart_s < 1e8 else None
-            if not any(entry[1] != 0 for entry in heap):
-                heapq.heappush(heap, (now + found_after_s + 1e-9, next(t for t in range(n_replicas) if alive[t])))
-            continue
-        heapq.heappush(heap, (now, r))
-    return Served(now, recomputed)
-
-
 # ---- Caches
 
 @dataclass
 class Talks:
-    """A load of conversations, whose turns come mixed: tokens of the text that all begin with, of a first question, of
-    an answer, and of each further question with what the template puts around."""
+    """A load of conversations, whose turns come mixed: tokens of the text that all begin with, of a first question,
+    those behind it that the next turn finds again (fewer than none where caches keep whole pages), and of what each
+    turn adds beside them."""
     n: int
     turns: int
-    system: int
-    first: int
-    answer: int
-    further: int
+    system: float
+    first: float
+    again: float
+    further: float
     seed: int = 0
+
+
+Piece = tuple[str, float]   # a text's name, and its tokens
 
 
 class Cache:
     """A replica's: the sequences of the last `most` answers, each a chain of pieces of text. A prompt finds the longest
     beginning that it shares with one."""
 
-    def __init__(self, most: int, page: int = 1) -> None:
-        self._most, self._page = most, page
-        self._kept: OrderedDict[int, tuple[tuple[str, int], ...]] = OrderedDict()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: OrderedDict[int, tuple[Piece, ...]] = OrderedDict()
         self._next = 0
 
-    def shared(self, prompt: tuple[tuple[str, int], ...]) -> int:
-        best, where = 0, None
+    def shared(self, prompt: tuple[Piece, ...]) -> float:
+        best, where = 0.0, None
         for key, kept in self._kept.items():
-            n = 0
+            n = 0.0
             for a, b in zip(prompt, kept):
                 if a != b:
                     break
@@ -157,9 +98,9 @@ class Cache:
                 best, where = n, key
         if where is not None:
             self._kept.move_to_end(where)
-        return best // self._page * self._page
+        return best
 
-    def keep(self, sequence: tuple[tuple[str, int], ...]) -> None:
+    def keep(self, sequence: tuple[Piece, ...]) -> None:
         for key in [key for key, kept in self._kept.items() if sequence[:len(kept)] == kept]:
             del self._kept[key]   # a sequence that goes on takes the place of its beginning
         self._kept[self._next] = sequence
@@ -168,20 +109,23 @@ class Cache:
             self._kept.popitem(last=False)
 
 
-def prefixes(n_replicas: int, talks: Talks, kept: int, is_aware: bool, page: int = 1) -> float:
+def prefixes(n_replicas: int, talks: Talks, kept: int, is_aware: bool, most_branches: int = 4) -> float:
     """The share of prompt tokens that caches have, with requests one after another, sent to the replica that has seen
-    the most of the prompt, or in turns."""
-    caches = [Cache(kept, page) for _ in range(n_replicas)]
-    sent: list[set[tuple[tuple[str, int], ...]]] = [set() for _ in range(n_replicas)]
+    the most of the prompt, or in turns. What more than most_branches conversations begin with binds none of them."""
+    caches = [Cache(kept) for _ in range(n_replicas)]
+    sent: list[set[tuple[Piece, ...]]] = [set() for _ in range(n_replicas)]
     left = [i for i in range(talks.n) for _ in range(talks.turns)]
     random.Random(talks.seed).shuffle(left)
     texts = [(("system", talks.system), (f"first{i}", talks.first)) for i in range(talks.n)]
-    hits = total = turn = 0
+    begun: set[int] = set()
+    hits, total, turn = 0.0, 0.0, 0
     for i in left:
         prompt = texts[i]
         covered = [max((n for n in range(len(prompt), 0, -1) if prompt[:n] in sent[r]), default=0)
                    for r in range(n_replicas)]
-        if is_aware and max(covered) > 0:
+        is_shared = max(covered) == 1 and len(begun) > most_branches
+        begun.add(i)
+        if is_aware and max(covered) > 0 and not is_shared:
             r = covered.index(max(covered))
         else:
             turn += 1
@@ -190,7 +134,7 @@ def prefixes(n_replicas: int, talks: Talks, kept: int, is_aware: bool, page: int
         n_prompt = sum(size for _, size in prompt)
         hits += min(caches[r].shared(prompt), n_prompt - 1)   # the last token is computed for its logits
         total += n_prompt
-        answer = (f"answer{i}.{len(prompt)}", talks.answer)
+        answer = (f"answer{i}.{len(prompt)}", talks.again)
         caches[r].keep((*prompt, answer))
         texts[i] = (*prompt, answer, (f"further{i}.{len(prompt)}", talks.further))
     return hits / total
@@ -204,26 +148,45 @@ def compare(figures: dict) -> list[tuple[str, float, float]]:
     for run in figures.get("pipeline", []):
         rows.append((f"pipeline, {len(run['stage_s'])} stages, {run['in_flight']} in flight, tokens/s", run["tokens_s"],
                      pipeline(run["stage_s"], run["hop_s"], run["in_flight"], run["cores"])))
-    for run in figures.get("replicas", []):
-        rates = Rates(**run["rates"])
-        made = replicas(run["replicas"], run["streams"], run["tokens"], rates, run["cores"], run["parallel"],
-                        run["lost_after"], run["prompt"], run["found_after_s"])
-        name = "one lost" if run["lost_after"] is not None else "none lost"
-        rows.append((f"{run['replicas']} replicas, {run['streams']} streams, {name}, s", run["seconds"], made.seconds))
     for run in figures.get("prefixes", []):
         how = "by prefix" if run["is_aware"] else "in turns"
         rows.append((f"{run['replicas']} replicas, routed {how}, share reused", run["share"],
-                     prefixes(run["replicas"], Talks(**run["talks"]), run["kept"], run["is_aware"], run["page"])))
+                     prefixes(run["replicas"], Talks(**run["talks"]), run["kept"], run["is_aware"])))
     return rows
 
 
-def main() -> None:
-    path = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).with_name("scale_figures.json"))
+def paper(talks: Talks, kept: int) -> None:
+    """What docs/scale.md tells of more machines than there are."""
+    print("\npipeline: rate beside a machine that had room for all, by stages and sequences in flight; a hop takes a")
+    print("tenth of a stage's time, each stage has a core")
+    print("| stages | " + " | ".join(f"{m} in flight" for m in (1, 2, 4, 8, 16, 32)) + " |")
+    for n in (2, 4, 8, 16):
+        stage = 1.0 / n
+        row = [pipeline([stage] * n, 0.1 * stage, m, n) for m in (1, 2, 4, 8, 16, 32)]
+        print(f"| {n} | " + " | ".join(f"{value:.2f}" for value in row) + " |")
+    print("\nprefixes: share of prompt tokens found, by replicas, for ten conversations of 8 turns a replica")
+    for n in (1, 2, 4, 8, 16, 32):
+        load = Talks(**{**vars(talks), "n": 10 * n})
+        print(f"| {n} | {prefixes(n, load, kept, True):.2f} | {prefixes(n, load, kept, False):.2f} |")
+
+
+def main() -> int:
+    options = [one for one in sys.argv[1:] if one.startswith("--")]
+    paths = [one for one in sys.argv[1:] if not one.startswith("--")]
+    path = pathlib.Path(paths[0]) if paths else pathlib.Path(__file__).with_name("scale_figures.json")
     figures = json.loads(path.read_text())
+    rows = compare(figures)
     print(f"{'':62}  measured  modelled     off")
-    for what, measured, modelled in compare(figures):
+    for what, measured, modelled in rows:
         print(f"{what:62} {measured:9.3f} {modelled:9.3f} {modelled / measured - 1:+7.1%}")
+    if "--paper" in options:
+        paper(Talks(**figures["prefixes"][0]["talks"]), figures["prefixes"][0]["kept"])
+    if "--check" in options:
+        far = [what for what, measured, modelled in rows if abs(modelled / measured - 1) > MOST_OFF]
+        print("\n".join(f"more than {MOST_OFF:.0%} off: {what}" for what in far))
+        return 1 if far or not rows else 0
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""[P2] The rules of serving over replicas, without a replica: what is sent again, what is recognised, what is handed on."""
+"""[P2] The rules of serving over replicas, without one: what is sent again, what is recognised, what is handed on."""
 import json
 import unittest
 
-from tinfer.ray.prefixes import BLOCK, Known, digests
+from tinfer.ray.prefixes import BLOCK, Branches, Known, digests
 from tinfer.ray.resume import CannotResume, Frames, Resume
 from tinfer.ray.serving import handed_on, option_of, with_seed
 
@@ -107,6 +107,24 @@ class Prefixes(unittest.TestCase):
         self.assertEqual(known.covers([7, 1]), 0)
 
 
+    def test_p2_what_all_begin_with(self):  # [P2]
+        """a system's text before many conversations does not bind them to the replica that has it; their own does"""
+        branches = Branches()
+        system = {"role": "system", "content": "s" * 300}
+        talks = [digests({"messages": [system, {"role": "user", "content": f"{i}" * 300}]}) for i in range(8)]
+        n = Known(1000)
+        n.add(talks[0])
+        common = n.covers(talks[1])
+        for talk in talks[:4]:
+            branches.add(talk)
+        self.assertFalse(branches.is_shared(talks[5], common))
+        for talk in talks[4:]:
+            branches.add(talk)
+        self.assertTrue(branches.is_shared(talks[5], common))
+        self.assertFalse(branches.is_shared(talks[5], common + 1))
+        self.assertFalse(branches.is_shared(talks[5][:common], common))
+
+
 class Requests(unittest.TestCase):
     def seed_of(self, path, data):
         made = with_seed(path, data, json.loads(data))
@@ -132,7 +150,8 @@ class Requests(unittest.TestCase):
         self.assertEqual(handed_on(given, False), [("Host", "localhost"), ("Origin", "http://localhost"),
                                                    ("Authorization", "Bearer k")])
         self.assertEqual(handed_on(given, True), [*given[:2], given[3]])
-        self.assertIn(("Origin", "http://evil.example"), handed_on([given[0], ("Origin", "http://evil.example")], False))
+        other = ("Origin", "http://evil.example")
+        self.assertIn(other, handed_on([given[0], other], False))
 
     def test_options(self):
         self.assertEqual(option_of(["m", "-c", "5", "--seed=3"], "--seed"), "3")

@@ -10,7 +10,7 @@ import time
 # a machine that is busy, processes take long to start: workers are as nice as the test, and nobody gives up on them.
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "RAY_memory_monitor_refresh_ms": "0",
                "RAY_prestart_worker_first_driver": "0", "RAY_enable_worker_prestart": "0",
-               "RAY_worker_niceness": "0", "RAY_raylet_start_wait_time_s": "300",
+               "RAY_worker_niceness": "0", "RAY_raylet_start_wait_time_s": "90",
                "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
                "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "60", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
 

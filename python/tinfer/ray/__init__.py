@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Many machines, on Ray: ``pip install tinfer[ray]``.
 
-``Predictor`` is what ``ray.data.Dataset.map_batches`` takes for batches. What is named here is loaded when it is used,
-so that a part needs those parts of Ray alone which it is built on.
+``Predictor`` is what ``ray.data.Dataset.map_batches`` takes for batches, ``app`` what ``ray.serve.run`` takes: replicas
+of ``tinfer serve`` behind one address (from a shell: ``python -m tinfer.ray serve MODEL``). What is named here is
+loaded when it is used, so that a part needs those parts of Ray alone which it is built on.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch import Predictor
     from .pipeline import Pipeline
+    from .serving import app
 
-_MODULES = {"Pipeline": "pipeline", "Predictor": "batch"}
+_MODULES = {"Pipeline": "pipeline", "Predictor": "batch", "app": "serving"}
 
-__all__ = ["Pipeline", "Predictor"]
+__all__ = ["Pipeline", "Predictor", "app"]
 
 
 def __getattr__(name: str) -> Any:

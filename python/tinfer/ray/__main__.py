@@ -59,11 +59,11 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: stopped.append(number))
     if "RAY_ADDRESS" in os.environ:
-        ray.init(log_to_driver=False, logging_level="warning")
+        ray.init(logging_level="warning")
     else:
         needed = own.cpus * (int(own.autoscale.split(",")[1]) if own.autoscale else own.replicas)
         ray.init(address="local", num_cpus=max(os.cpu_count() or 1, int(needed) + 1), include_dashboard=False,
-                 log_to_driver=False, logging_level="warning", object_store_memory=256 << 20)
+                 logging_level="warning", object_store_memory=256 << 20)
     try:
         port = own.port or free_port(own.host)
         serve.start(proxy_location="HeadOnly", http_options={"host": own.host, "port": port})

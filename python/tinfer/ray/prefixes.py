@@ -13,8 +13,9 @@ import json
 from collections import OrderedDict
 from typing import Any, Iterable, Sequence
 
-BLOCK = 64          # bytes of text, some sixteen tokens
-MOST_BLOCKS = 4096  # of one prompt; what is behind is not looked at
+BLOCK = 64           # bytes of text, some sixteen tokens
+MOST_BLOCKS = 4096   # of one prompt; what is behind is not looked at
+MOST_BRANCHES = 4    # ways in which one text goes on before it counts as one that many texts begin with
 
 
 def digests(body: Any) -> list[int]:
@@ -46,7 +47,12 @@ class Known:
         self._blocks: OrderedDict[int, None] = OrderedDict()
 
     def add(self, blocks: Sequence[int]) -> None:
-        for block in reversed(blocks):   # the first ones are the most recent: they are of use to most prompts
+        """The blocks of a prompt, from its beginning."""
+        self.add_all(reversed(blocks))   # the first ones are the most recent: they are of use to most prompts
+
+    def add_all(self, blocks: Iterable[int]) -> None:
+        """Blocks, the most recent last."""
+        for block in blocks:
             self._blocks[block] = None
             self._blocks.move_to_end(block)
         while len(self._blocks) > self._most:
@@ -62,10 +68,34 @@ class Known:
         return n
 
     def blocks(self) -> list[int]:
+        """All of them, the most recent last."""
         return list(self._blocks)
 
     def __len__(self) -> int:
         return len(self._blocks)
 
 
-__all__ = ["BLOCK", "Known", "digests"]
+class Branches:
+    """In how many ways a beginning has gone on. One that has gone on in many, as a system's text does before each
+    conversation, is no reason to prefer the replica that knows it: all conversations would end up there. Each replica
+    computes it once, and then all know it."""
+
+    def __init__(self, most: int = 1 << 16) -> None:
+        self._most = most
+        self._after: OrderedDict[int, set[int]] = OrderedDict()
+
+    def add(self, blocks: Sequence[int]) -> None:
+        for block, after in zip(blocks, blocks[1:]):
+            found = self._after.setdefault(block, set())
+            self._after.move_to_end(block)
+            if len(found) <= MOST_BRANCHES:
+                found.add(after)
+        while len(self._after) > self._most:
+            self._after.popitem(last=False)
+
+    def is_shared(self, blocks: Sequence[int], n: int) -> bool:
+        """Whether the first n blocks of a prompt, which goes on behind them, are what many texts begin with."""
+        return 0 < n < len(blocks) and len(self._after.get(blocks[n - 1], ())) > MOST_BRANCHES
+
+
+__all__ = ["BLOCK", "Branches", "Known", "digests"]

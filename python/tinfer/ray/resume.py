@@ -112,7 +112,7 @@ class Resume:
 
 
 def _lane(frame: bytes) -> Any:
-    """The choice that an event belongs to; None for those of the whole answer; "progress" for events about the prompt."""
+    """The choice that an event belongs to; None for those of the whole answer, "progress" for those of the prompt."""
     begin = frame.find(b"{")
     if begin < 0:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from .prefixes import Known
+from .prefixes import Branches, Known
 
 
 class PrefixRouter(RequestRouter):
@@ -26,6 +26,7 @@ class PrefixRouter(RequestRouter):
         self._most, self._imbalance, self._is_prefix_aware = most_blocks, imbalance, is_prefix_aware
         self._known: dict[ReplicaID, Known] = {}
         self._told: dict[ReplicaID, Any] = {}
+        self._branches = Branches()
         self._turn = 0
 
     async def choose_replicas(self, candidate_replicas: list[RunningReplica],
@@ -55,8 +56,8 @@ class PrefixRouter(RequestRouter):
                 self._told[replica.replica_id] = told
                 known = self._known.setdefault(replica.replica_id, Known(self._most))
                 fresh = known.blocks()
-                known.add(told[::-1])
-                known.add(fresh[::-1])   # what this router has sent itself is more recent
+                known.add_all(told)
+                known.add_all(fresh)   # what this router has sent itself is more recent
 
     def _best(self, replicas: list[RunningReplica], blocks: list[int]) -> RunningReplica | None:
         lengths = {replica.replica_id: self.replica_queue_len_cache.get(replica.replica_id) or 0
@@ -66,7 +67,7 @@ class PrefixRouter(RequestRouter):
                    for replica in replicas if replica.replica_id in self._known
                    and lengths[replica.replica_id] - least < self._imbalance}
         most = max(covered.values(), default=0)
-        if most == 0:
+        if most == 0 or self._branches.is_shared(blocks, most):
             return None
         alike = [replica for replica in replicas if covered.get(replica.replica_id) == most]
         return min(alike, key=lambda replica: lengths[replica.replica_id])
@@ -75,6 +76,7 @@ class PrefixRouter(RequestRouter):
         blocks = pending_request.kwargs.get("blocks", [])
         if blocks:
             self._known.setdefault(replica_id, Known(self._most)).add(blocks)
+            self._branches.add(blocks)
 
 
 __all__ = ["PrefixRouter"]

@@ -14,6 +14,8 @@ import ipaddress
 import json
 import os
 import random
+import re
+import time
 from typing import Any, AsyncIterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -91,9 +93,15 @@ def error(status: int, message: str, code: str, **headers: str) -> Response:
 class Ingress:
     """Hands requests on to replicas, and goes on with another one where one is lost."""
 
-    def __init__(self, replicas: Any, gives_seeds: bool, max_body: int) -> None:
+    def __init__(self, replicas: Any, gives_seeds: bool, max_body: int, created: int) -> None:
         self._replicas = replicas.options(method_name="ask", stream=True)
-        self._gives_seeds, self._max_body = gives_seeds, max_body
+        self._gives_seeds, self._max_body, self._created = gives_seeds, max_body, created
+        self._counts = {"requests": 0, "asked_again": 0, "resumed": 0}
+
+    def counts(self) -> dict[str, int]:
+        """Requests so far, those that were sent to another replica before anything was answered, and streams that went
+        on with another one."""
+        return dict(self._counts)
 
     async def handle(self, request: Request) -> Response:
         data = bytearray()
@@ -102,6 +110,7 @@ class Ingress:
             if len(data) > self._max_body:
                 return error(413, f"the body has more than {self._max_body} bytes", "body_too_large")
         call = self._call(request, bytes(data))
+        self._counts["requests"] += 1
         resume = Resume()
         for attempt in range(RETRIES + 1):
             try:
@@ -110,6 +119,8 @@ class Ingress:
                 if status == 200 and kinds and ("event-stream" in kinds[0] or "ndjson" in kinds[0]):
                     return answer(status, headers, self._stream(call, kinds[0], pieces, resume))
                 whole = b"".join([piece async for piece in pieces])
+                if call["target"].startswith("/v1/models"):   # replicas have started at different times
+                    whole = re.sub(rb'"created":\d+', b'"created":%d' % self._created, whole)
                 return answer(status, headers, whole)
             except BackPressureError as full:
                 return error(503, str(full), "queue_full", **{"Retry-After": "1"})
@@ -117,6 +128,7 @@ class Ingress:
                 if attempt == RETRIES:
                     return error(503, f"{attempt + 1} replicas were lost: {lost}", "replica_lost",
                                  **{"Retry-After": "5"})
+                self._counts["asked_again"] += 1
                 await pause(attempt)
         raise AssertionError
 
@@ -172,6 +184,7 @@ class Ingress:
                     return
                 pieces = None
                 resume.begin()
+                self._counts["resumed"] += 1
                 await pause(attempt)
                 attempt += 1
 
@@ -199,13 +212,14 @@ def answer(status: int, headers: Sequence[tuple[str, str]], body: Any) -> Respon
 def _ingress_class() -> Any:
     front = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
 
-    @serve.ingress(front)
     class Front(Ingress):
-        @front.api_route("/{path:path}", methods=METHODS)
-        async def every_route(self, request: Request) -> Response:
+        async def every_route(self, request):
             return await self.handle(request)
 
-    return Front
+        every_route.__annotations__ = {"request": Request}   # the class: its name is unknown where this is unpickled
+        front.api_route("/{path:path}", methods=METHODS, response_model=None)(every_route)
+
+    return serve.ingress(front)(Front)
 
 
 def option_of(arguments: Sequence[str], *names: str) -> str | None:
@@ -251,7 +265,7 @@ def app(model: str | os.PathLike[str], arguments: Sequence[str] = (), *, program
                                                        max_ongoing_requests=10000, ray_actor_options={"num_cpus": 0})
     max_body = int(option_of(given, "--max-body") or 8 << 20)
     return front.bind(made.bind(given, os.fspath(program) if program is not None else None, most_blocks),
-                      option_of(given, "--seed") is None, max_body)
+                      option_of(given, "--seed") is None, max_body, int(time.time()))
 
 
 __all__ = ["Ingress", "app"]
