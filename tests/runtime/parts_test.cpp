@@ -94,17 +94,17 @@ void walk_golden(bool every_cut) {
 
 }  // namespace
 
-TEST_CASE("[golden] parts: a model of every golden architecture in two to four parts gives the bits of the whole") {
+TEST_CASE("[P3][golden] parts: a model of every golden architecture in two to four parts gives the bits of the whole") {
     if (skip_without_golden()) return;
     walk_golden(false);
 }
 
-TEST_CASE("[golden][slow] parts: every cut of every golden model gives the bits of the whole") {
+TEST_CASE("[P3][golden][slow] parts: every cut of every golden model gives the bits of the whole") {
     if (skip_without_golden()) return;
     walk_golden(true);
 }
 
-TEST_CASE("[slow] parts: every cut of every small architecture gives the bits of the whole") {
+TEST_CASE("[P3][slow] parts: every cut of every small architecture gives the bits of the whole") {
     for (const Family& family : small_families()) {
         CAPTURE(family.arch);
         const TempFolder folder;
@@ -113,7 +113,8 @@ TEST_CASE("[slow] parts: every cut of every small architecture gives the bits of
     }
 }
 
-TEST_CASE("[golden] parts: layers that look at another layer's keys stay with it, and an encoder with its decoder") {
+TEST_CASE(
+    "[P3][golden] parts: layers that look at another layer's keys stay with it, and an encoder with its decoder") {
     if (skip_without_golden()) return;
     std::set<std::string> refusals;
     for (const std::string name : {"gemma3n", "gemma4", "glm-dsa", "hy_v4"}) {

@@ -64,14 +64,14 @@ std::string refusal_of(ErrorCode code, const std::function<void()>& action) {
 
 }  // namespace
 
-TEST_CASE("pipeline: even parts") {
+TEST_CASE("[P3] pipeline: even parts") {
     CHECK(even_parts(7, 3) == std::vector<ModelPart>{{0, 2}, {3, 4}, {5, 6}});
     CHECK(even_parts(2, 2) == std::vector<ModelPart>{{0, 0}, {1, 1}});
     CHECK(code_of([] { (void)even_parts(2, 3); }) == ErrorCode::bad_parameter);
     CHECK(code_of([] { (void)even_parts(2, 0); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE("pipeline: every number of parts gives the bits of the whole") {
+TEST_CASE("[P3] pipeline: every number of parts gives the bits of the whole") {
     const PartsFixture f;
     const auto whole = run_whole(f.whole);
     for (int n = 1; n <= 4; ++n) {
@@ -82,7 +82,7 @@ TEST_CASE("pipeline: every number of parts gives the bits of the whole") {
     }
 }
 
-TEST_CASE("pipeline: a part has its own weights alone, mapped or read, and memory for its layers, as planned") {
+TEST_CASE("[P3] pipeline: a part has its own weights alone, mapped or read, and memory for its layers, as planned") {
     for (const bool tied : {false, true}) {
         CAPTURE(tied);
         const test::TempFolder folder;
@@ -141,7 +141,7 @@ TEST_CASE("pipeline: a part has its own weights alone, mapped or read, and memor
     }
 }
 
-TEST_CASE("pipeline: experts of a part are paged within its own limit") {
+TEST_CASE("[P3] pipeline: experts of a part are paged within its own limit") {
     const test::TempFolder folder;
     TinyModel tiny = TinyModel::of("qwen3moe");
     tiny.n_layer = 4;
@@ -157,7 +157,7 @@ TEST_CASE("pipeline: experts of a part are paged within its own limit") {
     CHECK(run_parts(parts) == whole);
 }
 
-TEST_CASE("pipeline: parts that do not exist, or do not follow each other, are refused by name") {
+TEST_CASE("[P3] pipeline: parts that do not exist, or do not follow each other, are refused by name") {
     const PartsFixture f;
     for (const ModelPart part :
          {ModelPart{-1, 2}, ModelPart{4, -1}, ModelPart{2, 1}, ModelPart{0, 4}, ModelPart{0, -2}}) {
@@ -184,7 +184,7 @@ TEST_CASE("pipeline: parts that do not exist, or do not follow each other, are r
     CHECK(in_full.info().n_hidden_out == 0);
 }
 
-TEST_CASE("pipeline: a part takes and gives hidden states, and says where they are missing or do not fit") {
+TEST_CASE("[P3] pipeline: a part takes and gives hidden states, and says where they are missing or do not fit") {
     const PartsFixture f;
     Context front(f.parts[0], kScriptOptions), back(f.parts[1], kScriptOptions), whole(f.whole, kScriptOptions);
     const Batch batch = f.batch_of(0, 5);
@@ -214,7 +214,7 @@ TEST_CASE("pipeline: a part takes and gives hidden states, and says where they a
           std::string::npos);
 }
 
-TEST_CASE("pipeline: a computed batch can be read, and is kept or forgotten as a whole") {
+TEST_CASE("[P3] pipeline: a computed batch can be read, and is kept or forgotten as a whole") {
     const PartsFixture f;
     Context context(f.whole, kScriptOptions);
     CHECK(code_of([&] { context.commit(); }) == ErrorCode::bad_parameter);
@@ -232,7 +232,7 @@ TEST_CASE("pipeline: a computed batch can be read, and is kept or forgotten as a
     CHECK(code_of([&] { context.commit(); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE("pipeline: cancel, no room and failure of any part leave all of them as before") {
+TEST_CASE("[P3] pipeline: cancel, no room and failure of any part leave all of them as before") {
     const PartsFixture f;
     struct Throwing : Observer {
         bool armed = false;
@@ -285,7 +285,8 @@ TEST_CASE("pipeline: cancel, no room and failure of any part leave all of them a
     CHECK(back.used() == 0);
 }
 
-TEST_CASE("pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
+TEST_CASE(
+    "[P3] pipeline: events of the parts are those of the whole, and every weight is read by the part that has it") {
     const PartsFixture f;
     struct Reads : Observer {
         std::vector<std::pair<std::string, int>> steps;
@@ -316,7 +317,7 @@ TEST_CASE("pipeline: events of the parts are those of the whole, and every weigh
     CHECK(of_front->weights == of_whole->weights);
 }
 
-TEST_CASE("pipeline: a state of a part goes on in that part, and in no other") {
+TEST_CASE("[P3] pipeline: a state of a part goes on in that part, and in no other") {
     const PartsFixture f;
     Pipeline pipeline(f.parts, kScriptOptions);
     REQUIRE(pipeline.decode(f.batch_of(0, 20)) == DecodeStatus::ok);

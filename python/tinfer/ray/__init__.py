@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batch import Predictor
+    from .pipeline import Pipeline
     from .serving import app
 
-_MODULES = {"Predictor": "batch", "app": "serving"}
+_MODULES = {"Pipeline": "pipeline", "Predictor": "batch", "app": "serving"}
 
-__all__ = ["Predictor", "app"]
+__all__ = ["Pipeline", "Predictor", "app"]
 
 
 def __getattr__(name: str) -> Any:
