@@ -18,6 +18,7 @@ public:
     int status;
     std::string code;   ///< "context_length_exceeded"; empty: null
     std::string param;  ///< the field at fault; empty: null
+    int retry_after_s = 1;  ///< with status 503: when to ask again
 
     /// "invalid_request_error", "authentication_error", …, depending on the status.
     [[nodiscard]] std::string_view type() const noexcept;
