@@ -19,8 +19,8 @@ namespace tinfer::server {
 class EventQueue {
 public:
     /// Submits all requests, or none. Unread events count in `memory`, which must outlive the engine; `kept` is what
-    /// keep() counts from the begin; `uses`, which must outlive it, learns of adapters. Throws what submit() throws, and
-    /// what keep() throws.
+    /// keep() counts from the begin; `uses`, which must outlive it, learns of adapters. Throws what submit() throws,
+    /// and what keep() throws.
     EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
                std::size_t kept = 0, AdapterUses* uses = nullptr);
     EventQueue(const EventQueue&) = delete;

@@ -64,7 +64,8 @@ GatewayNumbers gateway_numbers(const Service& service) {
     const auto stats = service.engine.stats();
     numbers.pages = stats.cache_slots / kPage;
     // Requests that share a beginning hold its pages together.
-    numbers.running_pages = std::min<std::uint64_t>(numbers.running_pages, (stats.cache_slots_used + kPage - 1) / kPage);
+    numbers.running_pages =
+        std::min<std::uint64_t>(numbers.running_pages, (stats.cache_slots_used + kPage - 1) / kPage);
     numbers.max_adapters = service.engine.options().adapters.size();
     return numbers;
 }

@@ -13,9 +13,9 @@ namespace tinfer::server {
 
 /// Of one model, or of several together.
 struct GatewayNumbers {
-    std::uint64_t waiting = 0, running = 0;            ///< requests
-    std::uint64_t running_pages = 0, pages = 0;        ///< of the cache, those that running requests hold and all
-    std::size_t max_adapters = 0;                      ///< that a request may choose from
+    std::uint64_t waiting = 0, running = 0;      ///< requests
+    std::uint64_t running_pages = 0, pages = 0;  ///< of the cache, those that running requests hold and all
+    std::size_t max_adapters = 0;                ///< that a request may choose from
     std::set<std::string> running_adapters, waiting_adapters;
 
     void add(const GatewayNumbers& more);

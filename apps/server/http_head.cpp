@@ -53,7 +53,8 @@ std::string decoded(string_view text, const char* what) {
         }
         const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
         const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
-        if (high < 0 || low < 0) throw malformed(std::string("the ") + what + " has a '%' without two hexadecimal digits");
+        if (high < 0 || low < 0)
+            throw malformed(std::string("the ") + what + " has a '%' without two hexadecimal digits");
         out += static_cast<char>(high * 16 + low);
         i += 2;
     }

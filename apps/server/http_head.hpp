@@ -54,8 +54,8 @@ struct Head {
 
     /// Value of the first field of that name; empty if there is none.
     [[nodiscard]] std::string_view find(std::string_view name) const noexcept;
-    /// The decoded value of the first parameter of that name in the query; nullopt if there is none. Throws ApiError 400
-    /// for a malformed one.
+    /// The decoded value of the first parameter of that name in the query; nullopt if there is none. Throws ApiError
+    /// 400 for a malformed one.
     [[nodiscard]] std::optional<std::string> parameter(std::string_view name) const;
     [[nodiscard]] bool has_body() const noexcept { return framing == Framing::chunked || length > 0; }
 };

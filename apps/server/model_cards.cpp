@@ -129,9 +129,8 @@ Json entry(Models& models, HostedModel& model) {
     }
     meta["defaults"] = defaults_of(options_of(models, model));
     if (const auto use = models.look(model)) add_loaded(meta, use->service());
-    Json document{{"id", model.id},      {"object", "model"},
-                  {"created", models.created()}, {"owned_by", "tinfer"},
-                  {"parent", nullptr},   {"aliases", model.source.aliases},
+    Json document{{"id", model.id},       {"object", "model"}, {"created", models.created()},
+                  {"owned_by", "tinfer"}, {"parent", nullptr}, {"aliases", model.source.aliases},
                   {"status", state}};
     if (const Json* n_ctx = meta.find("n_ctx")) document["max_model_len"] = *n_ctx;
     document["meta"] = std::move(meta);

@@ -8,7 +8,7 @@ namespace tinfer::server {
 namespace {
 
 constexpr std::chrono::milliseconds kAskClient{50};  ///< how often a client is asked whether it is still there
-constexpr std::chrono::seconds kSilence{15};      ///< longest time without a byte in a stream
+constexpr std::chrono::seconds kSilence{15};         ///< longest time without a byte in a stream
 
 /// Routes whose streams are server-sent events, in which a comment can stand for "not yet".
 bool has_events(std::string_view path) { return !path.starts_with("/api/"); }
@@ -64,7 +64,8 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
     if (!choice.autoload) {
         use.reset();
         if (auto there = models.look(model)) use.emplace(*std::move(there));
-        else throw ApiError(400, "model '" + model.id + "' is not in memory, and autoload is false", "model_not_loaded");
+        else
+            throw ApiError(400, "model '" + model.id + "' is not in memory, and autoload is false", "model_not_loaded");
         return handler(use->service(), request, std::move(body), response);
     }
     auto ticket = std::make_shared<Models::Ticket>(models, model);

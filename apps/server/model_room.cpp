@@ -167,9 +167,8 @@ HostedModel* Models::next_to_unload() {
     const auto is_wanted = [&](const HostedModel* model) {
         return std::ranges::any_of(waiting_, [&](const Ticket* ticket) { return &ticket->model_ == model; });
     };
-    return *std::ranges::min_element(may_go, {}, [&](const HostedModel* model) {
-        return std::pair(is_wanted(model), model->used_at_);
-    });
+    return *std::ranges::min_element(
+        may_go, {}, [&](const HostedModel* model) { return std::pair(is_wanted(model), model->used_at_); });
 }
 
 HostedModel* Models::next_to_load() {
@@ -183,8 +182,8 @@ std::optional<Models::Clock::time_point> Models::next_expiry() const {
     for (const auto& model : all_) {
         const double keep = model->source.pin ? -1 : model->keep_s_.load();
         if (keep < 0 || model->state_ != State::loaded || model->n_uses_ + model->n_looks_ > 0) continue;
-        const auto at = model->used_at_ + std::chrono::duration_cast<Clock::duration>(
-                                              std::chrono::duration<double>(std::min(keep, 1e8)));
+        const auto at = model->used_at_ +
+                        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(keep, 1e8)));
         if (!first || at < *first) first = at;
     }
     return first;
@@ -266,10 +265,10 @@ void Models::load_first() {
         if (!model->source.at_start) continue;
         const auto check = [&](std::uint64_t bytes) {
             if (limit_ > 0 && sum + bytes > limit_)
-            throw tinfer::Error(tinfer::ErrorCode::limit_exceeded,
-                                "the models to load at start take " + std::to_string(sum + bytes) + " bytes with '" +
-                                    model->id + "', and all together may take " + std::to_string(limit_) +
-                                    " (--memory)");
+                throw tinfer::Error(tinfer::ErrorCode::limit_exceeded,
+                                    "the models to load at start take " + std::to_string(sum + bytes) +
+                                        " bytes with '" + model->id + "', and all together may take " +
+                                        std::to_string(limit_) + " (--memory)");
         };
         if (limit_ > 0 && model->source.bytes) check(model->source.bytes());
         auto stamps = stamps_of(model->source.files);

@@ -35,7 +35,7 @@ struct LoadedModel {
 
 /// A model as the command line names it. The functions are called on any thread, and throw tinfer::Error.
 struct ModelSource {
-    std::string id;                    ///< empty: the name of the model, once it is loaded
+    std::string id;                       ///< empty: the name of the model, once it is loaded
     std::vector<std::string> aliases{};   ///< further names
     std::vector<std::string> adapters{};  ///< of its requests; each is a name of the model, too
     std::vector<std::filesystem::path> files{};
@@ -104,8 +104,8 @@ private:
     bool must_go_ = false;  // is unloaded as soon as nobody uses it, and given to nobody
     Clock::time_point used_at_{}, retry_at_{};
     std::atomic<double> keep_s_{-1};
-    std::uint64_t bytes_ = 0;  // 0: not known
-    std::string error_;        // of the last attempt to load it
+    std::uint64_t bytes_ = 0;        // 0: not known
+    std::string error_;              // of the last attempt to load it
     std::vector<FileStamp> stamps_;  // of the files, when they were read last
     EngineTotals totals_{};
     std::uint64_t n_loads_ = 0, n_unloads_ = 0;

@@ -127,8 +127,7 @@ Json running(const std::string& id, const ModelCard& card, double rest_s) {
 
 Json show(const std::string& id, const ModelCard& card, const tinfer::ModelFile& file, const tinfer::Vocab& vocab,
           const ServeOptions& options, bool is_verbose) {
-    const std::string source = template_text(file, card, options),
-                      settings = parameters(vocab, card, options.sampler);
+    const std::string source = template_text(file, card, options), settings = parameters(vocab, card, options.sampler);
     std::string modelfile = "# The settings of a server of tinfer; none can be changed by requests.\nFROM " + id +
                             "\nTEMPLATE \"\"\"" + source + "\"\"\"\n";
     for (std::size_t begin = 0; begin < settings.size();) {

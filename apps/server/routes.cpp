@@ -200,17 +200,16 @@ Router::Router(Broker& broker) : broker_(broker), is_loopback_(is_loopback_addre
 }
 
 void Router::get(std::string_view path, GetHandler handler) {
-    handlers_[path] = ModelHandler([handler = std::move(handler)](Service& service, const Request& request, Body,
-                                                                  Response& response) {
-        handler(service, request, response);
-    });
+    handlers_[path] =
+        ModelHandler([handler = std::move(handler)](Service& service, const Request& request, Body,
+                                                    Response& response) { handler(service, request, response); });
 }
 
 void Router::post(std::string_view path, PostHandler handler) {
-    handlers_[path] = ModelHandler([handler = std::move(handler)](Service& service, const Request&, Body body,
-                                                                  Response& response) {
-        handler(service, std::move(body), response);
-    });
+    handlers_[path] =
+        ModelHandler([handler = std::move(handler)](Service& service, const Request&, Body body, Response& response) {
+            handler(service, std::move(body), response);
+        });
 }
 
 void Router::of_server(std::string_view path, ServerHandler handler) { handlers_[path] = std::move(handler); }
@@ -230,7 +229,8 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
     const auto refused = not_supported(request.path);
     if (method.empty() && !refused) return ApiError(404, "there is no " + request.path.substr(0, 128), "not_found");
     if (request.method == "OPTIONS") return {};
-    if (!options.api_keys.empty() && needs_key(request.path, options) && !is_known_key(options.api_keys, key_of(request)))
+    if (!options.api_keys.empty() && needs_key(request.path, options) &&
+        !is_known_key(options.api_keys, key_of(request)))
         return ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
     if (refused) return refused;
     if (request.method != method && !(method == "GET" && request.method == "HEAD")) {

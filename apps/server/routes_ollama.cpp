@@ -119,13 +119,14 @@ void show(Broker& broker, const Request&, const Body& text, Response& response) 
     Json document;
     if (const auto use = models.look(model)) {
         const Service& service = use->service();
-        document = ollama::show(model.id, *card, service.model.file(), service.model.vocab(), service.options,
-                                is_verbose);
+        document =
+            ollama::show(model.id, *card, service.model.file(), service.model.vocab(), service.options, is_verbose);
     } else {
         document = ollama::show(model.id, *card, model.source.open(), model.source.vocab(), options_of(models, model),
                                 is_verbose);
     }
-    if (const auto warnings = check_unknown(fields, broker.options.strict); !warnings.empty()) document["warnings"] = warnings;
+    if (const auto warnings = check_unknown(fields, broker.options.strict); !warnings.empty())
+        document["warnings"] = warnings;
     set_answer(broker, response, to_line(document));
 }
 

@@ -272,8 +272,7 @@ std::vector<std::string> check_unknown(const Fields& fields, bool is_strict) {
     const UnreadFields unread = fields.unread();
     std::vector<std::string> warnings;
     for (const auto& [path, is_given_on] : unread.first) {
-        if (is_strict)
-            throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
+        if (is_strict) throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
         warnings.push_back("the field '" + path.substr(0, kMaxPath) + "' is not known" +
                            (is_given_on ? " here; the template got it as it is" : " and was ignored"));
     }

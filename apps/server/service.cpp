@@ -134,12 +134,12 @@ Service::Service(tinfer::Engine& given, Broker& given_broker, HostedModel* given
       log(options.log),
       grammars(kGrammarBytes,
                tinfer::SchemaOptions{.grammar = tinfer::GrammarOptions{.max_cache_bytes = kMatchingBytes}}),
-      traces(broker.traces.get()),
-      gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
-                     (given.options().context.pooling != tinfer::Pooling::from_model ||
-                      model.info().pooling != tinfer::Pooling::none)),
-      plain_(chat_template_of(model.file(), options, false)), with_tools_(chat_template_of(model.file(), options, true)),
-      plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
+      traces(broker.traces.get()), gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                                                  (given.options().context.pooling != tinfer::Pooling::from_model ||
+                                                   model.info().pooling != tinfer::Pooling::none)),
+      plain_(chat_template_of(model.file(), options, false)),
+      with_tools_(chat_template_of(model.file(), options, true)), plain_able_(tinfer::capabilities(plain_)),
+      with_tools_able_(tinfer::capabilities(with_tools_)) {}
 
 Service::~Service() = default;
 

@@ -41,8 +41,8 @@ struct ServeOptions {
     bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
     std::int64_t infill_window = 2048;  ///< /infill: tokens of prefix and suffix together
     bool no_page = false;
-    bool open_metrics = false;  ///< /metrics needs no key
-    bool metrics_as_vllm = false;  ///< also the names that gateways ask of vLLM
+    bool open_metrics = false;               ///< /metrics needs no key
+    bool metrics_as_vllm = false;            ///< also the names that gateways ask of vLLM
     std::vector<std::string_view> viewer{};  ///< the empty viewer of traces, in parts; empty: not served
     bool expose_text = false;                ///< /slots also shows prompts and answers
     std::int64_t request_timeout_s = 600;    ///< of an answer
@@ -51,7 +51,7 @@ struct ServeOptions {
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;
-    std::size_t max_waiting = 64;  ///< requests that wait for a model to be loaded
+    std::size_t max_waiting = 64;           ///< requests that wait for a model to be loaded
     std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers in progress, or not yet read by clients
     std::optional<tinfer::ChatTemplate> chat_template{};
     tinfer::SamplerOptions sampler{};                                         ///< defaults of requests

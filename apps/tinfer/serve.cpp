@@ -24,7 +24,8 @@ void add_models(CLI::App& command, ServeArgs& args) {
         ->allow_extra_args(false)
         ->type_name("NAME=FILE")
         ->group(group);
-    command.add_option("--model-dir", args.model_folder, "every *.gguf in this folder, each under its name without .gguf")
+    command
+        .add_option("--model-dir", args.model_folder, "every *.gguf in this folder, each under its name without .gguf")
         ->type_name("FOLDER")
         ->group(more);
     command.add_option("--memory", args.memory, "most memory of all loaded models and the server")
@@ -96,7 +97,8 @@ void add_options(CLI::App& command, ServeArgs& args) {
     command.add_flag("--receipts", options.receipts, "requests may ask for receipts")->group(more);
     command.add_flag("--no-counts", args.no_counts, "neither bytes in /metrics nor the strip of layers")->group(more);
     command.add_flag("--open-metrics", options.open_metrics, "/metrics needs no key")->group(more);
-    command.add_option("--metrics-as", args.metrics_as, "/metrics has the names of this engine, too, for gateways: vllm")
+    command
+        .add_option("--metrics-as", args.metrics_as, "/metrics has the names of this engine, too, for gateways: vllm")
         ->check(one_of({"vllm"}))
         ->type_name("NAME")
         ->group(more);

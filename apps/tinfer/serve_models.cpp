@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 /// One model as the command line and a table say it.
 struct Named {
-    std::string name;     ///< empty: that of --model, under its own name
-    std::string source;   ///< a path
+    std::string name;            ///< empty: that of --model, under its own name
+    std::string source;          ///< a path
     Json table = Json::array();  ///< [KEY, VALUE, …] for each key of its table
 };
 
@@ -72,7 +72,7 @@ std::vector<Named> named_models(const ServeArgs& args) {
         const std::string name = key[0].get<std::string>();
         key.erase(std::size_t{0});
         auto at = std::ranges::find(all, name, &Named::name);
-        if (at == all.end()) at = all.insert(all.end(), {name, name});
+        if (at == all.end()) at = all.insert(all.end(), Named{name, name, Json::array()});
         at->table.push_back(std::move(key));
     }
     std::set<std::string> names;
@@ -84,7 +84,8 @@ std::vector<Named> named_models(const ServeArgs& args) {
 double seconds_in(const std::string& text, const std::string& where) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) throw UsageError(where + ": '" + text + "' is no number");
+    if (error != std::errc() || end != text.data() + text.size())
+        throw UsageError(where + ": '" + text + "' is no number");
     return value;
 }
 
@@ -201,7 +202,8 @@ std::uint64_t planned_bytes(const ServeArgs& args) {
 std::uint64_t loaded_bytes(const ServeArgs& args, const tinfer::Engine& engine) {
     const Json parts = memory_of(engine, args);
     std::uint64_t sum = bytes_beside(args, engine.model().file(), engine.max_tokens());
-    for (const char* name : {"weights_mapped", "weights_copied", "weights_paged", "cache", "compute", "adapters", "draft"})
+    for (const char* name :
+         {"weights_mapped", "weights_copied", "weights_paged", "cache", "compute", "adapters", "draft"})
         sum += parts[name].get<std::uint64_t>();
     return sum;
 }
@@ -245,7 +247,9 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
     args->resolve();
     source.options = std::make_shared<server::ServeOptions>(args->options);
     source.bytes = [args] { return planned_bytes(*args); };
-    source.n_ctx = [args] { return static_cast<std::size_t>(args->engine_options(info_of(args->model.open())).context.n_ctx); };
+    source.n_ctx = [args] {
+        return static_cast<std::size_t>(args->engine_options(info_of(args->model.open())).context.n_ctx);
+    };
     source.open = [args] { return args->model.open(); };
     source.vocab = [args] { return args->model.load_vocab(); };
     source.load = [args, name = source.id] { return load(*args, name); };
@@ -263,8 +267,7 @@ std::vector<server::ModelSource> model_sources(const ServeArgs& args) {
 std::uint64_t memory_for_models(const ServeArgs& args) {
     const std::uint64_t own = own_memory() + server::connection_bytes(args.options) + server::body_bytes(args.options) +
                               static_cast<std::uint64_t>(args.options.answer_memory);
-    const std::uint64_t all =
-        args.memory.empty() ? memory_limit("/") / 5 * 4 : parse_size(args.memory, "--memory");
+    const std::uint64_t all = args.memory.empty() ? memory_limit("/") / 5 * 4 : parse_size(args.memory, "--memory");
     if (all <= own)
         throw UsageError("--memory " + size_text(all) + ": the server without a model takes " + size_text(own));
     return all - own;

@@ -228,10 +228,13 @@ private:
     void add_to_table(CLI::ConfigItem& tables, const CLI::ConfigItem& item) const {
         if (item.name == "++" || item.name == "--") return;
         if (item.parents.size() < 2)
-            throw CLI::ConfigError(file() + ": key '" + item.name + "' of [model]: a name is needed, as in [model.NAME]");
+            throw CLI::ConfigError(file() + ": key '" + item.name +
+                                   "' of [model]: a name is needed, as in [model.NAME]");
         std::string name = item.parents[1];  // a name with points that is not quoted comes in parts
         for (std::size_t i = 2; i < item.parents.size(); ++i) name += "." + item.parents[i];
-        Json key = Json::array({name, item.name});
+        Json key = Json::array();
+        key.push_back(name);
+        key.push_back(item.name);
         for (const auto& value : item.inputs) key.push_back(value);
         tables.parents = {"serve"};
         tables.name = "model-tables";

@@ -34,8 +34,7 @@ class Several(Server):
     """A server that gets its models by options, and -m only where `default` says so."""
 
     def __init__(self, *args, default=None, **more):
-        args = [*LIMITS, *args]
-        super().__init__(*(args if default else args[1:]), model=default or args[0], **more)
+        super().__init__(*LIMITS, *args, model=default, **more)
 
     def state(self, name):
         return self.get(f"/v1/models/{name}")["status"]["value"]
@@ -193,7 +192,8 @@ class SeveralModels(unittest.TestCase):
 
     def test_v16_tables_of_a_configuration_file(self):
         config = FOLDER / "models.toml"
-        config.write_text(f'memory = "2G"\n[model."o.w.n/red:Q8"]\nmodel = "{FILES["red"]}"\nalias = ["r", "rouge"]\n'
+        config.write_text(f'memory = "2G"\n[model."o.w.n/red:Q8"]\nmodel = "{FILES["red"]}"\n'
+                          f'alias = ["r", "rouge"]\n'
                           f'load = "start"\npin = true\nctx = 128\ntemp = 0\n[model.green]\nmodel = "{FILES["green"]}"\n'
                           f'keep = 0.2\n[model.big]\nmodel = "{FILES["blue"]}"\nctx = 4000000\n')
         with Several("--config", config, default=FILES["blue"]) as server:
