@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 struct Named {
     std::string name;            ///< empty: that of --model, under its own name
     std::string source;          ///< a path
-    Json table = Json::array();  ///< [KEY, VALUE, …] for each key of its table
+    Json table = Json::array();  ///< {"key", "values"} for each key of its table
 };
 
 /// Keys of a table that are no options of `tinfer serve`.
@@ -69,8 +69,7 @@ std::vector<Named> named_models(const ServeArgs& args) {
         for (auto& found : models_in(args.model_folder)) all.push_back(std::move(found));
     for (const auto& text : args.tables) {
         Json key = Json::parse(text, "--model-tables");
-        const std::string name = key[0].get<std::string>();
-        key.erase(std::size_t{0});
+        const std::string name = key["model"].get<std::string>();
         auto at = std::ranges::find(all, name, &Named::name);
         if (at == all.end()) at = all.insert(all.end(), Named{name, name, Json::array()});
         at->table.push_back(std::move(key));
@@ -104,9 +103,9 @@ TableKeys apply_table(ServeArgs& args, Named& model) {
     constexpr std::string_view kOfServer[]{"cache-folder", "log-level"};
     std::vector<std::string> given;
     for (const auto& item : model.table) {
-        const std::string key = item[0].get<std::string>();
+        const std::string key = item.find("key")->get<std::string>();
         std::vector<std::string> values;
-        for (std::size_t i = 1; i < item.size(); ++i) values.push_back(item[i].get<std::string>());
+        for (const auto& one : *item.find("values")) values.push_back(one.get<std::string>());
         const auto one = [&] {
             if (values.size() != 1) throw UsageError(place + key + ": one value is expected");
             return values.front();
@@ -221,6 +220,11 @@ server::LoadedModel load(const ServeArgs& given, const std::string& name) {
 server::ModelSource source_of(const ServeArgs& given, Named model) {
     const auto args = std::make_shared<ServeArgs>(given);
     const auto files = given.model.files;
+    if (!model.name.empty()) {  // what the command line says of one model is of that of --model
+        args->adapters = {};
+        args->draft_file.clear();
+        args->store_folder.clear();
+    }
     const TableKeys keys = apply_table(*args, model);
     server::ModelSource source;
     source.is_default = model.name.empty();

@@ -232,13 +232,13 @@ private:
                                    "' of [model]: a name is needed, as in [model.NAME]");
         std::string name = item.parents[1];  // a name with points that is not quoted comes in parts
         for (std::size_t i = 2; i < item.parents.size(); ++i) name += "." + item.parents[i];
-        Json key = Json::array();
-        key.push_back(name);
-        key.push_back(item.name);
-        for (const auto& value : item.inputs) key.push_back(value);
+        if (name.size() > 2 && (name.front() == '"' || name.front() == '\'') && name.back() == name.front())
+            name = name.substr(1, name.size() - 2);
+        Json values = Json::array();
+        for (const auto& value : item.inputs) values.push_back(value);
         tables.parents = {"serve"};
         tables.name = "model-tables";
-        tables.inputs.push_back(key.dump());
+        tables.inputs.push_back(Json{{"model", name}, {"key", item.name}, {"values", values}}.dump());
     }
 
     /// The parser keeps a copy of every beginning of a name with dots: the square of its length.
