@@ -16,8 +16,9 @@ public:
         : std::runtime_error(std::move(message)), status(given_status), code(std::move(given_code)),
           param(std::move(given_param)) {}
     int status;
-    std::string code;   ///< "context_length_exceeded"; empty: null
-    std::string param;  ///< the field at fault; empty: null
+    std::string code;       ///< "context_length_exceeded"; empty: null
+    std::string param;      ///< the field at fault; empty: null
+    int retry_after_s = 1;  ///< with status 503: when to ask again
 
     /// "invalid_request_error", "authentication_error", …, depending on the status.
     [[nodiscard]] std::string_view type() const noexcept;

@@ -31,8 +31,13 @@ tinfer::AdapterUse adapter_of(Fields& outer, const Json& item, const std::string
 
 void read_lora(Fields& fields, const Service& service, Job& job) {
     const Json* given = fields.find("lora");
-    if (given == nullptr) return;
     auto& uses = job.request.adapters;
+    // An adapter's name in `model` means the model with it.
+    const auto& known = service.engine.options().adapters;
+    const auto model = fields.text("model");
+    if (given == nullptr && model && std::ranges::find(known, *model, &tinfer::EngineAdapter::name) != known.end())
+        uses.push_back({.name = *model});
+    if (given == nullptr) return;
     if (!given->is_array()) {
         uses.push_back(adapter_of(fields, *given, "lora", service));
         return;

@@ -103,26 +103,37 @@ struct EventQueue::Mailbox {
 };
 
 EventQueue::EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
-                       std::size_t kept)
-    : engine_(engine), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
+                       std::size_t kept, AdapterUses* uses)
+    : engine_(engine), uses_(uses), mailbox_(std::make_shared<Mailbox>(engine, memory)), n_(requests.size()) {
     keep(kept);
     mailbox_->ids.reserve(requests.size());
     try {
         for (std::size_t i = 0; i < requests.size(); ++i) {
+            std::vector<std::string> adapters;
+            for (const auto& use : requests[i].adapters) adapters.push_back(use.name);
             const auto id = engine_.submit(
                 std::move(requests[i]), [box = mailbox_, i](const tinfer::EngineEvent& event) { box->put(i, event); });
+            if (uses_ != nullptr && !adapters.empty()) uses_->add(id, std::move(adapters));
             const std::lock_guard lock(mailbox_->mutex);
             mailbox_->ids.push_back(id);
             if (mailbox_->has_given_way) engine_.cancel(id);
         }
     } catch (...) {
         cancel();
+        forget_adapters();
         throw;
     }
 }
 
 EventQueue::~EventQueue() {
     if (!done()) cancel();
+    forget_adapters();
+}
+
+void EventQueue::forget_adapters() noexcept {
+    if (uses_ == nullptr) return;
+    const std::lock_guard lock(mailbox_->mutex);
+    for (const auto id : mailbox_->ids) uses_->remove(id);
 }
 
 void EventQueue::cancel() noexcept { mailbox_->yield(); }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "adapter_uses.hpp"
 #include "answer_memory.hpp"
 
 namespace tinfer::server {
@@ -18,9 +19,10 @@ namespace tinfer::server {
 class EventQueue {
 public:
     /// Submits all requests, or none. Unread events count in `memory`, which must outlive the engine; `kept` is what
-    /// keep() counts from the begin. Throws what submit() throws, and what keep() throws.
+    /// keep() counts from the begin; `uses`, which must outlive it, learns of adapters. Throws what submit() throws,
+    /// and what keep() throws.
     EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
-               std::size_t kept = 0);
+               std::size_t kept = 0, AdapterUses* uses = nullptr);
     EventQueue(const EventQueue&) = delete;
     EventQueue& operator=(const EventQueue&) = delete;
     /// Cancels requests that still run.
@@ -39,7 +41,9 @@ public:
 private:
     struct Mailbox;
     void cancel() noexcept;
+    void forget_adapters() noexcept;
     tinfer::Engine& engine_;
+    AdapterUses* const uses_;
     std::shared_ptr<Mailbox> mailbox_;
     std::size_t n_, n_ended_ = 0;
     std::int64_t kept_ = 0;

@@ -57,8 +57,8 @@ std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions&
     const std::string& of_engine = engine.fingerprint();
     list.add("engine", of_engine);
     list.add("version", tinfer::version());  // of templates, grammars and parsers
-    const auto plain = chat_template_of(engine.model(), options, false);
-    const auto with_tools = chat_template_of(engine.model(), options, true);
+    const auto plain = chat_template_of(engine.model().file(), options, false);
+    const auto with_tools = chat_template_of(engine.model().file(), options, true);
     list.add("template", plain.source());
     list.add("template with tools", with_tools.source());
     list.add("clip_max_tokens", options.clip_max_tokens ? 1 : 0);

@@ -59,7 +59,7 @@ std::array<char, 30> date_now() noexcept {
 
 bool Client::write_interim() {
     static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    return !is_http_11_ || wire_.write(kContinue.data(), kContinue.size(), std::chrono::seconds(1));
+    return !is_http_11_ || is_answering_ || wire_.write(kContinue.data(), kContinue.size(), std::chrono::seconds(1));
 }
 
 std::function<void()> Client::breaker() const {

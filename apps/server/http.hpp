@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,10 +31,12 @@ public:
     /// Returns a function that breaks the connection; any thread may call it while the connection is open.
     [[nodiscard]] std::function<void()> breaker() const;
     void set_http_11(bool is_http_11) noexcept { is_http_11_ = is_http_11; }
+    /// While a response is being written, write_interim() writes nothing.
+    void set_answering(bool is_answering) noexcept { is_answering_ = is_answering; }
 
 private:
     Wire& wire_;
-    bool is_http_11_ = false;
+    bool is_http_11_ = false, is_answering_ = false;
 };
 
 /// Detects whether a client has gone. A half-closed connection looks the same as a closed one, so a few bytes are sent
@@ -66,6 +69,7 @@ struct Response {
     explicit Response(Client& given) noexcept : client(given) {}
 
     Client& client;
+    std::shared_ptr<void> held{};  ///< what the body needs; released after it
     int status = 200;
     std::vector<std::pair<std::string_view, std::string>> fields;  ///< names are literals
     std::string_view type;                                         ///< of the body, a literal

@@ -42,17 +42,19 @@ void for_each_element(string_view list, Take&& take) {
     }
 }
 
-std::string decoded_path(string_view path) {
+/// `what`: the part of the target, for errors.
+std::string decoded(string_view text, const char* what) {
     std::string out;
-    out.reserve(path.size());
-    for (std::size_t i = 0; i < path.size(); ++i) {
-        if (path[i] != '%') {
-            out += path[i];
+    out.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] != '%') {
+            out += text[i];
             continue;
         }
-        const int high = i + 2 < path.size() ? hex_value(path[i + 1]) : -1;
-        const int low = i + 2 < path.size() ? hex_value(path[i + 2]) : -1;
-        if (high < 0 || low < 0) throw malformed("the path has a '%' without two hexadecimal digits");
+        const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+        const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
+        if (high < 0 || low < 0)
+            throw malformed(std::string("the ") + what + " has a '%' without two hexadecimal digits");
         out += static_cast<char>(high * 16 + low);
         i += 2;
     }
@@ -98,7 +100,8 @@ void read_target(string_view target, Head& head) {
         target.remove_prefix(head.host.size());
     }
     const auto path = target.substr(0, target.find('?'));
-    head.path = path.empty() ? "/" : decoded_path(path);
+    if (path.size() < target.size()) head.query = target.substr(path.size() + 1);
+    head.path = path.empty() ? "/" : decoded(path, "path");
 }
 
 void read_request_line(string_view line, Head& head) {
@@ -230,6 +233,19 @@ string_view Head::find(string_view name) const noexcept {
     for (const auto& field : fields)
         if (equal_names(field.name, name)) return field.value;
     return {};
+}
+
+std::optional<std::string> Head::parameter(string_view name) const {
+    for (string_view rest = query; !rest.empty();) {
+        const auto pair = rest.substr(0, rest.find('&'));
+        rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
+        const auto equals = std::min(pair.find('='), pair.size());
+        if (pair.substr(0, equals) != name) continue;
+        std::string value(pair.substr(std::min(equals + 1, pair.size())));
+        std::ranges::replace(value, '+', ' ');
+        return decoded(value, "query");
+    }
+    return std::nullopt;
 }
 
 Head parse_head(string_view bytes) {

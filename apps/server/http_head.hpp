@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ struct Head {
 
     std::string_view method;
     std::string path;        ///< decoded, without the query
+    std::string_view query;  ///< as it was sent, without '?'
     std::string_view host;   ///< authority of the target if it has one, else the field Host; may be empty
     bool is_http_11 = true;  ///< 1.1 or later; else 1.0
     std::vector<HeadField> fields;
@@ -52,6 +54,9 @@ struct Head {
 
     /// Value of the first field of that name; empty if there is none.
     [[nodiscard]] std::string_view find(std::string_view name) const noexcept;
+    /// The decoded value of the first parameter of that name in the query; nullopt if there is none. Throws ApiError
+    /// 400 for a malformed one.
+    [[nodiscard]] std::optional<std::string> parameter(std::string_view name) const;
     [[nodiscard]] bool has_body() const noexcept { return framing == Framing::chunked || length > 0; }
 };
 

@@ -80,7 +80,7 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
 [[nodiscard]] std::string decode_within(const std::vector<tinfer::Token>& tokens, const std::string& param,
                                         const Service& service);
 /// Fields that were not read, at every level of a body: ApiError 400 if the server is strict, else warnings.
-[[nodiscard]] std::vector<std::string> check_unknown(const Fields& fields, const Service& service);
+[[nodiscard]] std::vector<std::string> check_unknown(const Fields& fields, bool is_strict);
 /// Adds them, and what the grammar of the answer does not enforce.
 void add_warnings(const Fields& fields, const Service& service, Job& job);
 /// Says a warning in the answer, and to those who run the server.

@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 
-#include "infill.hpp"
+#include "job.hpp"
 #include "ollama.hpp"
 
 namespace tinfer::server::ollama {
@@ -27,63 +25,28 @@ std::string size_text(std::uint64_t n_params) {
     return text.data();
 }
 
-/// The type that most bytes of the file are of: "Q4_K".
-std::string quantization_of(const tinfer::ModelFile& file) {
-    const auto mix = file.type_mix();
-    const auto most = std::ranges::max_element(mix, {}, &tinfer::TypeCount::bytes);
-    if (most == mix.end()) return "unknown";
-    std::string name(tinfer::to_string(most->type));
-    std::ranges::transform(name, name.begin(), [](char c) { return c >= 'a' && c <= 'z' ? char(c - 'a' + 'A') : c; });
-    return name;
-}
-
-Json details(const Service& service) {
-    const auto& info = service.model.info();
+Json details(const ModelCard& card) {
     return {{"parent_model", ""},
             {"format", "gguf"},
-            {"family", info.architecture},
-            {"families", Json::array({info.architecture})},
-            {"parameter_size", size_text(info.n_params)},
-            {"quantization_level", quantization_of(service.model.file())},
-            {"context_length", service.engine.max_tokens()},
-            {"embedding_length", info.n_embd}};
+            {"family", card.architecture},
+            {"families", Json::array({card.architecture})},
+            {"parameter_size", size_text(card.n_params)},
+            {"quantization_level", card.quantization},
+            {"context_length", card.n_ctx},
+            {"embedding_length", card.n_embd}};
 }
 
-Json abilities(const Service& service) {
+Json abilities(const ModelCard& card) {
     Json list = Json::array();
-    if (service.gives_vectors()) {
+    if (card.vectors) {
         list.push_back("embedding");
         return list;
     }
     list.push_back("completion");
-    if (service.able(true).tools) list.push_back("tools");
-    if (can_infill(service.model.vocab())) list.push_back("insert");
-    if (!tinfer::AnswerParser(service.chat_template(false)).reasoning_end().empty()) list.push_back("thinking");
+    if (card.tools) list.push_back("tools");
+    if (card.insert) list.push_back("insert");
+    if (card.thinking) list.push_back("thinking");
     return list;
-}
-
-std::chrono::system_clock::time_point changed_at(const Service& service) {
-    std::error_code none;
-    const auto time = std::filesystem::last_write_time(service.model.file().paths().front(), none);
-    if (none) return {};
-    return std::chrono::time_point_cast<std::chrono::system_clock::duration>(std::chrono::file_clock::to_sys(time));
-}
-
-std::uint64_t bytes_of(const tinfer::ModelFile& file) {
-    std::uint64_t bytes = 0;
-    for (const auto& path : file.paths()) {
-        std::error_code none;
-        const auto size = std::filesystem::file_size(path, none);
-        if (!none) bytes += size;
-    }
-    return bytes;
-}
-
-/// 64 digits that change when the file does: of the sample that stands for it.
-std::string digest_of(const tinfer::ModelFile& file) {
-    tinfer::Sha256 hash;
-    hash.update(tinfer::to_hex(file.fingerprint()));
-    return tinfer::to_hex(hash.finish());
 }
 
 /// A scalar of the metadata by the type that the file gives it.
@@ -98,8 +61,7 @@ Json value_of(const tinfer::ModelFile& file, const tinfer::MetadataEntry& entry)
     return value ? *std::move(value) : Json(std::move(text));
 }
 
-Json model_info(const Service& service, bool is_verbose) {
-    const auto& file = service.model.file();
+Json model_info(const tinfer::ModelFile& file, const ModelCard& card, const std::string& id, bool is_verbose) {
     Json info = Json::object();
     if (is_verbose) {
         constexpr auto kAny = std::numeric_limits<std::size_t>::max();
@@ -108,8 +70,8 @@ Json model_info(const Service& service, bool is_verbose) {
     } else {
         for (const auto& entry : file.metadata()) info.append(std::string(entry.key), value_of(file, entry));
     }
-    if (!info.contains("general.basename")) info["general.basename"] = service.id;
-    info["general.parameter_count"] = service.model.info().n_params;
+    if (!info.contains("general.basename")) info["general.basename"] = id;
+    info["general.parameter_count"] = card.n_params;
     return info;
 }
 
@@ -117,9 +79,8 @@ Json model_info(const Service& service, bool is_verbose) {
 std::string quoted(std::string_view text) { return to_line(Json(text)); }
 
 /// Lines of a name and a value; no line feed behind the last one.
-std::string parameters(const Service& service) {
-    std::string text = "num_ctx " + std::to_string(service.engine.max_tokens());
-    const auto& sampler = service.options.sampler;
+std::string parameters(const tinfer::Vocab& vocab, const ModelCard& card, const tinfer::SamplerOptions& sampler) {
+    std::string text = "num_ctx " + std::to_string(card.n_ctx);
     for (const auto& field : tinfer::sampler_fields()) {
         if (!field.is_common) continue;
         std::string name(names_in_requests(field).front());
@@ -127,48 +88,48 @@ std::string parameters(const Service& service) {
             text += "\n" + name + " " + std::to_string(sampler.*(*whole));
         else text += "\n" + name + " " + Json(sampler.*std::get<float tinfer::SamplerOptions::*>(field.member)).dump();
     }
-    const auto& vocab = service.model.vocab();
     for (const auto token : vocab.eog_tokens()) text += "\nstop " + quoted(vocab.text(token));
     return text;
 }
 
-std::string template_text(const Service& service) {
-    std::string source(service.chat_template(false).source());
+std::string template_text(const tinfer::ModelFile& file, const ModelCard& card, const ServeOptions& options) {
+    const auto chat_template = chat_template_of(file, options, false);
+    std::string source(chat_template.source());
     // Editors take a model for one that fills in if this name stands in its template.
-    if (can_infill(service.model.vocab())) source += "{# .Suffix #}";
+    if (card.insert) source += "{# .Suffix #}";
     return source;
 }
 
 }  // namespace
 
-Json tag(const Service& service) {
-    const auto& file = service.model.file();
-    const std::string name = with_tag(service.id);
+Json tag(const std::string& id, const ModelCard& card) {
+    const std::string name = with_tag(id);
     return {{"name", name},
             {"model", name},
-            {"modified_at", time_text(changed_at(service))},
-            {"size", bytes_of(file)},
-            {"digest", digest_of(file)},
-            {"details", details(service)},
-            {"capabilities", abilities(service)}};
+            {"modified_at", time_text(card.changed_at)},
+            {"size", card.file_bytes},
+            {"digest", card.digest},
+            {"details", details(card)},
+            {"capabilities", abilities(card)}};
 }
 
-Json running(const Service& service, double keep_alive) {
+Json running(const std::string& id, const ModelCard& card, double rest_s) {
     constexpr double kForEver = 100 * 365.25 * 24 * 3600;
-    Json document = tag(service);
+    Json document = tag(id, card);
     document.erase("modified_at");
     const auto rest = std::chrono::duration_cast<std::chrono::system_clock::duration>(
-        std::chrono::duration<double>(keep_alive < 0 ? kForEver : std::min(keep_alive, kForEver)));
+        std::chrono::duration<double>(rest_s < 0 ? kForEver : std::min(rest_s, kForEver)));
     document["expires_at"] = time_text(std::chrono::system_clock::now() + rest);
     document["size_vram"] = 0;
-    document["context_length"] = service.engine.max_tokens();
+    document["context_length"] = card.n_ctx;
     return document;
 }
 
-Json show(const Service& service, bool is_verbose) {
-    const std::string source = template_text(service), settings = parameters(service);
-    std::string modelfile = "# The settings of a server of tinfer; none can be changed by requests.\nFROM " +
-                            service.id + "\nTEMPLATE \"\"\"" + source + "\"\"\"\n";
+Json show(const std::string& id, const ModelCard& card, const tinfer::ModelFile& file, const tinfer::Vocab& vocab,
+          const ServeOptions& options, bool is_verbose) {
+    const std::string source = template_text(file, card, options), settings = parameters(vocab, card, options.sampler);
+    std::string modelfile = "# The settings of a server of tinfer; none can be changed by requests.\nFROM " + id +
+                            "\nTEMPLATE \"\"\"" + source + "\"\"\"\n";
     for (std::size_t begin = 0; begin < settings.size();) {
         const std::size_t end = std::min(settings.find('\n', begin), settings.size());
         modelfile += "PARAMETER " + settings.substr(begin, end - begin) + "\n";
@@ -177,11 +138,11 @@ Json show(const Service& service, bool is_verbose) {
     return {{"modelfile", std::move(modelfile)},
             {"parameters", settings},
             {"template", source},
-            {"license", service.model.file().metadata_value("general.license").value_or("")},
-            {"details", details(service)},
-            {"modified_at", time_text(changed_at(service))},
-            {"model_info", model_info(service, is_verbose)},
-            {"capabilities", abilities(service)}};
+            {"license", file.metadata_value("general.license").value_or("")},
+            {"details", details(card)},
+            {"modified_at", time_text(card.changed_at)},
+            {"model_info", model_info(file, card, id, is_verbose)},
+            {"capabilities", abilities(card)}};
 }
 
 }  // namespace tinfer::server::ollama

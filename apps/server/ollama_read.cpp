@@ -317,7 +317,7 @@ Ask read(Kind kind, const Json& body, const Service& service) {
         add_warnings(fields, service, job);
         ask.job = std::move(job);
     } else {
-        (void)check_unknown(fields, service);
+        (void)check_unknown(fields, service.options.strict);
     }
     return ask;
 }

@@ -73,9 +73,11 @@ struct Operation {
 constexpr Operation kOperations[] = {
     {"/health", "get", "health", "Whether requests can be answered.", "", "Health"},
     {"/v1/health", "get", "healthV1", "The same.", "", "Health"},
-    {"/v1/models", "get", "models", "The one model of this server.", "", "Models"},
+    {"/v1/models", "get", "models", "The models of this server.", "", "Models"},
     {"/models", "get", "modelsShort", "The same.", "", "Models"},
-    {"/v1/models/{id}", "get", "model", "The model, by its name.", "", "Model"},
+    {"/v1/models/{id}", "get", "model", "A model, by its name.", "", "Model"},
+    {"/models/load", "post", "loadModel", "Loads a model.", "ModelRequest", "Success"},
+    {"/models/unload", "post", "unloadModel", "Takes an idle model out of memory.", "ModelRequest", "Success"},
     {"/slots", "get", "slots", "What runs and waits.", "", "Slots"},
     {"/activity", "get", "activity", "What layers and experts have read, while somebody asks.", "", "Activity"},
     {"/metrics", "get", "metrics", "Counters for Prometheus.", "", "text/plain"},
@@ -149,6 +151,7 @@ Json operation_of(const Operation& operation, const Service& service) {
     add("403", "The host is not served here.");
     if (!operation.request.empty() || operation.path.ends_with("{id}")) add("404", "There is no such model.");
     if (operation.path.ends_with("{file}")) add("404", "There is no such trace.");
+    if (operation.id == "unloadModel") add("409", "The model is in use, or pinned.");
     add("405", "Another method is for this path.");
     if (!is_page(operation)) {
         add("503", "The model is being loaded, the queue is full, or the server is stopping: try again.");

@@ -86,7 +86,7 @@ Reply::Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(
     std::unique_lock<std::mutex> submitting;
     if (service_.options.expose_text) submitting = service_.texts.submitting();
     try {
-        queue_.emplace(service_.engine, std::move(requests), service_.memory, kept_);
+        queue_.emplace(service_.engine, std::move(requests), service_.memory, kept_, &service_.adapter_uses);
     } catch (const tinfer::Error& error) {
         if (error.code() == tinfer::ErrorCode::limit_exceeded)
             throw ApiError(503, error.what(), "queue_full");  // with Retry-After

@@ -10,7 +10,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::array<Route, 36> kRoutes{{
+constexpr std::array<Route, 38> kRoutes{{
     {"/", "GET"},
     {"/page/libraries.js", "GET"},
     {"/viewer", "GET"},
@@ -18,6 +18,8 @@ constexpr std::array<Route, 36> kRoutes{{
     {"/v1/health", "GET"},
     {"/v1/models", "GET"},
     {"/models", "GET"},
+    {"/models/load", "POST"},
+    {"/models/unload", "POST"},
     {"/metrics", "GET"},
     {"/slots", "GET"},
     {"/activity", "GET"},
@@ -104,7 +106,9 @@ std::string allowed_methods(std::string_view method) {
 
 bool is_health(std::string_view path) { return path == "/health" || path == "/v1/health"; }
 
-bool needs_key(std::string_view path) { return !is_health(path) && !is_page(path); }
+bool needs_key(std::string_view path, const ServeOptions& options) {
+    return !is_health(path) && !is_page(path) && !(options.open_metrics && path == "/metrics");
+}
 
 std::string_view key_of(const Request& request) {
     const auto header = request.find("Authorization");
@@ -180,8 +184,8 @@ void set_json(Response& response, const Json& document, int status) {
     response.set_content(to_line(document), "application/json");
 }
 
-void set_answer(Service& service, Response& response, std::string document) {
-    set_body(service.memory, response, std::move(document));
+void set_answer(Broker& broker, Response& response, std::string document) {
+    set_body(broker.memory, response, std::move(document));
     response.status = 200;
 }
 
@@ -196,15 +200,19 @@ Router::Router(Broker& broker) : broker_(broker), is_loopback_(is_loopback_addre
 }
 
 void Router::get(std::string_view path, GetHandler handler) {
-    handlers_[path] = [handler = std::move(handler)](Service& service, const Request& request, Body,
-                                                     Response& response) { handler(service, request, response); };
+    handlers_[path] =
+        ModelHandler([handler = std::move(handler)](Service& service, const Request& request, Body,
+                                                    Response& response) { handler(service, request, response); });
 }
 
 void Router::post(std::string_view path, PostHandler handler) {
-    handlers_[path] = [handler = std::move(handler)](Service& service, const Request&, Body body, Response& response) {
-        handler(service, std::move(body), response);
-    };
+    handlers_[path] =
+        ModelHandler([handler = std::move(handler)](Service& service, const Request&, Body body, Response& response) {
+            handler(service, std::move(body), response);
+        });
 }
+
+void Router::of_server(std::string_view path, ServerHandler handler) { handlers_[path] = std::move(handler); }
 
 std::optional<ApiError> Router::objection(const Request& request, std::string_view method, Response& response) const {
     const auto& options = broker_.options;
@@ -221,7 +229,8 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
     const auto refused = not_supported(request.path);
     if (method.empty() && !refused) return ApiError(404, "there is no " + request.path.substr(0, 128), "not_found");
     if (request.method == "OPTIONS") return {};
-    if (!options.api_keys.empty() && needs_key(request.path) && !is_known_key(options.api_keys, key_of(request)))
+    if (!options.api_keys.empty() && needs_key(request.path, options) &&
+        !is_known_key(options.api_keys, key_of(request)))
         return ApiError(401, "a valid API key is needed: Authorization: Bearer KEY", "invalid_api_key");
     if (refused) return refused;
     if (request.method != method && !(method == "GET" && request.method == "HEAD")) {
@@ -239,7 +248,7 @@ std::optional<ApiError> Router::objection(const Request& request, std::string_vi
     }
     if (method == "POST" && equal_names(request.find("Content-Type").substr(0, 10), "multipart/"))
         return ApiError(400, "the body is read as JSON, not in parts", "invalid_json");
-    if (broker_.service() == nullptr && !is_page(request.path))
+    if (broker_.models() == nullptr && !is_page(request.path))
         return ApiError(503, "the model is being loaded", "loading");
     return {};
 }
@@ -257,9 +266,9 @@ bool Router::admit(const Request& request, Response& response) {
 }
 
 void Router::answer(const Request& request, Body body, Response& response) {
+    std::optional<Models::Use> use;
     const auto report = [&](const ApiError& error) {
-        const Service* service = broker_.service();
-        refuse(&request, response, service == nullptr ? error : service->told(error));
+        refuse(&request, response, use ? use->service().told(error) : error);
     };
     try {
         if (request.path == "/" && !wants_page(request)) {
@@ -267,7 +276,10 @@ void Router::answer(const Request& request, Body body, Response& response) {
         } else if (is_page(request.path)) {  // while the model loads, too: the page itself waits for it
             set_page(broker_, request.path, response);
         } else {
-            handlers_.at(handler_path(request.path))(*broker_.service(), request, std::move(body), response);
+            const Handler& handler = handlers_.at(handler_path(request.path));
+            if (const auto* whole = std::get_if<ServerHandler>(&handler))
+                (*whole)(broker_, request, std::move(body), response);
+            else answer_by_model(std::get<ModelHandler>(handler), request, std::move(body), response, use);
         }
     } catch (const ApiError& error) {
         return report(error);
@@ -278,7 +290,8 @@ void Router::answer(const Request& request, Body body, Response& response) {
     } catch (const std::exception& error) {
         return report(ApiError(500, error.what(), "internal"));
     }
-    broker_.metrics.request(metrics_name(&request), response.status);
+    (use ? use->service().metrics : broker_.metrics).request(metrics_name(&request), response.status);
+    if (use) response.held = std::make_shared<Models::Use>(*std::move(use));
 }
 
 void Router::refuse(const Request* request, Response& response, const ApiError& error) {
@@ -292,7 +305,7 @@ void Router::refuse(const Request* request, Response& response, const ApiError& 
         document = std::move(status);
     }
     set_json(response, document, error.status);
-    if (error.status == 503) response.set_header("Retry-After", "1");
+    if (error.status == 503) response.set_header("Retry-After", std::to_string(error.retry_after_s));
     if (error.status == 401) response.set_header("WWW-Authenticate", "Bearer");
     broker_.metrics.request(metrics_name(request), response.status);
 }

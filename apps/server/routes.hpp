@@ -10,8 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "http.hpp"
+#include "models.hpp"
 #include "reply.hpp"
 #include "service.hpp"
 
@@ -27,8 +29,8 @@ struct Route {
 /// The body of a request while it is read, on its thread: it waits for room, and gives up where its client leaves.
 class Reading {
 public:
-    Reading(Service& service, Client& client, std::size_t size)
-        : watch_(client), wanted_(service.broker, [this] { return watch_.gone(); }), slot_(service.body_slots, size) {}
+    Reading(Broker& broker, Client& client, std::size_t size)
+        : watch_(client), wanted_(broker, [this] { return watch_.gone(); }), slot_(broker.body_slots, size) {}
 
 private:
     ClientWatch watch_;
@@ -36,7 +38,8 @@ private:
     BodySlots::Slot slot_;
 };
 
-/// Answers requests by their routes: with 503 while the model loads and during draining.
+/// Answers requests by their routes: with 503 while the first models are loaded and during draining. Routes of a model
+/// get the one that the request names, once it is there.
 class Router final : public Application {
 public:
     /// Has all routes. `broker` must outlive it.
@@ -48,16 +51,22 @@ public:
     /// The handler gets the body, whatever its content type.
     using PostHandler = std::function<void(Service&, Body, Response&)>;
     void post(std::string_view path, PostHandler handler);
+    /// Routes of the whole server, which load no model. The body of a GET is empty.
+    using ServerHandler = std::function<void(Broker&, const Request&, Body, Response&)>;
+    void of_server(std::string_view path, ServerHandler handler);
 
     [[nodiscard]] bool admit(const Request& request, Response& response) override;
     void answer(const Request& request, Body body, Response& response) override;
     void refuse(const Request* request, Response& response, const ApiError& error) override;
 
 private:
-    using Handler = std::function<void(Service&, const Request&, Body, Response&)>;
+    using ModelHandler = std::function<void(Service&, const Request&, Body, Response&)>;
+    using Handler = std::variant<ModelHandler, ServerHandler>;
     /// Why a request is not answered; null if it is.
     [[nodiscard]] std::optional<ApiError> objection(const Request& request, std::string_view method,
                                                     Response& response) const;
+    void answer_by_model(const ModelHandler& handler, const Request& request, Body body, Response& response,
+                         std::optional<Models::Use>& use);
     Broker& broker_;
     const bool is_loopback_;
     std::map<std::string_view, Handler> handlers_;
@@ -72,6 +81,18 @@ void add_state_routes(Router& router);
 /// A part of the page for people. Throws ApiError if the server has none.
 void set_page(Broker& broker, std::string_view path, Response& response);
 
+/// What a request says of its model, whatever its route.
+struct ModelChoice {
+    std::optional<std::string> name{};
+    bool is_stream = false;  ///< answers are to come as events
+    bool autoload = true;    ///< false: not if it is not in memory
+};
+/// Reads it from the query of a GET or from the body of a POST. Throws ApiError 400 for what is no JSON object.
+[[nodiscard]] ModelChoice model_choice(Broker& broker, const Request& request, const Body& body, Client& client);
+/// Waits for a place at the model while the client is there; nullopt once it has gone, or after `patience`.
+[[nodiscard]] std::optional<Models::Use> wait_for_model(Models::Ticket& ticket, ClientWatch& watch,
+                                                        std::optional<std::chrono::seconds> patience);
+
 /// Throws ApiError 501 for a model that was started to give vectors.
 void check_gives_text(const Service& service);
 /// Answers with what `reply` gives, whole or as a stream, as its job says.
@@ -79,7 +100,10 @@ void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& respon
 
 void set_json(Response& response, const Json& document, int status = 200);
 /// Sets a JSON document of any size; throws ApiError if there is no room for it.
-void set_answer(Service& service, Response& response, std::string document);
+void set_answer(Broker& broker, Response& response, std::string document);
+inline void set_answer(Service& service, Response& response, std::string document) {
+    set_answer(service.broker, response, std::move(document));
+}
 
 /// Whether the given key is one of the keys, in constant time.
 [[nodiscard]] bool is_known_key(const std::vector<std::string>& keys, std::string_view given);

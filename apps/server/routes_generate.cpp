@@ -39,7 +39,7 @@ void answer(Service& service, Body text, Response& response, const ReadJob& read
     std::shared_ptr<Reply> reply;
     {
         const Body read_once = std::move(text);
-        const Reading reading(service, response.client, read_once.size());
+        const Reading reading(service.broker, response.client, read_once.size());
         Json body = parse_body(read_once.text());
         reply = std::make_shared<Reply>(service, read(body, service),
                                         [&](const Job& kept) { return protocol(service, kept, body); });
@@ -65,7 +65,7 @@ void add_generating_routes(Router& router) {
         "/v1/messages", [](const Json& body, const Service& s) { return read_anthropic(body, s); },
         [](const Service& s, const Job& job, const Json&) { return anthropic_protocol(s, job); });
     router.post("/v1/messages/count_tokens", [](Service& service, const Body& body, Response& response) {
-        const Reading reading(service, response.client, body.size());
+        const Reading reading(service.broker, response.client, body.size());
         const Job job = read_anthropic(parse_body(body.text()), service, true);
         Json document{{"input_tokens", job.prompts.front().tokens.size()}};
         if (!job.warnings.empty()) document["warnings"] = job.warnings;

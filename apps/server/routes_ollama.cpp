@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Routes of Ollama's interface.
+#include <algorithm>
+
+#include "model_cards.hpp"
 #include "ollama.hpp"
 #include "ollama_card.hpp"
 #include "routes.hpp"
@@ -9,13 +12,19 @@ namespace tinfer::server {
 
 namespace {
 
+/// How long the model stays in memory behind this request.
+void keep(Service& service, std::optional<double> seconds) {
+    if (seconds && service.host != nullptr) service.host->set_keep(*seconds);
+}
+
 void generate(ollama::Kind kind, Service& service, Body text, Response& response) {
     check_gives_text(service);
     std::shared_ptr<Reply> reply;
     {
         const Body read_once = std::move(text);
-        const Reading reading(service, response.client, read_once.size());
+        const Reading reading(service.broker, response.client, read_once.size());
         ollama::Ask ask = ollama::read(kind, parse_body(read_once.text()), service);
+        keep(service, ask.keep_alive);
         if (!ask.job) {
             set_json(response, ollama::nothing(kind, ask));
             if (!ask.stream) return;
@@ -38,13 +47,13 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
     std::string model;
     {
         const Body read_once = std::move(text);
-        const Reading reading(service, response.client, read_once.size());
+        const Reading reading(service.broker, response.client, read_once.size());
         const Json body = parse_body(read_once.text());
         Fields fields(body);
         model = ollama::read_model(fields, service).value_or(service.id);
         check_gives_vectors(service);
         fields.take({"options"});  // of a load, which change nothing
-        (void)ollama::read_keep_alive(fields);
+        keep(service, ollama::read_keep_alive(fields));
         const bool cuts = fields.boolean("truncate").value_or(false);
         const char* const field = is_old ? "prompt" : "input";
         const Json* input = fields.find(field);
@@ -89,33 +98,76 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
     set_answer(service, response, whole + list + "}");
 }
 
-void show(Service& service, const Body& text, Response& response) {
-    const Reading reading(service, response.client, text.size());
-    const Json body = parse_body(text.text());
-    Fields fields(body);
-    if (!ollama::read_model(fields, service)) fields.refuse("model", "is missing");
-    fields.take({"options", "system", "template"});
-    const bool is_verbose = fields.boolean("verbose").value_or(false);
-    Json document = ollama::show(service, is_verbose);
-    if (const auto warnings = check_unknown(fields, service); !warnings.empty()) document["warnings"] = warnings;
-    set_answer(service, response, to_line(document));
+/// The name in `model`, which old clients call `name`.
+std::string read_name(Fields& fields) {
+    auto name = fields.text("model"), old = fields.text("name");
+    if (!name || name->empty()) name = std::move(old);
+    if (!name || name->empty()) fields.refuse("model", "is missing");
+    return *std::move(name);
 }
 
-/// The model is here, or it does not come: a server of one model gets no other.
-void pull(Service& service, const Body& text, Response& response) {
-    const Reading reading(service, response.client, text.size());
+/// Of a model that is not in memory, too.
+void show(Broker& broker, const Request&, const Body& text, Response& response) {
+    Models& models = *broker.models();
+    const Reading reading(broker, response.client, text.size());
+    const Json body = parse_body(text.text());
+    Fields fields(body);
+    HostedModel& model = models.find(read_name(fields));
+    fields.take({"options", "system", "template"});
+    const bool is_verbose = fields.boolean("verbose").value_or(false);
+    const auto card = card_of(models, model);
+    Json document;
+    if (const auto use = models.look(model)) {
+        const Service& service = use->service();
+        document =
+            ollama::show(model.id, *card, service.model.file(), service.model.vocab(), service.options, is_verbose);
+    } else {
+        document = ollama::show(model.id, *card, model.source.open(), model.source.vocab(), options_of(models, model),
+                                is_verbose);
+    }
+    if (const auto warnings = check_unknown(fields, broker.options.strict); !warnings.empty())
+        document["warnings"] = warnings;
+    set_answer(broker, response, to_line(document));
+}
+
+/// A model of this server is there; others do not come.
+void pull(Broker& broker, const Request&, const Body& text, Response& response) {
+    const Reading reading(broker, response.client, text.size());
     const Json body = parse_body(text.text());
     Fields fields(body);
     fields.take({"insecure", "username", "password"});
     const bool is_stream = fields.boolean("stream").value_or(true);
-    auto name = fields.text("model"), old = fields.text("name");
-    if (!name) name = std::move(old);
-    if (!name || name->empty()) fields.refuse("model", "is missing");
-    if (*name != service.id && *name != ollama::with_tag(service.id))
-        throw ApiError(403, "pulling is off; this server has its model alone", "not_supported");
+    const std::string name = read_name(fields);
+    const auto& all = broker.models()->all();
+    if (std::ranges::none_of(all, [&](const auto& model) { return model->is_named(name); }))
+        throw ApiError(403, "pulling is off; this server has its models alone", "not_supported");
     const Json done{{"status", "success"}};
     if (is_stream) response.set_content(to_line(done) + "\n", "application/x-ndjson");
     else set_json(response, done);
+}
+
+void tags(Broker& broker, const Request&, const Body&, Response& response) {
+    Models& models = *broker.models();
+    Json list = Json::array();
+    for (const auto& model : models.all()) {
+        try {
+            list.push_back(ollama::tag(model->id, *card_of(models, *model)));
+        } catch (const tinfer::Error&) {  // a file that cannot be read is no model; GET /v1/models has it
+        }
+    }
+    set_answer(broker, response, to_line({{"models", list}}));
+}
+
+void loaded(Broker& broker, const Request&, const Body&, Response& response) {
+    Models& models = *broker.models();
+    Json list = Json::array();
+    for (const auto& model : models.all()) {
+        if (!models.look(*model)) continue;
+        const auto status = models.status(*model);
+        const double rest = status.keep_s < 0 ? -1 : std::max(0.0, status.keep_s - status.idle_s);
+        list.push_back(ollama::running(model->id, *card_of(models, *model), rest));
+    }
+    set_answer(broker, response, to_line({{"models", list}}));
 }
 
 }  // namespace
@@ -130,17 +182,13 @@ void add_ollama_routes(Router& router) {
         router.post(path, [is_old = is_old](Service& service, Body body, Response& response) {
             embed(is_old, service, std::move(body), response);
         });
-    router.get("/api/tags", [](Service& service, const auto&, auto& response) {
-        set_json(response, {{"models", Json::array({ollama::tag(service)})}});
-    });
-    router.get("/api/ps", [](Service& service, const auto&, auto& response) {
-        set_json(response, {{"models", Json::array({ollama::running(service, -1)})}});
-    });
-    router.get("/api/version", [](Service&, const auto&, auto& response) {
+    router.of_server("/api/tags", tags);
+    router.of_server("/api/ps", loaded);
+    router.of_server("/api/version", [](Broker&, const Request&, Body, Response& response) {
         set_json(response, {{"version", ollama::kVersion}});
     });
-    router.post("/api/show", show);
-    router.post("/api/pull", pull);
+    router.of_server("/api/show", show);
+    router.of_server("/api/pull", pull);
 }
 
 }  // namespace tinfer::server

@@ -3,6 +3,9 @@
 #include <tinfer/version.hpp>
 
 #include "delivery.hpp"
+#include "gateway_metrics.hpp"
+#include "job.hpp"
+#include "model_cards.hpp"
 #include "openapi.hpp"
 #include "page.hpp"
 #include "routes.hpp"
@@ -29,20 +32,107 @@ Json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
     return document;
 }
 
+/// The models that a GET is about: the one in `model`, else all.
+std::vector<HostedModel*> models_of(Models& models, const Request& request) {
+    std::vector<HostedModel*> list;
+    if (const auto name = request.parameter("model"); name && !name->empty()) list.push_back(&models.find(name));
+    else
+        for (const auto& model : models.all()) list.push_back(model.get());
+    return list;
+}
+
+void slots(Broker& broker, const Request& request, const Body&, Response& response) {
+    std::string list;
+    for (HostedModel* const model : models_of(*broker.models(), request)) {
+        const auto use = broker.models()->look(*model);
+        if (!use) continue;
+        for (const auto& slot : use->service().engine.slots()) {
+            Json document = slot_of(use->service(), slot);
+            document["model"] = model->id;
+            list += (list.empty() ? "[" : ",") + to_line(document);
+        }
+    }
+    set_answer(broker, response, list.empty() ? "[]" : list + "]");
+}
+
+void metrics(Broker& broker, const Request&, const Body&, Response& response) {
+    Models& models = *broker.models();
+    const auto label = [](const std::string& model) { return "model=\"" + escape_label(model) + "\""; };
+    const std::string of_process = label(models.all().size() == 1 ? models.all().front()->id : std::string());
+    MetricFamilies families;
+    GatewayNumbers sum;
+    // What is for no model counts for the only one that there is.
+    if (models.all().size() == 1) models.all().front()->metrics.take(broker.metrics);
+    else broker.metrics.add_series(families, of_process);
+    for (const auto& model : models.all()) {
+        const std::string labels = label(model->id);
+        const auto status = models.status(*model);
+        auto totals = status.totals;
+        if (const auto use = models.look(*model)) {
+            auto now = totals_of(use->service().engine);
+            now.add(totals);
+            totals = std::move(now);
+            const auto numbers = gateway_numbers(use->service());
+            add_gateway_series(families, numbers, labels);
+            sum.add(numbers);
+        }
+        model->metrics.add_series(families, labels);
+        add_series(families, totals, labels);
+        families.add("tinfer_model_loaded", "gauge", "Whether the model is in memory.", labels,
+                     std::uint64_t{status.state == HostedModel::State::loaded});
+        families.add("tinfer_model_loads_total", "counter", "Times that it was loaded.", labels, status.n_loads);
+        families.add("tinfer_model_unloads_total", "counter", "Times that it was unloaded.", labels, status.n_unloads);
+    }
+    if (broker.options.metrics_as_vllm) add_vllm_series(families, sum);
+    add_process_series(families, of_process);
+    response.status = 200;
+    set_body(broker.memory, response, families.text(), "text/plain; version=0.0.4");
+}
+
+/// POST /models/load and /models/unload.
+HostedModel& read_model(Broker& broker, const Body& text, Client& client) {
+    const Reading reading(broker, client, text.size());
+    const Json body = parse_body(text.text());
+    Fields fields(body);
+    const auto name = fields.text("model");
+    if (!name) fields.refuse("model", "is missing");
+    (void)check_unknown(fields, broker.options.strict);
+    return broker.models()->find(name);
+}
+
+void load(Broker& broker, const Request&, const Body& text, Response& response) {
+    HostedModel& model = read_model(broker, text, response.client);
+    Models::Ticket ticket(*broker.models(), model);
+    ClientWatch watch(response.client);
+    if (wait_for_model(ticket, watch, std::nullopt)) set_json(response, {{"success", true}});
+    else response.status = 499;
+}
+
+void unload(Broker& broker, const Request&, const Body& text, Response& response) {
+    broker.models()->unload(read_model(broker, text, response.client));
+    set_json(response, {{"success", true}});
+}
+
 }  // namespace
 
 void add_state_routes(Router& router) {
     const auto get = [&](const char* path, Router::GetHandler handler) { router.get(path, std::move(handler)); };
     for (const char* path : {"/health", "/v1/health"})
-        get(path, [](Service&, const auto&, auto& response) { set_json(response, {{"status", "ok"}}); });
-    for (const char* path : {"/v1/models", "/models"})
-        get(path, [](Service& service, const auto&, auto& response) {
-            set_json(response, {{"object", "list"}, {"data", Json::array({service.model_card()})}});
+        router.of_server(path, [](Broker&, const Request&, Body, Response& response) {
+            set_json(response, {{"status", "ok"}});
         });
-    get("/v1/models/", [](Service& service, const auto& request, auto& response) {
-        service.check_model(request.path.substr(std::string_view("/v1/models/").size()));
-        set_json(response, service.model_card());
+    for (const char* path : {"/v1/models", "/models"})
+        router.of_server(path, [](Broker& broker, const Request&, Body, Response& response) {
+            set_answer(broker, response, to_line({{"object", "list"}, {"data", model_list(*broker.models())}}));
+        });
+    router.of_server("/v1/models/", [](Broker& broker, const Request& request, Body, Response& response) {
+        const auto name = request.path.substr(std::string_view("/v1/models/").size());
+        set_answer(broker, response, to_line(model_entry(*broker.models(), name)));
     });
+    router.of_server("/models/load", load);
+    router.of_server("/models/unload", unload);
+    router.of_server("/slots", slots);
+    router.of_server("/metrics", metrics);
     get("/props", [](Service& service, const auto&, auto& response) {  // what editors ask before they begin
         const auto& paths = service.model.file().paths();
         set_json(response, {{"default_generation_settings", {{"n_ctx", service.engine.max_tokens()}}},
@@ -60,21 +150,10 @@ void add_state_routes(Router& router) {
         response.status = 200;
         set_shared_body(response, service.description([&] { return to_line(openapi(service)); }), "application/json");
     });
-    get("/metrics", [](Service& service, const auto&, auto& response) {
-        response.status = 200;
-        set_body(service.memory, response, service.metrics.text(service.engine, service.id),
-                 "text/plain; version=0.0.4");
-    });
-    get("/slots", [](Service& service, const auto&, auto& response) {
-        std::string list;
-        for (const auto& slot : service.engine.slots())
-            list += (list.empty() ? "[" : ",") + to_line(slot_of(service, slot));
-        set_answer(service, response, list.empty() ? "[]" : list + "]");
-    });
-    get("/traces/", [](Service& service, const auto& request, auto& response) {
+    router.of_server("/traces/", [](Broker& broker, const Request& request, Body, Response& response) {
         const auto name = request.path.substr(std::string_view("/traces/").size());
-        if (service.traces == nullptr) throw ApiError(404, "this server keeps no traces", "not_found");
-        service.traces->read(name, response);
+        if (broker.traces == nullptr) throw ApiError(404, "this server keeps no traces", "not_found");
+        broker.traces->read(name, response);
     });
     get("/activity", [](Service& service, const auto&, auto& response) {
         if (service.options.activity == nullptr || service.engine.options().observers.empty())

@@ -9,7 +9,7 @@ namespace {
 
 /// Warnings of fields that were not read, as a member behind the text of a JSON object.
 std::string with_warnings(std::string document, const Fields& fields, const Service& service) {
-    const auto warnings = check_unknown(fields, service);
+    const auto warnings = check_unknown(fields, service.options.strict);
     if (warnings.empty()) return document;
     open_member(document, "warnings");
     return document + to_line(warnings) + "}";
@@ -24,7 +24,7 @@ std::string piece_of(std::string_view piece) {
 }
 
 void tokenize(Service& service, const Body& body, Response& response) {
-    const Reading reading(service, response.client, body.size());
+    const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
@@ -48,7 +48,7 @@ void tokenize(Service& service, const Body& body, Response& response) {
 }
 
 void detokenize(Service& service, const Body& body, Response& response) {
-    const Reading reading(service, response.client, body.size());
+    const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});
@@ -59,7 +59,7 @@ void detokenize(Service& service, const Body& body, Response& response) {
 }
 
 void apply_template(Service& service, const Body& body, Response& response) {
-    const Reading reading(service, response.client, body.size());
+    const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
     fields.take({"model"});

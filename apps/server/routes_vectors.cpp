@@ -35,7 +35,7 @@ struct VectorJob {
 };
 
 VectorJob read_embeddings(Service& service, Client& client, std::string_view text) {
-    const Reading reading(service, client, text.size());
+    const Reading reading(service.broker, client, text.size());
     const Json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
@@ -113,7 +113,7 @@ void rerank(Service& service, Body text, Response& response) {
     bool gives_texts = false;
     std::size_t most = 0;
     {
-        const Reading reading(service, response.client, text.size());
+        const Reading reading(service.broker, response.client, text.size());
         const Json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));

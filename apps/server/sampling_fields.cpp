@@ -268,12 +268,11 @@ std::vector<tinfer::Token> read_token_ids(const Json& list, const std::string& p
     return tokens;
 }
 
-std::vector<std::string> check_unknown(const Fields& fields, const Service& service) {
+std::vector<std::string> check_unknown(const Fields& fields, bool is_strict) {
     const UnreadFields unread = fields.unread();
     std::vector<std::string> warnings;
     for (const auto& [path, is_given_on] : unread.first) {
-        if (service.options.strict)
-            throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
+        if (is_strict) throw bad_request(path.substr(0, kMaxPath), "this field is not known", "unknown_parameter");
         warnings.push_back("the field '" + path.substr(0, kMaxPath) + "' is not known" +
                            (is_given_on ? " here; the template got it as it is" : " and was ignored"));
     }
@@ -284,7 +283,7 @@ std::vector<std::string> check_unknown(const Fields& fields, const Service& serv
 }
 
 void add_warnings(const Fields& fields, const Service& service, Job& job) {
-    for (auto& warning : check_unknown(fields, service)) job.warnings.push_back(std::move(warning));
+    for (auto& warning : check_unknown(fields, service.options.strict)) job.warnings.push_back(std::move(warning));
     if (job.request.grammar)
         for (const auto& text : job.request.grammar->warnings()) warn(service, job, text);
 }

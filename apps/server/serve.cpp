@@ -68,11 +68,22 @@ std::uint64_t request_bytes(std::size_t max_tokens, int n_parallel, int max_queu
 
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events) {
+    ModelSource only{.id = {}, .at_start = true, .pin = true, .load = [&] {
+                         LoadedModel loaded;
+                         loaded.engine = load();
+                         return loaded;
+                     }};
+    std::vector<ModelSource> sources;
+    sources.push_back(std::move(only));
+    serve(options, std::move(sources), 0, events);
+}
+
+void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::uint64_t memory,
+           const ServeEvents& events) {
     return_memory();
     (void)std::signal(SIGPIPE, SIG_IGN);  // TLS writes without MSG_NOSIGNAL
     Broker broker(options);
-    std::unique_ptr<tinfer::Engine> engine;
-    std::optional<Service> service;  // both must outlive the listener
+    Models models(broker, std::move(sources), memory, options.max_waiting);  // outlives the listener
     Router router(broker);
     Listener listener(router, limits_of(options), options.max_connections, max_bodies(options),
                       options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
@@ -80,24 +91,19 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
     const std::string host = options.host.find(':') == std::string::npos ? options.host : "[" + options.host + "]";
     const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
     if (events.listening) events.listening(address);
-    engine = load();
-    service.emplace(*engine, broker);
-    broker.open(*service);
-    const auto cancel_all = [&] {
-        for (const auto& slot : engine->slots()) engine->cancel(slot.request);
-    };
+    models.load_first();
+    broker.open(models);
     try {
         if (events.ready) events.ready(address);
     } catch (...) {  // do not wait for requests that came meanwhile
         broker.drain();
-        cancel_all();
+        models.drain(std::chrono::seconds(0));
         throw;
     }
     while (!events.stops() && listener.failure() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     broker.drain();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
-    (void)engine->drain(std::chrono::seconds(options.drain_s));
-    cancel_all();
+    models.drain(std::chrono::seconds(options.drain_s));
     // Generated text is being sent; slow clients get the rest of the time, at least a second.
     const auto last = std::max(until, std::chrono::steady_clock::now() + std::chrono::seconds(1));
     while (listener.n_answering() > 0 && std::chrono::steady_clock::now() < last)

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "service.hpp"
+#include "models.hpp"
 
 namespace tinfer::server {
 
@@ -22,6 +22,9 @@ struct ServeEvents {
 /// Throws what `load` throws, and tinfer::Error: io_error if the address or the certificate cannot be used, now or
 /// later.
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
+           const ServeEvents& events);
+/// The same for several models. `memory`: bytes of those that are loaded at a time; 0: no limit.
+void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::uint64_t memory,
            const ServeEvents& events);
 
 /// Maximum memory of all connections.

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "service.hpp"
 
+#include <algorithm>
 #include <random>
 
 #include "job.hpp"
+#include "models.hpp"
 #include "trace_folder.hpp"
 
 namespace tinfer::server {
 
-tinfer::ChatTemplate chat_template_of(const tinfer::Model& model, const ServeOptions& options, bool with_tools) {
+tinfer::ChatTemplate chat_template_of(const tinfer::ModelFile& file, const ServeOptions& options, bool with_tools) {
     if (options.chat_template) return *options.chat_template;
     if (with_tools)
-        if (auto found = tinfer::ChatTemplate::of(model.file(), "tool_use")) return *std::move(found);
-    if (auto found = tinfer::ChatTemplate::of(model.file())) return *std::move(found);
+        if (auto found = tinfer::ChatTemplate::of(file, "tool_use")) return *std::move(found);
+    if (auto found = tinfer::ChatTemplate::of(file)) return *std::move(found);
     return *tinfer::ChatTemplate::built_in("chatml");
 }
 
@@ -116,20 +118,28 @@ bool WantedRequest::is_given_up() {
     return t_wanted != nullptr && (t_wanted->broker_.is_draining() || (t_wanted->gone_ && t_wanted->gone_()));
 }
 
-Service::Service(tinfer::Engine& given, Broker& given_broker)
-    : engine(given), model(given.model()), options(given_broker.options), broker(given_broker),
-      metrics(given_broker.metrics), memory(given_broker.memory), id(id_of(model, options)), created(unix_time()),
+Broker::Broker(ServeOptions given)
+    : options(std::move(given)), memory(static_cast<std::uint64_t>(options.answer_memory)),
       body_slots(static_cast<std::size_t>(options.max_body), std::chrono::seconds(options.read_timeout_s)),
+      traces(options.trace_dir.empty() ? nullptr
+                                       : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)) {}
+
+Broker::~Broker() = default;
+
+Service::Service(tinfer::Engine& given, Broker& given_broker, HostedModel* given_host)
+    : engine(given), model(given.model()), host(given_host), broker(given_broker),
+      options(host != nullptr && host->source.options ? *host->source.options : broker.options),
+      metrics(host != nullptr ? host->metrics : broker.metrics), memory(broker.memory),
+      id(host != nullptr && !host->id.empty() ? host->id : id_of(model, options)), created(unix_time()),
       log(options.log),
       grammars(kGrammarBytes,
                tinfer::SchemaOptions{.grammar = tinfer::GrammarOptions{.max_cache_bytes = kMatchingBytes}}),
-      traces(options.trace_dir.empty() ? nullptr
-                                       : std::make_unique<TraceFolder>(options.trace_dir, options.trace_limit)),
-      gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
-                     (given.options().context.pooling != tinfer::Pooling::from_model ||
-                      model.info().pooling != tinfer::Pooling::none)),
-      plain_(chat_template_of(model, options, false)), with_tools_(chat_template_of(model, options, true)),
-      plain_able_(tinfer::capabilities(plain_)), with_tools_able_(tinfer::capabilities(with_tools_)) {}
+      traces(broker.traces.get()), gives_vectors_(given.options().context.pooling != tinfer::Pooling::none &&
+                                                  (given.options().context.pooling != tinfer::Pooling::from_model ||
+                                                   model.info().pooling != tinfer::Pooling::none)),
+      plain_(chat_template_of(model.file(), options, false)),
+      with_tools_(chat_template_of(model.file(), options, true)), plain_able_(tinfer::capabilities(plain_)),
+      with_tools_able_(tinfer::capabilities(with_tools_)) {}
 
 Service::~Service() = default;
 
@@ -143,36 +153,6 @@ bool Service::ranks() const noexcept {
     const auto pooling = engine.options().context.pooling;
     return pooling == tinfer::Pooling::rank ||
            (pooling == tinfer::Pooling::from_model && model.info().pooling == tinfer::Pooling::rank);
-}
-
-Json Service::model_card() const {
-    const auto& info = model.info();
-    Json adapters = Json::array();
-    for (const auto& adapter : engine.options().adapters) adapters.push_back(adapter.name);
-    Json defaults = Json::object(), offers = Json::array();
-    for (const auto& field : tinfer::sampler_fields())
-        std::visit(
-            [&](auto member) { defaults[std::string(names_in_requests(field).front())] = options.sampler.*member; },
-            field.member);
-    if (options.receipts) offers.push_back("receipt");
-    if (traces != nullptr) offers.push_back("trace");
-    if (options.activity != nullptr && !engine.options().observers.empty()) offers.push_back("activity");
-    return {{"id", id},
-            {"object", "model"},
-            {"created", created},
-            {"owned_by", "tinfer"},
-            {"meta",
-             {{"n_ctx", engine.max_tokens()},
-              {"n_ctx_train", info.n_ctx_train},
-              {"n_params", info.n_params},
-              {"size", info.weight_bytes},
-              {"n_vocab", info.n_vocab},
-              {"n_embd", info.n_embd},
-              {"architecture", info.architecture},
-              {"adapters", adapters},
-              {"defaults", defaults},
-              {"offers", offers},
-              {"system_fingerprint", fingerprint()}}}};
 }
 
 std::string Service::fingerprint() const {
@@ -206,8 +186,15 @@ ApiError Service::told(const ApiError& error) const {
     return {error.status, std::move(message), error.code, error.param};
 }
 
+bool Service::is_named(std::string_view name) const noexcept {
+    if (host != nullptr && host->is_named(name)) return true;
+    const auto& adapters = engine.options().adapters;
+    return name == id || (name.size() == id.size() + 7 && name.starts_with(id) && name.ends_with(":latest")) ||
+           std::ranges::find(adapters, name, &tinfer::EngineAdapter::name) != adapters.end();
+}
+
 void Service::check_model(const std::optional<std::string>& name) const {
-    if (!name || *name == id || *name == id + ":latest" || options.any_model) return;
+    if (!name || is_named(*name) || options.any_model) return;
     throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only '" + id + "'",
                    "model_not_found", "model");
 }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "activity.hpp"
+#include "adapter_uses.hpp"
 #include "answer_memory.hpp"
 #include "api_error.hpp"
 #include "metrics.hpp"
@@ -40,6 +41,8 @@ struct ServeOptions {
     bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
     std::int64_t infill_window = 2048;  ///< /infill: tokens of prefix and suffix together
     bool no_page = false;
+    bool open_metrics = false;               ///< /metrics needs no key
+    bool metrics_as_vllm = false;            ///< also the names that gateways ask of vLLM
     std::vector<std::string_view> viewer{};  ///< the empty viewer of traces, in parts; empty: not served
     bool expose_text = false;                ///< /slots also shows prompts and answers
     std::int64_t request_timeout_s = 600;    ///< of an answer
@@ -48,6 +51,7 @@ struct ServeOptions {
     std::int64_t drain_s = 30;
     std::int64_t max_body = 8 << 20;  ///< bytes
     std::int64_t max_connections = 1000;
+    std::size_t max_waiting = 64;           ///< requests that wait for a model to be loaded
     std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers in progress, or not yet read by clients
     std::optional<tinfer::ChatTemplate> chat_template{};
     tinfer::SamplerOptions sampler{};                                         ///< defaults of requests
@@ -62,36 +66,11 @@ struct ServeOptions {
 };
 
 /// The chat template of a server: that of the options, else of the model, else chatml.
-[[nodiscard]] tinfer::ChatTemplate chat_template_of(const tinfer::Model& model, const ServeOptions& options,
+[[nodiscard]] tinfer::ChatTemplate chat_template_of(const tinfer::ModelFile& file, const ServeOptions& options,
                                                     bool with_tools);
 /// Of everything beside a request that can change its answer: the engine's fingerprint, templates, defaults of the
 /// sampler and of limits, and the version of the program. 32 hexadecimal digits.
 [[nodiscard]] std::string system_fingerprint(const tinfer::Engine& engine, const ServeOptions& options);
-
-class Service;
-
-/// State that exists from the start: limits, metrics, and the service once its model is loaded. Thread-safe.
-class Broker {
-public:
-    explicit Broker(ServeOptions given)
-        : options(std::move(given)), memory(static_cast<std::uint64_t>(options.answer_memory)) {}
-
-    const ServeOptions options;
-    Metrics metrics;
-    AnswerMemory memory;
-
-    /// Null while the model loads.
-    [[nodiscard]] Service* service() const noexcept { return service_; }
-    /// `service` must outlive all requests.
-    void open(Service& service) noexcept { service_ = &service; }
-    /// Refuses requests from now on.
-    void drain() noexcept { is_draining_ = true; }
-    [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
-
-private:
-    std::atomic<Service*> service_{nullptr};
-    std::atomic<bool> is_draining_{false};
-};
 
 /// Prompts and answers of running requests, for /slots.
 class RunningTexts {
@@ -163,6 +142,39 @@ private:
     const std::chrono::seconds patience_;
 };
 
+class HostedModel;
+class Models;
+class TraceFolder;
+
+/// State that exists from the start and that all models share: limits, metrics, and the models once those of the start
+/// are loaded. Thread-safe.
+class Broker {
+public:
+    /// Throws tinfer::Error: io_error if the folder for traces cannot be used.
+    explicit Broker(ServeOptions given);
+    Broker(const Broker&) = delete;
+    Broker& operator=(const Broker&) = delete;
+    ~Broker();
+
+    const ServeOptions options;
+    Metrics metrics;  ///< of requests that are for no model
+    AnswerMemory memory;
+    BodySlots body_slots;
+    const std::unique_ptr<TraceFolder> traces;  ///< null: requests may not ask for traces
+
+    /// Null while the first ones are loaded.
+    [[nodiscard]] Models* models() const noexcept { return models_; }
+    /// `models` must outlive all requests.
+    void open(Models& models) noexcept { models_ = &models; }
+    /// Refuses requests from now on.
+    void drain() noexcept { is_draining_ = true; }
+    [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
+
+private:
+    std::atomic<Models*> models_{nullptr};
+    std::atomic<bool> is_draining_{false};
+};
+
 /// Tells whether a request is still wanted while it is read, on its thread: grammars that are compiled meanwhile ask. A
 /// server that drains takes no more requests, so it wants none that is still being read.
 class WantedRequest {
@@ -180,8 +192,7 @@ private:
     std::function<bool()> gone_;
 };
 
-class TraceFolder;
-
+/// One loaded model, as routes see it.
 class Service {
 public:
     /// Maximum memory of compiled grammars: of requests that wait and run, of those kept, and being compiled.
@@ -189,36 +200,40 @@ public:
     /// Maximum memory of what matching one grammar remembers between two masks.
     static constexpr std::size_t kMatchingBytes = std::size_t{16} << 20;
 
-    /// `broker` and `engine` must outlive it. Throws tinfer::Error: io_error if the folder for traces cannot be used.
-    Service(tinfer::Engine& engine, Broker& broker);
+    /// All must outlive it. `host`: the server's model that this is; null: it is the only one, with the options of the
+    /// server.
+    Service(tinfer::Engine& engine, Broker& broker, HostedModel* host = nullptr);
     ~Service();
 
     tinfer::Engine& engine;
     const tinfer::Model& model;
-    const ServeOptions& options;
-    const Broker& broker;
+    HostedModel* const host;
+    Broker& broker;
+    const ServeOptions& options;  ///< of this model
     Metrics& metrics;
     AnswerMemory& memory;
     const std::string id;  ///< of the model
     const std::int64_t created;
     RunningTexts texts;
-    BodySlots body_slots;
+    AdapterUses adapter_uses;
     const WarningLog log;
     /// Compiled grammars, under a budget of kGrammarBytes.
     mutable tinfer::GrammarCache grammars;
-    const std::unique_ptr<TraceFolder> traces;  ///< null: requests may not ask for traces
+    TraceFolder* const traces;  ///< null: requests may not ask for traces
 
     [[nodiscard]] const tinfer::ChatTemplate& chat_template(bool with_tools) const;
     [[nodiscard]] const tinfer::TemplateCapabilities& able(bool with_tools) const;
     [[nodiscard]] bool gives_vectors() const noexcept { return gives_vectors_; }  ///< vectors or scores instead of text
     [[nodiscard]] bool ranks() const noexcept;                                    ///< gives scores of documents
-    [[nodiscard]] Json model_card() const;
     [[nodiscard]] std::string fingerprint() const;  ///< system_fingerprint() as of now; any thread
     /// The OpenAPI description: made once, then shared.
     [[nodiscard]] std::shared_ptr<const std::string> description(const std::function<std::string()>& make);
     /// An error as clients may see it: files have their names, without folders.
     [[nodiscard]] ApiError told(const ApiError& error) const;
-    /// Throws ApiError 404 unless the named model is absent or this one, with the tag ":latest" or without.
+    /// Whether a request for that model is for this one: by its name, with the tag ":latest" or without, or by the name
+    /// of one of its adapters.
+    [[nodiscard]] bool is_named(std::string_view name) const noexcept;
+    /// Throws ApiError 404 unless the named model is absent or this one.
     void check_model(const std::optional<std::string>& name) const;
 
 private:

@@ -40,7 +40,7 @@ std::optional<VectorResults> run_vectors(Service& service, const Job& job, std::
         const std::size_t last = std::min(requests.size(), first + at_once);
         std::vector<tinfer::EngineRequest> some(std::make_move_iterator(requests.begin() + std::ptrdiff_t(first)),
                                                 std::make_move_iterator(requests.begin() + std::ptrdiff_t(last)));
-        EventQueue queue(service.engine, std::move(some), service.memory);
+        EventQueue queue(service.engine, std::move(some), service.memory, 0, &service.adapter_uses);
         while (!queue.done()) {
             auto event = queue.next(kVectorPoll);
             if (watch.gone()) return std::nullopt;

@@ -19,6 +19,10 @@
 
 #include "common.hpp"
 
+#ifdef __unix__
+#    include <sys/resource.h>
+#endif
+
 namespace tinfer::app {
 
 namespace {
@@ -80,6 +84,14 @@ std::uint64_t memory_of(const fs::path& root) {
         bytes = std::min(bytes, std::max(*most - std::max(used.value_or(0) - cached, 0.0), 0.0));
     });
     return static_cast<std::uint64_t>(bytes);
+}
+
+double total_memory_of(const fs::path& root) {
+    double bytes = 1024 * number_behind(root / "proc/meminfo", "MemTotal:");
+    for_each_group(root, [&](const fs::path& group) {
+        if (const auto most = number_in(group / "memory.max")) bytes = std::min(bytes, *most);
+    });
+    return bytes;
 }
 
 /// Processors of a list such as "0-3,8".
@@ -162,6 +174,16 @@ MachineFacts machine_facts(const fs::path& root, double seconds) {
     out.swapped_per_second =
         (number_behind(events, "pswpin ") - swapped) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / seconds;
     return out;
+}
+
+std::uint64_t memory_limit(const fs::path& root) {
+    auto bytes = static_cast<std::uint64_t>(total_memory_of(root));
+#ifdef __unix__
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
+#endif
+    return bytes;
 }
 
 ModelFacts model_facts(const ModelArgs& model) {

@@ -26,6 +26,9 @@ struct MachineFacts {
 /// Looks for `seconds`. `root` has the folders proc and sys; affinity is that of this process only where it is "/".
 [[nodiscard]] MachineFacts machine_facts(const std::filesystem::path& root, double seconds);
 
+/// Bytes of memory that this process may ever have: the least of the machine's, its control groups' and RLIMIT_AS.
+[[nodiscard]] std::uint64_t memory_limit(const std::filesystem::path& root);
+
 struct ModelFacts {
     std::uint64_t weight_bytes = 0;
     std::uint64_t cached_bytes = 0;  ///< of the files, in the page cache

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tinfer serve: one model, many clients, over HTTP.
+// tinfer serve: many clients over HTTP, one model or several.
 #include "common.hpp"
 
 #include <optional>
@@ -17,16 +17,30 @@ namespace tinfer::app {
 #ifdef TINFER_SERVER
 namespace {
 
+/// Which models there are, beside that of --model.
+void add_models(CLI::App& command, ServeArgs& args) {
+    const std::string group = "Several models", more = rare(group);
+    command.add_option("--models", args.models, "a further model under a name of its own; repeatable")
+        ->allow_extra_args(false)
+        ->type_name("NAME=FILE")
+        ->group(group);
+    command
+        .add_option("--model-dir", args.model_folder, "every *.gguf in this folder, each under its name without .gguf")
+        ->type_name("FOLDER")
+        ->group(more);
+    command.add_option("--memory", args.memory, "most memory of all loaded models and the server")
+        ->default_str("with several models 80 % of what there is")
+        ->type_name("SIZE")
+        ->group(group);
+    command.add_option("--model-tables", args.tables, "")->group("");  // [model.NAME] of a configuration file
+}
+
 void add_options(CLI::App& command, ServeArgs& args) {
     auto& options = args.options;
     const std::string group = "Server", more = rare(group);
     command.add_option("--host", options.host, "address to listen on")->type_name("ADDRESS")->group(group);
     command.add_option("--port", options.port, "0 = any that is free")
         ->check(whole(0, 65535))
-        ->type_name("N")
-        ->group(group);
-    command.add_option("--parallel", args.n_parallel, "most answers at once")
-        ->check(whole(1, 128))
         ->type_name("N")
         ->group(group);
     command.add_option("--api-key", options.api_keys, "key that clients must send; repeatable")
@@ -42,36 +56,12 @@ void add_options(CLI::App& command, ServeArgs& args) {
     command.add_option("--alias", options.alias, "name of the model in answers; else general.name")
         ->type_name("NAME")
         ->group(group);
-    command.add_option("--chat-template-file", args.template_file, "Jinja source, or the name of a built-in template")
-        ->type_name("FILE")
-        ->group(more);
-    command.add_option("--infill-window", options.infill_window, "/infill: most tokens of prefix and suffix")
-        ->check(whole(4))
-        ->type_name("N")
-        ->group(more);
-    command.add_flag("--spm-infill", options.spm_infill, "infill: the suffix stands in front of the prefix")
-        ->group(more);
     command.add_flag("--any-model", options.any_model, "requests may name any model")->group(more);
     command.add_flag("--strict", options.strict, "refuse fields that are not known")->group(more);
-    command.add_flag("--clip-max-tokens", options.clip_max_tokens, "cut max_tokens that the context has no room for")
-        ->group(more);
-    command.add_option("--pooling", args.pooling, "give vectors: mean, cls, last or rank; auto = as the model")
-        ->check(one_of({"auto", "none", "mean", "cls", "last", "rank"}))
-        ->type_name("KIND")
-        ->group(more);
-    command.add_option("--max-batch-tokens", args.max_batch_tokens, "most tokens of one round")
-        ->check(whole(1))
-        ->type_name("N")
-        ->group(more);
     command.add_option("--max-queue", args.max_queue, "requests that may wait; more get 503")
         ->check(whole(0))
         ->type_name("N")
         ->group(more);
-    command.add_option("--keep-sequences", args.n_kept, "ended answers whose prompts can be shared")
-        ->check(whole(0, 120))
-        ->type_name("N")
-        ->group(more);
-    command.add_flag("--no-share", args.no_share, "compute every prompt whole")->group(more);
     const auto seconds = [&](const char* name, std::int64_t& value, const char* help) {
         command.add_option(name, value, help)->check(whole(1))->type_name("SECONDS")->group(more);
     };
@@ -97,6 +87,21 @@ void add_options(CLI::App& command, ServeArgs& args) {
         ->group(more);
     command.add_option("--cert", options.cert, "certificate for TLS, PEM")->type_name("FILE")->group(more);
     command.add_option("--key", options.key, "its key, PEM")->type_name("FILE")->group(more);
+    command.add_option("--trace-dir", options.trace_dir, "requests may ask for traces, which go into this folder")
+        ->type_name("FOLDER")
+        ->group(more);
+    command.add_option("--trace-limit", args.trace_limit, "most bytes of all traces in it")
+        ->check(whole(1 << 20))
+        ->type_name("BYTES")
+        ->group(more);
+    command.add_flag("--receipts", options.receipts, "requests may ask for receipts")->group(more);
+    command.add_flag("--no-counts", args.no_counts, "neither bytes in /metrics nor the strip of layers")->group(more);
+    command.add_flag("--open-metrics", options.open_metrics, "/metrics needs no key")->group(more);
+    command
+        .add_option("--metrics-as", args.metrics_as, "/metrics has the names of this engine, too, for gateways: vllm")
+        ->check(one_of({"vllm"}))
+        ->type_name("NAME")
+        ->group(more);
     command.add_flag("--no-page", options.no_page, "no page for people at /")->group(more);
     command.add_flag("--expose-text", options.expose_text, "/slots shows prompts and answers, too")->group(more);
 }
@@ -146,30 +151,35 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
     return 0;
 }
 
+void serve_several(const ServeArgs& args, const server::ServeEvents& events) {
+    auto sources = model_sources(args);
+    server::serve(args.options, std::move(sources), memory_for_models(args), events);
+}
+
+/// What each model will take, by its header.
+int check_several(const ServeArgs& args) {
+    Json models = Json::array();
+    for (const auto& source : model_sources(args))
+        models.push_back({{"id", source.id}, {"memory", source.bytes()}, {"n_ctx", source.n_ctx()}});
+    print_line({{"address", args.options.host + ":" + std::to_string(args.options.port)},
+                {"memory_for_models", memory_for_models(args)},
+                {"models", models}});
+    return 0;
+}
+
 int run_serve(ServeArgs& args) {
-    ModelArgs checked = args.model;  // a file that is no model is reported before the address is printed
-    checked.log_level = "none";      // loading will say what there is to say
-    (void)checked.open();
+    if (!args.has_several()) {
+        ModelArgs checked = args.model;  // a file that is no model is reported before the address is printed
+        checked.log_level = "none";      // loading will say what there is to say
+        (void)checked.open();
+    }
     read_keys(args);
     auto& options = args.options;
-    args.check_together();
-    args.resolve_speculation();
-    options.sampler = args.sampler.get();
-    options.guess = args.speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
-                    : args.speculate == "draft" ? tinfer::EngineRequest::Guess::draft
-                                                : tinfer::EngineRequest::Guess::none;
-    options.trace_limit = static_cast<std::uint64_t>(args.trace_limit);
-    options.overrides = args.model.options().overrides;
-    if (!args.no_counts) options.activity = std::make_shared<server::Activity>();
-    if (!args.template_file.empty()) {
-        options.chat_template = tinfer::ChatTemplate::built_in(args.template_file);
-        if (!options.chat_template)
-            options.chat_template = tinfer::ChatTemplate(read_document(args.template_file, "--chat-template-file"));
-    }
+    args.resolve();
     const ViewPage viewer = view_page();  // without a trace it asks for one
     for (const auto parts : {viewer.before, viewer.between, viewer.after})
         options.viewer.insert(options.viewer.end(), parts.begin(), parts.end());
-    if (args.check) return check(args, *args.make_engine());
+    if (args.check) return args.has_several() ? check_several(args) : check(args, *args.make_engine());
     options.log = [](std::string_view text) { note("warning: " + std::string(text), Look::warning); };
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);
@@ -191,13 +201,14 @@ int run_serve(ServeArgs& args) {
         return engine;
     };
     server::ServeEvents events{.stops = interrupted};
-    events.listening = [](const std::string& address) { note("listening on " + address + ", loading the model"); };
+    events.listening = [](const std::string& address) { note("listening on " + address + ", loading"); };
     events.ready = [](const std::string& address) {
         print_line({{"address", address}});
         note("ready on " + address + " (Ctrl-C stops)");
     };
     try {
-        server::serve(options, load, events);
+        if (args.has_several()) serve_several(args, events);
+        else server::serve(options, load, events);
     } catch (const tinfer::Error& error) {  // stopped while the model was loading
         if (error.code() != tinfer::ErrorCode::cancelled || !interrupted()) throw;
     }
@@ -210,7 +221,9 @@ Action add_serve(CLI::App& app) {
     auto args = std::make_shared<ServeArgs>();
     CLI::App* command = app.add_subcommand("serve", "Answers requests over HTTP.");
     args->model.add_to(*command);
+    add_models(*command, *args);
     add_options(*command, *args);
+    args->add_model_options(*command);
     args->add_engine_options(*command);
     args->context.add_to(*command, "for each second answer at once what is trained, 4096 at most");
     args->context.add_threads_to(*command);

@@ -36,14 +36,6 @@ void load_adapter(const tinfer::Model& model, const std::string& text, const Mod
         {text.substr(0, equals), tinfer::Adapter::load(model, text.substr(equals + 1), args.log())});
 }
 
-/// Anonymous memory of this process, such as vocabulary and metadata. 0 if unknown.
-std::uint64_t own_memory() {
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);)
-        if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
-    return 0;
-}
-
 tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
     tinfer::ContextOptions draft;
     draft.n_ctx = std::min(context.n_ctx, 8192);  // longer texts continue without speculation
@@ -55,6 +47,45 @@ tinfer::ContextOptions draft_context(const tinfer::ContextOptions& context) {
 }
 
 }  // namespace
+
+std::uint64_t own_memory() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+    return 0;
+}
+
+void ServeArgs::add_model_options(CLI::App& command) {
+    const std::string group = "Server", more = rare(group);
+    command.add_option("--parallel", n_parallel, "most answers at once")
+        ->check(whole(1, 128))
+        ->type_name("N")
+        ->group(group);
+    command.add_option("--chat-template-file", template_file, "Jinja source, or the name of a built-in template")
+        ->type_name("FILE")
+        ->group(more);
+    command.add_option("--infill-window", options.infill_window, "/infill: most tokens of prefix and suffix")
+        ->check(whole(4))
+        ->type_name("N")
+        ->group(more);
+    command.add_flag("--spm-infill", options.spm_infill, "infill: the suffix stands in front of the prefix")
+        ->group(more);
+    command.add_flag("--clip-max-tokens", options.clip_max_tokens, "cut max_tokens that the context has no room for")
+        ->group(more);
+    command.add_option("--pooling", pooling, "give vectors: mean, cls, last or rank; auto = as the model")
+        ->check(one_of({"auto", "none", "mean", "cls", "last", "rank"}))
+        ->type_name("KIND")
+        ->group(more);
+    command.add_option("--max-batch-tokens", max_batch_tokens, "most tokens of one round")
+        ->check(whole(1))
+        ->type_name("N")
+        ->group(more);
+    command.add_option("--keep-sequences", n_kept, "ended answers whose prompts can be shared")
+        ->check(whole(0, 120))
+        ->type_name("N")
+        ->group(more);
+    command.add_flag("--no-share", no_share, "compute every prompt whole")->group(more);
+}
 
 void ServeArgs::add_engine_options(CLI::App& command) {
     const std::string group = "Server", more = rare(group);
@@ -90,15 +121,6 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->check(whole(1, 128))
         ->type_name("N")
         ->group(more);
-    command.add_option("--trace-dir", options.trace_dir, "requests may ask for traces, which go into this folder")
-        ->type_name("FOLDER")
-        ->group(more);
-    command.add_option("--trace-limit", trace_limit, "most bytes of all traces in it")
-        ->check(whole(1 << 20))
-        ->type_name("BYTES")
-        ->group(more);
-    command.add_flag("--receipts", options.receipts, "requests may ask for receipts")->group(more);
-    command.add_flag("--no-counts", no_counts, "neither bytes in /metrics nor the strip of layers")->group(more);
 }
 
 void ServeArgs::check_together() const {
@@ -107,28 +129,51 @@ void ServeArgs::check_together() const {
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
+void ServeArgs::resolve() {
+    check_together();
+    resolve_speculation();
+    options.sampler = sampler.get();
+    options.guess = speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
+                    : speculate == "draft" ? tinfer::EngineRequest::Guess::draft
+                                           : tinfer::EngineRequest::Guess::none;
+    options.trace_limit = static_cast<std::uint64_t>(trace_limit);
+    options.max_waiting = static_cast<std::size_t>(max_queue);
+    options.metrics_as_vllm = metrics_as == "vllm";
+    options.overrides = model.options().overrides;
+    if (!no_counts) options.activity = std::make_shared<server::Activity>();
+    if (template_file.empty()) return;
+    options.chat_template = tinfer::ChatTemplate::built_in(template_file);
+    if (!options.chat_template)
+        options.chat_template = tinfer::ChatTemplate(read_document(template_file, "--chat-template-file"));
+}
+
 void ServeArgs::resolve_speculation() {
     if (!draft_file.empty()) speculate = is_draft_head(draft_file) ? "auto" : "draft";
 }
 
-std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
-    const auto loaded = model.load();
-    (void)loaded.file().full_fingerprint(model.fingerprint_folder());  // for those that are small, or kept
-    program_bytes = own_memory();
+tinfer::EngineOptions ServeArgs::engine_options(const tinfer::ModelInfo& info) const {
     tinfer::EngineOptions made;
-    made.context = context.options(model, loaded.info(), 0);
+    made.context = context.options(model, info, 0);
     if (context.n_ctx < 0)  // the default context for every two parallel answers
         made.context.n_ctx *= std::max(1, n_parallel / 2);
     made.context.n_seq_max = n_parallel;
     made.context.n_batch = 0;
     made.context.cancel = {};
-    if (pooling == "auto") made.context.pooling = loaded.info().pooling;
+    if (pooling == "auto") made.context.pooling = info.pooling;
     else if (pooling != "none") made.context.pooling = parse_pooling(pooling);
     else made.context.pooling = tinfer::Pooling::none;
     made.max_batch_tokens = std::max(max_batch_tokens, n_parallel);
     made.max_queue = max_queue;
     made.n_kept = n_kept;
     made.share_prefixes = !no_share;
+    return made;
+}
+
+std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
+    const auto loaded = model.load();
+    (void)loaded.file().full_fingerprint(model.fingerprint_folder());  // for those that are small, or kept
+    program_bytes = own_memory();
+    tinfer::EngineOptions made = engine_options(loaded.info());
     for (const auto& text : adapters.loras) load_adapter(loaded, text, model, made);
     made.controls = adapters.controls.load(loaded);
     made.control_layers = adapters.controls.range();

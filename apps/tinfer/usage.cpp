@@ -201,7 +201,12 @@ public:
         std::string read = read_stream(input, file(), "--config", kMaxConfigBytes);
         refuse_long_names(read);
         std::istringstream text(std::move(read));
+        CLI::ConfigItem tables;
         for (auto& item : ConfigBase::from_config(text)) {
+            if (!item.parents.empty() && item.parents.front() == "model") {
+                add_to_table(tables, item);
+                continue;
+            }
             if (item.name == "++" || item.name == "--") {  // begin or end of a section
                 if (!item.parents.empty()) (void)section(item.parents);
                 continue;
@@ -214,6 +219,7 @@ public:
                 kept.push_back(std::move(item));
             }
         }
+        if (!tables.inputs.empty() && chosen() == "serve") kept.push_back(std::move(tables));
         leave_out_overruled(kept);
         return kept;
     }
@@ -221,6 +227,23 @@ public:
 private:
     static constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20;
     static constexpr std::ptrdiff_t kMaxNameParts = 8;
+
+    /// A key of [model.NAME], as a value of the hidden option --model-tables of `tinfer serve`.
+    void add_to_table(CLI::ConfigItem& tables, const CLI::ConfigItem& item) const {
+        if (item.name == "++" || item.name == "--") return;
+        if (item.parents.size() < 2)
+            throw CLI::ConfigError(file() + ": key '" + item.name +
+                                   "' of [model]: a name is needed, as in [model.NAME]");
+        std::string name = item.parents[1];  // a name with points that is not quoted comes in parts
+        for (std::size_t i = 2; i < item.parents.size(); ++i) name += "." + item.parents[i];
+        if (name.size() > 2 && (name.front() == '"' || name.front() == '\'') && name.back() == name.front())
+            name = name.substr(1, name.size() - 2);
+        Json values = Json::array();
+        for (const auto& value : item.inputs) values.push_back(value);
+        tables.parents = {"serve"};
+        tables.name = "model-tables";
+        tables.inputs.push_back(Json{{"model", name}, {"key", item.name}, {"values", values}}.dump());
+    }
 
     /// The parser keeps a copy of every beginning of a name with dots: the square of its length.
     void refuse_long_names(std::string_view text) const {

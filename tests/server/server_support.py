@@ -21,12 +21,15 @@ subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", MODEL], c
 
 
 class Server:
-    """with Server("--parallel", 4) as server: server.post("/v1/completions", {...})"""
+    """with Server("--parallel", 4) as server: server.post("/v1/completions", {...})
+
+    With model=None the options name models."""
 
     def __init__(self, *args, model=MODEL, env=None):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TINFER_")} | (env or {})
         self.errors = tempfile.TemporaryFile("w+", dir=FOLDER)
-        self.process = subprocess.Popen([TINFER, "serve", str(model), *([] if "--port" in args else ["--port", "0"]),
+        self.process = subprocess.Popen([TINFER, "serve", *([] if model is None else [str(model)]),
+                                         *([] if "--port" in args else ["--port", "0"]),
                                          *([] if "-t" in args else ["-t", "1"]), *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=self.errors, env=clean)
         line = self.process.stdout.readline()
