@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""[P2] What deploy/ says is what the program does: flags, paths and ports.
+"""[P2, V19] What deploy/ says is what the program does: flags, paths and ports, names and types of metrics.
 
 usage: deploy_test.py PROGRAM MODEL
 """
@@ -133,6 +133,38 @@ class Running(unittest.TestCase):
         with self.assertRaises(urllib.error.HTTPError) as refused:
             self.get("/v1/models")
         self.assertEqual(refused.exception.code, 401)
+
+class Gateway(Running):
+    """The same with what the gateway's overlay adds: what the picker reads."""
+
+    @classmethod
+    def setUpClass(cls):
+        [overlay] = documents("gateway/kustomization.yaml")
+        [patch] = overlay["patches"]
+        added = {one["path"]: one["value"] for one in yaml.safe_load(patch["patch"])}
+        cls.more = [value for path, value in added.items() if path.endswith("/args/-")]
+        cls.label = added["/spec/template/metadata/labels/llm-d.ai~1engine-type"]
+        super().setUpClass()
+
+    def test_flags_are_the_programs(self):
+        self.assertTrue(self.more)
+        self.assertEqual(set(self.more) - flags_of_serve(), set())
+
+    def test_v19_picker_reads_the_metrics(self):  # [V19]
+        """each metric that the settings name is there, without a key, and a gauge"""
+        [settings] = documents("gateway/endpoint-picker.yaml")
+        plugins = {one["type"]: one.get("parameters", {}) for one in settings["plugins"]}
+        for profile in settings["schedulingProfiles"]:
+            self.assertTrue({one["pluginRef"] for one in profile["plugins"]} <= set(plugins))
+        text = self.get(plugins["metrics-data-source"]["path"])
+        types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+        [engine] = plugins["core-metrics-extractor"]["engineConfigs"]
+        self.assertEqual(self.label, engine["name"])
+        for key in ("queuedRequestsSpec", "runningRequestsSpec", "kvUsageSpec", "cacheInfoSpec"):
+            with self.subTest(metric=engine[key]):
+                self.assertEqual(types.get(engine[key]), "gauge")
+                self.assertRegex(text, rf"(?m)^{engine[key]}(\{{.*\}})? \S+$")
+        self.assertRegex(text, rf'{engine["cacheInfoSpec"]}\{{.*block_size="\d+".*num_gpu_blocks="\d+"')
 
 
 if __name__ == "__main__":
