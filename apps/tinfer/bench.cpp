@@ -67,15 +67,15 @@ tinfer::Timings generate_drafted(tinfer::Context& context, tinfer::Token first, 
     return generation.timings();
 }
 
-struct Run {
+struct BenchRun {
     double seconds = 0;
     tinfer::Timings timings{};  ///< of one with drafts
 };
 
 /// One run of a test on a cache that holds `depth` tokens before and after.
-Run run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
+BenchRun run_once(tinfer::Context& context, const Test& test, std::span<const tinfer::Token> tokens) {
     const auto start = std::chrono::steady_clock::now();
-    Run run;
+    BenchRun run;
     switch (test.kind) {
         case Test::Kind::prompt: require(context.decode(tokens)); break;
         case Test::Kind::generation:
@@ -190,7 +190,7 @@ Result measure(tinfer::Context& context, const Test& test, int repeats, Roofs& r
     std::vector<double> seconds;
     tinfer::Timings timings;
     for (int i = 0; i < repeats; ++i) {
-        const Run run = run_once(context, test, tokens);
+        const BenchRun run = run_once(context, test, tokens);
         seconds.push_back(run.seconds);
         timings = run.timings;
     }

@@ -132,7 +132,7 @@ TableKeys apply_table(ServeArgs& args, Named& model) {
     return keys;
 }
 
-int number_of(const tinfer::ModelFile& file, const std::string& key) {
+int header_number(const tinfer::ModelFile& file, const std::string& key) {
     const auto text = file.metadata_value(key);
     int value = 0;
     if (text) std::from_chars(text->data(), text->data() + text->size(), value);
@@ -144,9 +144,9 @@ tinfer::ModelInfo info_of(const tinfer::ModelFile& file) {
     using tinfer::Pooling;
     tinfer::ModelInfo info;
     const auto arch = file.metadata_value("general.architecture").value_or("");
-    info.n_ctx_train = number_of(file, arch + ".context_length");
+    info.n_ctx_train = header_number(file, arch + ".context_length");
     constexpr Pooling kKinds[]{Pooling::none, Pooling::mean, Pooling::cls, Pooling::last, Pooling::rank};
-    const int kind = number_of(file, arch + ".pooling_type");
+    const int kind = header_number(file, arch + ".pooling_type");
     info.pooling = kind >= 0 && kind < 5 ? kKinds[kind] : Pooling::none;
     return info;
 }
