@@ -138,10 +138,8 @@ void Printer::print(const Record& record) {
 // ---- The machine ----------------------------------------------------------------------------------------------------
 
 std::string cpu_name() {
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);)
-        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-    return "unknown processor";
+    const std::string name = roof::cpu_name();
+    return name.empty() ? "unknown processor" : name;
 }
 
 std::size_t l2_bytes() noexcept {

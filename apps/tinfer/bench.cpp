@@ -107,10 +107,11 @@ public:
         const auto now = std::chrono::steady_clock::now();
         if (best_.bytes > 0 && now - measured_at_ < std::chrono::seconds(10)) return best_;
         measured_at_ = now;
-        best_.bytes = std::max(best_.bytes, roof::stream_read_rate(team_));
+        const auto now_peaks = roof::peaks(team_, level_);
+        best_.bytes = std::max(best_.bytes, now_peaks.bytes);
         if (file_) file_bytes_ = std::max(file_bytes_, roof::file_read_rate(team_, *file_));
-        best_.int8_macs = std::max(best_.int8_macs, roof::int8_dot_rate(team_, level_));
-        best_.f32_macs = std::max(best_.f32_macs, roof::f32_fma_rate(team_, level_));
+        best_.int8_macs = std::max(best_.int8_macs, now_peaks.int8_macs);
+        best_.f32_macs = std::max(best_.f32_macs, now_peaks.f32_macs);
         return best_;
     }
     [[nodiscard]] const tinfer::RooflinePeaks& best() const noexcept { return best_; }
@@ -157,7 +158,6 @@ struct Work {
 };
 
 Json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) {
-    constexpr const char* kBounds[] = {"unknown", "memory", "compute"};
     return {{"role", row.role},
             {"op", tinfer::to_string(row.op)},
             {"calls", row.calls},
@@ -169,7 +169,7 @@ Json row_line(const tinfer::RooflineRow& row, const tinfer::Roofline& roofline) 
             {"gbps", row.gbps()},
             {"gmacs", row.gmacs()},
             {"of_peak", 100 * row.of_peak()},
-            {"bound", kBounds[static_cast<std::size_t>(row.bound())]}};
+            {"bound", tinfer::to_string(row.bound())}};
 }
 
 struct Result {

@@ -10,6 +10,7 @@
 
 #include "chat_help.hpp"
 #include "chat_inputs.hpp"
+#include "chat_settings.hpp"
 #include "grammar_args.hpp"
 #include "json_input.hpp"
 #include "line_editor.hpp"
@@ -18,6 +19,7 @@
 #include "output_file.hpp"
 #include "prompt_cache.hpp"
 #include "transcript.hpp"
+#include "word_wrap.hpp"
 
 namespace tinfer::app {
 
@@ -38,14 +40,15 @@ struct ChatArgs {
     std::string system, system_file, source_file, tools_file, messages_file, transcript_file, prefix, suffix;
     std::string tool_choice;
     std::int64_t reasoning_budget = -1;
-    bool no_thinking = false, as_json = false;
+    bool no_thinking = false, as_json = false, no_history = false;
 };
 
 class Talk {
 public:
     Talk(const ChatArgs& args, const tinfer::Model& model, std::string tools, const std::string& messages)
         : args_(args), model_(model), tools_(std::move(tools)), context_(model, context_options()),
-          chat_(model, chat_options()), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache) {
+          chat_(model, chat_options()), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache),
+          options_(args.sampler.get()) {
         args.adapters.attach_to(context_, args.model);
         if (args_.prompt_cache.given()) chat_.set_cached(prompt_cache_.load(context_));
         if (!chat_.has_own_template())
@@ -68,11 +71,14 @@ public:
         editor_ = &editor;
         const bool is_person = LineEditor::is_interactive();
         if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
+        if (is_person && !args_.no_history) editor.keep_history(history_file());
+        editor.complete({kCommands.begin(), kCommands.end()}, {"/save", "/load"});
+        wraps_ = is_person && !args_.as_json && terminal_columns() > 0;
         int n_interrupts = 0;
         bool has_told_of_commands = false;
         while (true) {
             std::string text;
-            const auto got = read_turn(editor, text);
+            const auto got = read_turn(editor, std::exchange(preset_, {}), text);
             if (got == LineEditor::Got::end) break;
             if (got == LineEditor::Got::interrupt) {
                 if (!is_person) return keep_transcript(), kInterrupted;
@@ -141,36 +147,6 @@ private:
         return options;
     }
 
-    /// One turn of the user: a line, several joined by \ at their ends, or a text between """.
-    LineEditor::Got read_turn(LineEditor& editor, std::string& text) {
-        std::string line;
-        auto got = editor.read("> ", line);
-        if (got != LineEditor::Got::line || !LineEditor::is_interactive()) {
-            text = std::move(line);
-            return got;
-        }
-        constexpr std::string_view kQuotes = "\"\"\"";
-        if (line.starts_with(kQuotes)) {
-            text = line.substr(kQuotes.size());
-            while (!text.ends_with(kQuotes)) {
-                got = editor.read(". ", line);
-                if (got != LineEditor::Got::line) return got;
-                text += (text.empty() ? "" : "\n") + line;
-            }
-            text.resize(text.size() - kQuotes.size());
-            while (text.ends_with('\n')) text.pop_back();
-            return got;
-        }
-        while (line.ends_with('\\') && line.find('\n') == line.npos) {
-            line.pop_back();
-            text += line + "\n";
-            got = editor.read(". ", line);
-            if (got != LineEditor::Got::line) return got;
-        }
-        text += line;
-        return got;
-    }
-
     /// Asks the user for the results of the last answer's calls. False: nothing to continue with.
     bool answer_calls(LineEditor& editor) {
         const auto calls = chat_.answer().tool_calls;
@@ -225,7 +201,7 @@ private:
     /// Runs a /command. False: quit.
     bool command(const std::string& text) {
         const auto space = std::min(text.find(' '), text.size());
-        const std::string name = text.substr(0, space);
+        std::string name = text.substr(0, space);
         const auto begin = std::min(text.find_first_not_of(' ', space), text.size());
         const std::string rest = text.substr(begin);
         try {
@@ -241,12 +217,14 @@ private:
             } else if (name == "/stats") statistics();
             else if (name == "/example") show_example();
             else if (name == "/regenerate") regenerate();
-            else if (name == "/undo") undo();
+            else if (name == "/undo") (void)undo();
+            else if (name == "/edit") preset_ = undo();
+            else if (name == "/set") set(rest);
+            else if (name == "/drop") drop();
             else if (name == "/save") save(rest, true);
             else if (name == "/load") load(rest);
             else {
-                const std::string meant = closest(name, {"/help", "/reset", "/system", "/save", "/load", "/stats",
-                                                         "/example", "/regenerate", "/undo", "/exit"});
+                const std::string meant = closest(name, {kCommands.begin(), kCommands.end()});
                 note("there is no " + name + (meant.empty() ? "; see /help." : ": did you mean " + meant + "?") +
                          " A space in front sends it as text.",
                      Look::warning);
@@ -263,15 +241,20 @@ private:
     }
 
     /// Takes the last answer and the user's message before it back, with calls and results in between.
-    void undo() {
-        if (!chat_.take_back()) return note("there is no answer yet", Look::warning);
-        const Json messages = parse_json(chat_.messages(), "the conversation");
-        std::size_t n = messages.size();
-        while (n > 0 && messages[n - 1].text("role") != "user") --n;
-        if (n > 0) note("took back: " + std::string(messages[n - 1].text("content")), Look::dim);
-        Json before = Json::array();
-        for (std::size_t i = 0; i + 1 < n; ++i) before.push_back(messages[i]);
+    std::string undo() {
+        if (!chat_.take_back()) return note("there is no answer yet", Look::warning), std::string();
+        auto [before, question] = without_last_turn(parse_json(chat_.messages(), "the conversation"));
         chat_.set_messages(before.dump());
+        return question;
+    }
+
+    void set(const std::string& text) {
+        if (change_setting(text, options_, sampler_.seed())) sampler_ = tinfer::Sampler(model_.vocab(), options_);
+    }
+
+    void drop() {
+        if (const auto kept = without_older_turns(parse_json(chat_.messages(), "the conversation")))
+            chat_.set_messages(kept->dump());
     }
 
     /// `asks`: before it writes over a file.
@@ -302,7 +285,9 @@ private:
     }
 
     void note_full() const {
-        if (chat_.stop() == tinfer::StopReason::context) note("(the context is full: see --ctx)", Look::warning);
+        if (chat_.stop() == tinfer::StopReason::context)
+            note("(the context is full: " + std::string(LineEditor::is_interactive() ? kWhenFull : kWhenFullHere) + ")",
+                 Look::warning);
     }
 
     /// One turn. In an interactive chat an error ends the turn, not the conversation.
@@ -319,6 +304,7 @@ private:
             chat_.set_messages(before);
             if (!is_person) throw;
             note_error(error.what());
+            preset_ = text;  // it is not lost: it stands in the line again
         }
         if (is_person) clear_interrupt();
     }
@@ -327,6 +313,8 @@ private:
     void answer(const std::string& text) {
         if (!text.empty()) chat_.add({"user", text});
         shown_.clear();
+        wrap_.reset();
+        if (wraps_) wrap_.emplace(terminal_columns);
         constrain_calls(!text.empty());
         bool is_thinking = false;
         bool is_kept = false;
@@ -334,13 +322,17 @@ private:
             if (chat_.answer_n() > 0 && !std::exchange(is_kept, true))
                 prompt_cache_.save(context_, chat_.cached(), false);
             show(*more, is_thinking);
-            if (interrupted() && chat_.is_answering()) show(chat_.end(), is_thinking);
+            if (!interrupted() || !chat_.is_answering()) continue;
+            auto last = chat_.end();
+            for (std::string* text : {&last.content, &last.reasoning})  // a character that was cut is none
+                while (text->ends_with("\uFFFD")) text->resize(text->size() - 3);
+            show(last, is_thinking);
         }
         if (chat_.stop() == tinfer::StopReason::context && chat_.answer_n() == 0)
             throw tinfer::Error(tinfer::ErrorCode::no_room,
                                 "the conversation has " + counted(chat_.prompt_n(), "token") +
-                                    ", the context room for " + std::to_string(context_.options().n_ctx) +
-                                    " (see --ctx; /reset begins anew)");
+                                    ", the context room for " + std::to_string(context_.options().n_ctx) + ": " +
+                                    std::string(LineEditor::is_interactive() ? kWhenFull : kWhenFullHere));
         if (is_kept) prompt_cache_.save(context_, chat_.cached(), true);
         if (args_.as_json) print_line(document());
     }
@@ -351,7 +343,7 @@ private:
         if (!more.content.empty()) {
             if (std::exchange(is_thinking, false)) show_aside("\n\n");
             shown_ += more.content;
-            print(more.content);
+            print(wrap_ ? wrap_->add(more.content) : more.content);
         }
         for (const auto& call : more.tool_calls) {
             const std::string line =
@@ -414,8 +406,12 @@ private:
     tinfer::Chat chat_;
     tinfer::Sampler sampler_;
     PromptCache prompt_cache_;
+    tinfer::SamplerOptions options_;
     LineEditor* editor_ = nullptr;  ///< of loop()
     std::string shown_;             ///< of the current answer, on stdout
+    std::string preset_;            ///< stands in the next line that is asked for
+    std::optional<WordWrap> wrap_;  ///< of the current answer
+    bool wraps_ = false;
 };
 
 int chat(const ChatArgs& args) {
@@ -482,6 +478,8 @@ Action add_chat(CLI::App& app) {
         ->check(not_empty())
         ->type_name("TEXT")
         ->group(generation);
+    command->add_flag("--no-history", args->no_history, "do not keep what is typed for other conversations")
+        ->group(more);
     command->add_flag("--json", args->as_json, "one JSON document per answer instead of text")->group(generation);
     args->context.add_to(*command);
     args->adapters.add_to(*command);

@@ -119,12 +119,12 @@ void add_roofs(Machine& machine, const ForecastArgs& args, const Demand& demand)
     machine.f32 = 1e9 * args.f32_gmacs;
     if (machine.stream > 0 && machine.int8 > 0 && machine.f32 > 0) return;
     roof::Team team(machine.n_threads);
-    const roof::Level level = roof::level_of(machine.isa);
     // A small model is read from caches, so the stream read uses as many bytes as a token, up to 1 GiB.
     const std::uint64_t bytes = std::clamp<std::uint64_t>(demand.token_bytes, 1 << 20, std::uint64_t{1} << 30);
-    if (machine.stream <= 0) machine.stream = roof::read_rate(team, roof::LargePages(bytes).bytes(), 0.5);
-    if (machine.int8 <= 0) machine.int8 = roof::int8_dot_rate(team, level);
-    if (machine.f32 <= 0) machine.f32 = roof::f32_fma_rate(team, level);
+    const auto roofs = roof::peaks(team, roof::level_of(machine.isa), bytes, 0.5);
+    if (machine.stream <= 0) machine.stream = roofs.bytes;
+    if (machine.int8 <= 0) machine.int8 = roofs.int8_macs;
+    if (machine.f32 <= 0) machine.f32 = roofs.f32_macs;
 }
 
 /// Kernel seconds per token and per prompt token, with all weights in memory.

@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "line_editor.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <cwchar>
 
 #include "common.hpp"
+#include "json_input.hpp"
+#include "word_wrap.hpp"
 
 #if defined(_WIN32)
 #    include <io.h>
 #else
+#    include <fcntl.h>
 #    include <langinfo.h>
 #    include <poll.h>
+#    include <sys/stat.h>
 #    include <unistd.h>
 #endif
 #if defined(TINFER_LIBEDIT)
@@ -65,6 +72,8 @@ struct Typing {
     std::string ahead;        ///< bytes that were read behind an escape and are no mark of a paste
     bool is_pasting = false;  ///< between the marks of a bracketed paste
     bool had_text = false;    ///< when it was interrupted
+    EditLine* editor = nullptr;
+    std::vector<std::string> commands, with_files;  ///< that Tab completes
 };
 
 namespace {
@@ -74,10 +83,74 @@ constexpr wchar_t kShownBreak = L'\u2424', kShownTab = L'\u2409';
 constexpr std::string_view kBreakBytes = "\u2424", kTabBytes = "\u2409";
 constexpr std::string_view kPasteBegin = "\033[200~", kPasteEnd = "\033[201~";
 
+/// Set by the signal that a window has another size.
+std::atomic<bool> was_resized{false};
+
 Typing& typing_of(EditLine* editor) {
     void* self = nullptr;
     el_get(editor, EL_CLIENTDATA, &self);
     return *static_cast<Typing*>(self);
+}
+
+/// Shows the line anew in a window of another size. The terminal has broken it in other places by then, so that the
+/// cursor is as many rows below the prompt as the text before it takes now.
+void redraw(Typing& typing) {
+    const LineInfo* line = el_line(typing.editor);
+    const std::string before(line->buffer, static_cast<std::size_t>(line->cursor - line->buffer));
+    const int columns = terminal_columns();
+    const int rows = columns > 0 ? (columns_of(typing.prompt) + columns_of(before)) / columns : 0;
+    print((rows > 0 ? "\033[" + std::to_string(rows) + "A" : "") + "\r\033[J");
+    el_resize(typing.editor);
+    el_set(typing.editor, EL_REFRESH);
+}
+
+/// Files that begin with a text, directories with a slash behind.
+std::vector<std::string> files_of(const std::string& begin) {
+    const auto slash = begin.rfind('/');
+    const std::string folder = slash == begin.npos ? "" : begin.substr(0, slash + 1);
+    const std::string name = begin.substr(folder.size());
+    std::vector<std::string> found;
+    std::error_code error;
+    std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, error);
+    for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
+        const std::string file = entry->path().filename().string();
+        std::error_code none;
+        if (file.starts_with(name) && (file[0] != '.' || name.starts_with('.')))
+            found.push_back(folder + file + (entry->is_directory(none) ? "/" : ""));
+    }
+    std::ranges::sort(found);
+    return found;
+}
+
+/// Completes a command, or the file behind one; shows what there is where it is several.
+unsigned char complete_line(EditLine* editor, int) {
+    Typing& typing = typing_of(editor);
+    const LineInfo* line = el_line(editor);
+    const std::string before(line->buffer, static_cast<std::size_t>(line->cursor - line->buffer));
+    const auto space = before.find(' ');
+    std::string begin = before;
+    std::vector<std::string> found;
+    if (space == before.npos) {
+        std::ranges::copy_if(typing.commands, std::back_inserter(found),
+                             [&](const std::string& command) { return command.starts_with(begin); });
+    } else if (std::ranges::find(typing.with_files, before.substr(0, space)) != typing.with_files.end()) {
+        begin = before.substr(std::min(before.find_first_not_of(' ', space), before.size()));
+        found = files_of(begin);
+    }
+    if (begin.empty() && space == before.npos) found.clear();
+    if (found.empty()) return CC_ERROR;
+    std::string common = found[0];
+    for (const std::string& one : found)
+        common.resize(static_cast<std::size_t>(std::ranges::mismatch(common, one).in1 - common.begin()));
+    while (common.size() > begin.size() && (common.back() & 0xC0) == 0x80 && found.size() > 1) common.pop_back();
+    std::string more = common.substr(begin.size());
+    if (found.size() == 1 && !more.ends_with('/')) more += space == before.npos ? " " : "";
+    if (!more.empty()) return el_insertstr(editor, more.c_str()) == 0 ? CC_REFRESH : CC_ERROR;
+    if (found.size() == 1) return CC_NORM;
+    std::string list = "\n";
+    for (const std::string& one : found) list += one + "\n";
+    print(list);
+    return CC_REDISPLAY;
 }
 
 /// One byte from the terminal. 0 at its end, -1 where a signal came; one may come just before the wait, so it waits
@@ -89,8 +162,8 @@ int read_byte(Typing& typing, char& byte) {
         return 1;
     }
     pollfd input{0, POLLIN, 0};
-    while (!interrupted() && ::poll(&input, 1, 100) == 0) {
-    }
+    while (!interrupted() && ::poll(&input, 1, 100) <= 0)
+        if (was_resized.exchange(false)) redraw(typing);
     if (interrupted()) {
         errno = EINTR;
         return -1;
@@ -149,6 +222,17 @@ void replace_all(std::string& text, std::string_view what, char with) {
         text.replace(at, what.size(), 1, with);
 }
 
+/// As it is shown while it is edited: line breaks and tabs are signs.
+std::string in_one_line(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '\n') out += kBreakBytes;
+        else if (c == '\t') out += kTabBytes;
+        else out += c;
+    }
+    return out;
+}
+
 }  // namespace
 
 struct LineEditor::Impl {
@@ -159,6 +243,10 @@ struct LineEditor::Impl {
         editor = el_init("tinfer", stdin, stdout, stderr);
         list = history_init();
         if (editor == nullptr || list == nullptr) return;
+        typing.editor = editor;
+        struct sigaction resized {};
+        resized.sa_handler = [](int) { was_resized = true; };
+        ::sigaction(SIGWINCH, &resized, nullptr);
         history(list, &event, H_SETSIZE, 1000);
         el_set(editor, EL_CLIENTDATA, &typing);
         el_set(
@@ -167,29 +255,76 @@ struct LineEditor::Impl {
         el_set(editor, EL_HIST, history, list);
         el_set(editor, EL_SIGNAL, 0);
         el_set(editor, EL_GETCFN, read_character);
+        el_set(editor, EL_ADDFN, "tinfer-complete", "completes a command or a file", complete_line);
+        el_set(editor, EL_BIND, "^I", "tinfer-complete", nullptr);
     }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
     ~Impl() {
+        if (editor != nullptr) std::signal(SIGWINCH, SIG_DFL);
         if (list != nullptr) history_end(list);
         if (editor != nullptr) el_end(editor);
+        if (history_file >= 0) ::close(history_file);
     }
 
     Typing typing;
     EditLine* editor = nullptr;
     History* list = nullptr;
     HistEvent event{};
+    int history_file = -1;
 };
 
 LineEditor::LineEditor() {
     if (is_interactive()) impl_ = std::make_unique<Impl>();
 }
 
-LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line) {
+void LineEditor::complete(std::vector<std::string> commands, std::vector<std::string> with_files) {
+    if (impl_ == nullptr) return;
+    impl_->typing.commands = std::move(commands);
+    impl_->typing.with_files = std::move(with_files);
+}
+
+// A line of the file is a JSON string, so that a text of several lines is one.
+void LineEditor::keep_history(const std::filesystem::path& file) {
+    constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
+    if (impl_ == nullptr || impl_->list == nullptr || file.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(file.parent_path(), error);
+    const int opened = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (opened < 0 || ::fchmod(opened, 0600) != 0) {
+        note("note: what you type is not kept: " + file.string() + ": " + std::strerror(errno), Look::dim);
+        if (opened >= 0) ::close(opened);
+        return;
+    }
+    impl_->history_file = opened;
+    std::string text;
+    char block[1 << 14];
+    for (ssize_t n = 0; (n = ::read(opened, block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(n));
+    if (text.size() > kMaxBytes) {  // the newer half stays
+        text.erase(0, std::min(text.find('\n', text.size() - kMaxBytes / 2), text.size() - 1) + 1);
+        if (::ftruncate(opened, 0) == 0 && ::write(opened, text.data(), text.size()) < 0)
+            note("note: the history of what was typed is lost: " + file.string(), Look::dim);
+    }
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find('\n', at), text.size());
+        try {
+            const Json line = parse_json(text.substr(at, end - at), file.string());
+            if (line.is_string()) history(impl_->list, &impl_->event, H_ENTER, in_one_line(line.string()).c_str());
+        } catch (const tinfer::Error&) {  // a line that another program left: not recalled
+        }
+        at = end + 1;
+    }
+}
+
+LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line, const std::string& preset) {
     if (impl_ == nullptr || impl_->editor == nullptr) return read_plain(line);
     Typing& typing = impl_->typing;
     typing.prompt = prompt;
     typing.had_text = typing.is_pasting = false;
+    was_resized = false;
+    el_resize(impl_->editor);
+    if (!preset.empty())
+        typing.ahead = std::string(kPasteBegin) + preset + std::string(kPasteEnd);  // as if it were pasted
     int n = 0;
     const bool marks_pastes = ::isatty(1) != 0;
     if (marks_pastes) print("\033[?2004h");
@@ -213,14 +348,19 @@ LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line) {
 
 void LineEditor::remember(std::string_view text) {
     if (impl_ != nullptr && impl_->list != nullptr && !text.empty())
-        history(impl_->list, &impl_->event, H_ENTER, std::string(text).c_str());
+        history(impl_->list, &impl_->event, H_ENTER, in_one_line(text).c_str());
+    if (impl_ == nullptr || impl_->history_file < 0 || text.empty()) return;
+    const std::string line = Json(text).dump() + "\n";
+    (void)!::write(impl_->history_file, line.data(), line.size());  // what is not kept is not missed
 }
 
 #else
 
 struct LineEditor::Impl {};
 LineEditor::LineEditor() = default;
-LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line) {
+void LineEditor::keep_history(const std::filesystem::path&) {}
+void LineEditor::complete(std::vector<std::string>, std::vector<std::string>) {}
+LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line, const std::string&) {
     if (is_interactive()) print(prompt);
     return read_plain(line);
 }

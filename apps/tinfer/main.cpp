@@ -61,7 +61,8 @@ std::vector<std::string> complete_arguments(CLI::App& app, std::vector<std::stri
 
 /// Runs the chosen command. `name` puts the source of an option into a message.
 template <class Commands, class Name>
-int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, const Name& name) {
+int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, std::span<const std::string> given,
+               const Name& name) {
     try {
         watch_interrupts();
         std::optional<InterleavedMemory> interleaved;
@@ -71,7 +72,8 @@ int run_chosen(const CLI::App& app, const Commands& commands, bool interleaves, 
             if (command->parsed()) return action();
         return 2;
     } catch (const UsageError& error) {
-        return fail(name(error.what()) + " (see " + chosen_command(app) + " --help)", 2);
+        const std::string foreign = foreign_text(app, given);  // -fa is -f with the value a
+        return fail(foreign.empty() ? name(error.what()) + " (see " + chosen_command(app) + " --help)" : foreign, 2);
     } catch (const Error& error) {
         if (error.code() == ErrorCode::cancelled && interrupted()) return kInterrupted;
         return fail(name(error.what()), 1);
@@ -120,9 +122,10 @@ int run_program(const std::vector<std::string>& given) {
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0 && !asks_for_unknown_command(app)) return show(app, error);  // --help, --version
         set_output_style(style);
-        return fail(name(explain(app, error)), 2);
+        const std::string foreign = foreign_text(app, given);
+        return fail(foreign.empty() ? name(explain(app, error)) : foreign, 2);
     }
-    return run_chosen(app, commands, numa == "interleave", name);
+    return run_chosen(app, commands, numa == "interleave", given, name);
 }
 
 }  // namespace

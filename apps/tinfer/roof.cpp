@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <new>
 #include <numeric>
 #include <optional>
@@ -263,6 +264,17 @@ double file_read_rate(Team& team, const tinfer::ModelFile& file) {
     return rate;
 }
 
-double stream_read_rate(Team& team) { return read_rate(team, LargePages(std::size_t{1} << 30).bytes(), 1.0); }
+tinfer::RooflinePeaks peaks(Team& team, Level level, std::size_t bytes, double stream_seconds) {
+    return {read_rate(team, LargePages(bytes).bytes(), stream_seconds), int8_dot_rate(team, level),
+            f32_fma_rate(team, level)};
+}
+
+std::string cpu_name() {
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);)
+        if (line.starts_with("model name"))
+            if (const auto colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
+    return "";
+}
 
 }  // namespace roof

@@ -4,15 +4,20 @@
 #pragma once
 
 #include <tinfer/model.hpp>
+#include <tinfer/observers.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "team.hpp"
 
 namespace roof {
+
+/// As the system calls the processor; "" where it does not say.
+[[nodiscard]] std::string cpu_name();
 
 /// Instruction set to measure with. Named like the kernel tables.
 enum class Level : std::uint8_t { plain, avx2, avxvnni, avx512, avx512vnni };
@@ -46,8 +51,10 @@ private:
     std::byte* data_;
     std::size_t size_;
 };
-/// read_rate() of 1 GiB, more than caches hold: the stream read that generation is compared with.
-[[nodiscard]] double stream_read_rate(Team& team);
+/// All three roofs: read_rate() of so many bytes, which should be more than caches hold (the stream read that
+/// generation is compared with), for about `stream_seconds`, and both rates of multiply-accumulates.
+[[nodiscard]] tinfer::RooflinePeaks peaks(Team& team, Level level, std::size_t bytes = std::size_t{1} << 30,
+                                          double stream_seconds = 1.0);
 /// read_rate() of a file, up to its first GiB, mapped like a model: the placement of its pages makes a difference that
 /// no kernel can make up for. 0 if the file cannot be mapped. Throws io_error for one that is cut short meanwhile.
 [[nodiscard]] double file_read_rate(Team& team, const tinfer::ModelFile& file);

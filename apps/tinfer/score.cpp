@@ -17,7 +17,7 @@ struct ScoreArgs {
     ModelArgs model;
     ContextArgs context;
     AdapterArgs adapters;
-    std::string file;
+    std::string file, prompt;
     int n_parallel = 8, n_top = 0;
 };
 
@@ -77,9 +77,21 @@ ScoreLine encode_line(const tinfer::Vocab& vocab, const Part& prompt, const Part
     return line;
 }
 
+/// JSON lines begin with a brace, or with what a table of them would have by mistake; anything else is one plain text.
+bool is_plain_text(std::string_view all) {
+    const auto first = all.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+    return first != all.npos && all[first] != '{' && all[first] != '[' && all[first] != '"';
+}
+
 std::vector<ScoreLine> read_lines(const ScoreArgs& args, const tinfer::Vocab& vocab) {
-    const std::string all = read_text(args.file, "--file");
+    const std::string all = args.prompt.empty() ? read_text(args.file, "--file") : std::string();
     std::vector<ScoreLine> lines;
+    if (!args.prompt.empty() || is_plain_text(all)) {
+        Part text;
+        text.text = args.prompt.empty() ? all : args.prompt;
+        lines.push_back(encode_line(vocab, {}, text));
+        return lines;
+    }
     std::size_t number = 0;
     for (std::size_t at = 0; at < all.size();) {
         const std::size_t end = std::min(all.find('\n', at), all.size());
@@ -114,7 +126,10 @@ Json line_json(const ScoreLine& line, const tinfer::Score& score, int n_top) {
 
 int score(const ScoreArgs& args) {
     args.model.require();
-    if (args.file.empty()) throw UsageError("texts are needed: --file FILE of JSON lines");
+    if (args.file.empty() && args.prompt.empty())
+        throw UsageError("texts are needed: --prompt TEXT, or --file FILE of JSON lines or a plain text");
+    if (!args.file.empty() && !args.prompt.empty())
+        throw UsageError("--prompt and --file are both given: the text is one of them");
     const auto model = args.model.load();
     const auto lines = read_lines(args, model.vocab());
     std::vector<tinfer::ScoreText> texts;
@@ -148,9 +163,12 @@ Action add_score(CLI::App& app) {
     auto* command = app.add_subcommand(
         "score",
         "Tells how probable given texts are: a JSON line for each, {\"logprobs\":[...],\"sum\":...,\"tokens\":[...]}.");
+    command->add_option("-p,--prompt", args->prompt, "a text, all of it scored")->type_name("TEXT")->group("Text");
     command
-        ->add_option("-f,--file", args->file,
-                     "JSON lines {\"prompt\":..., \"text\":...}, each a text or an array of token ids; - is stdin")
+        ->add_option(
+            "-f,--file", args->file,
+            "JSON lines {\"prompt\":..., \"text\":...}, each a text or an array of token ids, or one plain text; "
+            "- is stdin")
         ->type_name("FILE")
         ->group("Text");
     args->model.add_to(*command);

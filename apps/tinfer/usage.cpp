@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "common.hpp"
+#include "foreign.hpp"
 
 namespace tinfer::app {
 
@@ -67,9 +68,9 @@ std::string did_you_mean(std::string_view prefix, std::string_view word, const s
 constexpr std::size_t kColumn = 28, kMaxColumns = 100;
 
 /// Optional positional arguments by command: an option can be used instead, or there is a default.
-constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{{"inspect", "OTHER"},  {"replay", "MODEL"},
-                                                                          {"template", "MODEL"}, {"man", "COMMAND"},
-                                                                          {"view", "FILE"},      {"check", "FILE"}};
+constexpr std::pair<std::string_view, std::string_view> kOptionalPlaces[]{
+    {"inspect", "OTHER"}, {"replay", "MODEL"}, {"template", "MODEL"}, {"man", "COMMAND"},
+    {"view", "FILE"},     {"view", "OTHER"},   {"check", "FILE"}};
 
 /// Appends `text`, wrapped to kMaxColumns columns and indented to column `begin`.
 void append_wrapped(std::string& out, std::string_view text, std::size_t begin) {
@@ -386,7 +387,10 @@ void set_up_command(CLI::App& app, CLI::App& command) {
     for (CLI::Option* option : command.get_options())
         if (option->get_type_size() != 0 && option->get_default_str().empty() && option->get_items_expected_max() == 1)
             option->capture_default_str();
-    for (CLI::App* verb : commands_of(command)) set_up_command(app, *verb);
+    for (CLI::App* verb : commands_of(command)) {
+        verb->fallthrough();  // the common options of the help
+        set_up_command(app, *verb);
+    }
 }
 
 }  // namespace
@@ -420,6 +424,20 @@ bool asks_for_unknown_command(const CLI::App& app) {
     const auto rest = app.remaining(true);
     const bool has_word = std::any_of(rest.begin(), rest.end(), [](const auto& word) { return word[0] != '-'; });
     return has_word && !commands_of(innermost(app)).empty();
+}
+
+std::string foreign_text(const CLI::App& app, std::span<const std::string> given) {
+    const CLI::App& place = innermost(app);
+    for (const std::string& word : given) {
+        if (word == "--") break;
+        const std::string name = word.substr(0, word.find('='));
+        const std::string text = foreign_option(name);
+        const bool is_long = name.starts_with("--");
+        const bool is_short = !is_long && name.size() == 2;
+        if (!text.empty() && !((is_long || is_short) && place.get_option_no_throw(name) != nullptr))
+            return text + " (see " + chosen_command(app) + " --help)";
+    }
+    return "";
 }
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {

@@ -3,6 +3,7 @@
 // variables, and usage errors.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,5 +30,8 @@ void set_up_usage(CLI::App& app, Sources& sources);
 [[nodiscard]] bool asks_for_unknown_command(const CLI::App& app);
 /// A one-line message for a usage error, with a suggestion if there is one.
 [[nodiscard]] std::string explain(const CLI::App& app, const CLI::ParseError& error);
+/// What to write in place of an option of another program, where one is among the words that were given and the chosen
+/// command has none of that name; else "".
+[[nodiscard]] std::string foreign_text(const CLI::App& app, std::span<const std::string> given);
 
 }  // namespace tinfer::app

@@ -104,20 +104,14 @@ app.drawTable = table => {
 };
 
 /** What every tab can do: its picture as a file. */
-app.saveButtons = tab =>
-    tab.id === 'tensors' || tab.id === 'beside'
-        ? []
-        : ['svg', 'png'].map(kind =>
-              el(
-                  'button',
-                  {
-                      id: `save-${kind}`,
-                      title: `Save this picture as ${kind.toUpperCase()}`,
-                      onclick: () => saving.save(kind)
-                  },
-                  kind.toUpperCase()
-              )
-          );
+app.saveButtons = tab => {
+    if (tab.id === 'tensors' || tab.id === 'beside') return [];
+    const button = kind => {
+        const title = `Save this picture as ${kind.toUpperCase()}`;
+        return el('button', {id: `save-${kind}`, title, onclick: () => saving.save(kind)}, kind.toUpperCase());
+    };
+    return [el('span', {class: 'save'}, button('svg'), button('png'))];
+};
 
 app.listen = (canvas, tab) => {
     const at = event => {

@@ -209,20 +209,6 @@ function aggregate(model, masks, from, to) {
     return sums;
 }
 
-/** Bytes that an event walks again: operands in several passes, or read and written. */
-function rereads(model, step, i) {
-    step.again ??= step.operands.flatMap((o, which) => {
-        const times = (o.passes || 1) * (o.mode === 3 ? 2 : 1) - 1;
-        return times > 0 && o.kind !== ELIDED
-            ? [{which, times, fixed: o.kind === DYNAMIC ? -1 : operandBytes(model, step, i, which)}]
-            : [];
-    });
-    let sum = 0;
-    for (const {which, times, fixed} of step.again)
-        sum += times * (fixed >= 0 ? fixed : operandBytes(model, step, i, which));
-    return sum;
-}
-
 const rangeBytes = (r, k) => r.length[k] * (r.pieces[k] || 1);
 
 /** What one event's operand touches in bytes, from the step (whole, fixed range) or the event's ranges. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What stands out of a trace's own noise: medians over runs with their spread, layers against those that do the same,
-// interruptions. Pure functions, independent of the page.
+// interruptions; bytes that are walked again. Pure functions, independent of the page.
 
 /** The median and the distance between the quartiles, as `tinfer trace diff` takes them. */
 function spreadOf(values) {
@@ -115,4 +115,18 @@ function interruptions(model, masks, sums) {
             if (e.duration[i] > most) list.push({event: i, usual: median, extra: e.duration[i] - median});
     });
     return list.sort((a, b) => b.extra - a.extra);
+}
+
+/** Bytes that an event walks again: operands in several passes, or read and written. */
+function rereads(model, step, i) {
+    step.again ??= step.operands.flatMap((o, which) => {
+        const times = (o.passes || 1) * (o.mode === 3 ? 2 : 1) - 1;
+        return times > 0 && o.kind !== ELIDED
+            ? [{which, times, fixed: o.kind === DYNAMIC ? -1 : operandBytes(model, step, i, which)}]
+            : [];
+    });
+    let sum = 0;
+    for (const {which, times, fixed} of step.again)
+        sum += times * (fixed >= 0 ? fixed : operandBytes(model, step, i, which));
+    return sum;
 }

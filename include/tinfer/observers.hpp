@@ -56,7 +56,9 @@ struct RooflinePeaks {
 
 /// All steps that read weights of one role, or, where a step reads none, all steps of one op.
 struct RooflineRow {
-    enum class Bound : std::uint8_t { unknown, memory, compute };  ///< the nearer roof
+    enum class Bound : std::uint8_t { unknown, memory, compute, overhead };
+    /// Steps that reach less of both roofs are bound by neither: what they take is calls, waiting, interruptions.
+    static constexpr double kOverhead = 0.05;
     std::string role;  ///< "ffn_down", "attn_q+attn_k" of a step that reads both, "" where there is no weight
     Op op = Op::none;
     std::uint64_t calls = 0;
@@ -71,7 +73,9 @@ struct RooflineRow {
     [[nodiscard]] double gmacs() const noexcept {
         return seconds > 0 ? static_cast<double>(int8_macs + f32_macs) / seconds / 1e9 : 0;
     }
-    /// The nearer roof, and how near: 1 is on it.
+    /// Adds a step: its bytes, its multiply-accumulates, and the seconds that both would take at the peaks.
+    TINFER_API void add(const KernelEvent& event, const RooflinePeaks& peaks) noexcept;
+    /// The nearer roof, overhead below kOverhead of it; and how near: 1 is on it.
     [[nodiscard]] TINFER_API Bound bound() const noexcept;
     [[nodiscard]] TINFER_API double of_peak() const noexcept;
 };

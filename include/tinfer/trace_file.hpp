@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -66,6 +67,9 @@ struct TraceFileOptions {
     bool dump_on_failure = false;            ///< ring: a run that fails or is cancelled writes what is kept
     std::uint64_t ring_bytes = 64ull << 20;  ///< ring: what is kept
     std::uint64_t max_bytes = 0;             ///< from there on events are only counted; 0: no limit
+    /// The text of a token, which the trace then carries once for each id in it, beside `extras.token_ids`; empty: no
+    /// text. Called on the thread that decodes.
+    std::function<std::string(Token)> piece{};
     /// More about the session (`cpu`, `read_gbps`, …), shown by readers; keys of the format itself win.
     std::vector<std::pair<std::string, std::string>> notes{};
 };
@@ -198,6 +202,8 @@ public:
     [[nodiscard]] std::string_view text(std::uint32_t id) const& noexcept;
     /// What the session says of a key: `isa`, `threads`, `op.7`; "" where it says nothing.
     [[nodiscard]] std::string_view session_value(std::string_view key) const& noexcept;
+    /// The bytes of a token's text, as the vocabulary has them; "" where the trace has no text of it.
+    [[nodiscard]] std::string_view piece(Token token) const& noexcept;
     [[nodiscard]] std::span<const std::pair<std::string_view, std::string_view>> session() const& noexcept;
     [[nodiscard]] std::span<const trace_format::File> files() const& noexcept;
     [[nodiscard]] std::span<const trace_format::Tensor> tensors() const& noexcept;
@@ -220,6 +226,7 @@ public:
     std::span<const TraceBlock> blocks() const&& = delete;
     std::span<const TraceDamage> damage() const&& = delete;
     std::string_view text(std::uint32_t id) const&& = delete;
+    std::string_view piece(Token token) const&& = delete;
     std::string_view session_value(std::string_view key) const&& = delete;
     std::span<const std::pair<std::string_view, std::string_view>> session() const&& = delete;
     std::span<const trace_format::File> files() const&& = delete;

@@ -49,7 +49,8 @@ enum class BlockType : std::uint16_t {
     hashes,
     drops,
     index,
-    samplers
+    samplers,
+    pieces  ///< texts of token ids: {i32 id, u32 length, bytes, zero padding to 4}, each id once
 };
 /// "events"; "unknown" for a number that this version does not know.
 [[nodiscard]] TINFER_API std::string_view to_string(BlockType type) noexcept;

@@ -17,7 +17,7 @@ namespace tinfer {
 
 namespace {
 
-bool reads_weight(const Access& access) {
+bool reads_weight(const Access& access) noexcept {
     return access.tensor->tensor_class == TensorClass::weight && access.kind != AccessKind::elided;
 }
 
@@ -33,7 +33,7 @@ std::string roles_of(const StepView& step) {
 }
 
 /// Products of block formats are of integers; everything else computes in float32.
-bool multiplies_int8(const StepView& step) {
+bool multiplies_int8(const StepView& step) noexcept {
     return std::ranges::any_of(step.operands, [](const Access& access) {
         return reads_weight(access) && access.tensor->n_dims > 1 && !is_float(access.tensor->type);
     });
@@ -51,7 +51,7 @@ void add_row(RooflineRow& to, const RooflineRow& row) {
     to.compute_seconds += row.compute_seconds;
 }
 
-double over(double amount, double peak) { return peak > 0 ? amount / peak : 0; }
+double over(double amount, double peak) noexcept { return peak > 0 ? amount / peak : 0; }
 
 void append_left(std::string& out, std::string_view text, std::size_t width) {
     out.append(text).append(text.size() < width ? width - text.size() : 0, ' ');
@@ -63,7 +63,7 @@ void append_right(std::string& out, double value, int digits, std::size_t width)
 
 void append_line(std::string& out, std::string_view name, std::string_view op, const RooflineRow& row,
                  double all_seconds) {
-    constexpr std::string_view kBounds[] = {"", " %  memory", " %  compute"};
+    constexpr std::string_view kBounds[] = {"", " %  memory", " %  compute", " %  overhead"};
     append_left(out, name, 24);
     append_left(out, op, 18);
     append_right(out, static_cast<double>(row.calls), 0, 9);
@@ -80,6 +80,7 @@ void append_line(std::string& out, std::string_view name, std::string_view op, c
 
 RooflineRow::Bound RooflineRow::bound() const noexcept {
     if (memory_seconds <= 0 && compute_seconds <= 0) return Bound::unknown;
+    if (of_peak() < kOverhead) return Bound::overhead;
     return memory_seconds >= compute_seconds ? Bound::memory : Bound::compute;
 }
 
@@ -89,25 +90,21 @@ struct Roofline::Impl {
     RooflinePeaks peaks;
     std::vector<RooflineRow> rows;
     OwnMap<std::pair<std::string, Op>, std::size_t> row_of_role;
-    struct StepRow {
-        std::size_t row;
-        bool int8;
-    };
-    /// By step. Keyed by hash: a roofline that is attached to another context meets the same ids for other plans.
-    std::map<std::array<std::uint8_t, 16>, std::vector<StepRow>> rows_of_plan;
+    /// By step, the place of its row. Keyed by hash: a roofline that is attached to another context meets the same ids
+    /// for other plans.
+    std::map<std::array<std::uint8_t, 16>, std::vector<std::size_t>> rows_of_plan;
     double run_seconds = 0;
     std::uint64_t runs = 0;
 
-    const std::vector<StepRow>& steps_of(const PlanView& plan);
-    void add_event(const KernelEvent& event, StepRow step);
+    const std::vector<std::size_t>& steps_of(const PlanView& plan);
 };
 
 // Roles are read from the names once per plan; an event then costs a look at its operands.
-const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanView& plan) {
+const std::vector<std::size_t>& Roofline::Impl::steps_of(const PlanView& plan) {
     const auto known = rows_of_plan.find(plan.hash);
     if (known != rows_of_plan.end() && known->second.size() == plan.steps.size()) return known->second;
     if (known != rows_of_plan.end()) rows_of_plan.erase(known);  // two plans of one hash: an inconsistent file
-    std::vector<StepRow> steps;
+    std::vector<std::size_t> steps;
     for (const StepView& step : plan.steps) {
         const auto [place, is_new] = row_of_role.try_emplace({roles_of(step), step.op}, rows.size());
         if (is_new) {
@@ -115,31 +112,31 @@ const std::vector<Roofline::Impl::StepRow>& Roofline::Impl::steps_of(const PlanV
             rows.back().role = place->first.first;
             rows.back().op = step.op;
         }
-        steps.push_back({place->second, multiplies_int8(step)});
+        steps.push_back(place->second);
     }
     constexpr std::size_t kPlansKept = 64;
     if (rows_of_plan.size() >= kPlansKept) rows_of_plan.erase(rows_of_plan.begin());
     return rows_of_plan.emplace(plan.hash, std::move(steps)).first->second;
 }
 
-void Roofline::Impl::add_event(const KernelEvent& event, StepRow step) {
-    RooflineRow& row = rows[step.row];
-    std::uint64_t bytes = 0;
+void RooflineRow::add(const KernelEvent& event, const RooflinePeaks& peaks) noexcept {
+    std::uint64_t streamed_bytes = 0;
     for (const Access& access : event.accesses) {
         if (access.scratch) continue;
         const std::uint64_t unique = access.bytes(), streamed = unique * access.passes;
         const TensorClass kind = access.tensor->tensor_class;
-        bytes += access.mode == AccessMode::read_write ? 2 * streamed : streamed;
-        if (kind == TensorClass::weight) row.weight_bytes += unique;
+        streamed_bytes += access.mode == AccessMode::read_write ? 2 * streamed : streamed;
+        if (kind == TensorClass::weight) weight_bytes += unique;
         if (kind == TensorClass::cache_k || kind == TensorClass::cache_v || kind == TensorClass::recurrent)
-            row.cache_bytes += unique;
+            cache_bytes += unique;
     }
-    ++row.calls;
-    row.seconds += 1e-9 * static_cast<double>(event.end - event.begin);
-    row.bytes += bytes;
-    (step.int8 ? row.int8_macs : row.f32_macs) += event.macs;
-    row.memory_seconds += over(static_cast<double>(bytes), peaks.bytes);
-    row.compute_seconds += over(static_cast<double>(event.macs), step.int8 ? peaks.int8_macs : peaks.f32_macs);
+    const bool is_int8 = multiplies_int8(*event.step);
+    ++calls;
+    seconds += 1e-9 * static_cast<double>(event.end - event.begin);
+    bytes += streamed_bytes;
+    (is_int8 ? int8_macs : f32_macs) += event.macs;
+    memory_seconds += over(static_cast<double>(streamed_bytes), peaks.bytes);
+    compute_seconds += over(static_cast<double>(event.macs), is_int8 ? peaks.int8_macs : peaks.f32_macs);
 }
 
 Roofline::Roofline(RooflinePeaks peaks) : impl_(std::make_unique<Impl>()) { impl_->peaks = peaks; }
@@ -176,7 +173,7 @@ std::string Roofline::report() const {
 void Roofline::on_events(std::span<const KernelEvent> events) {
     if (events.empty()) return;
     const auto& steps = impl_->steps_of(*events.front().run->plan);  // events come by run
-    for (const KernelEvent& event : events) impl_->add_event(event, steps[event.step->number]);
+    for (const KernelEvent& event : events) impl_->rows[steps[event.step->number]].add(event, impl_->peaks);
 }
 
 void Roofline::on_run_end(const RunResult& result) {
@@ -189,6 +186,7 @@ std::string_view to_string(RooflineRow::Bound value) noexcept {
         case RooflineRow::Bound::unknown: return "unknown";
         case RooflineRow::Bound::memory: return "memory";
         case RooflineRow::Bound::compute: return "compute";
+        case RooflineRow::Bound::overhead: return "overhead";
     }
     return "unknown";
 }

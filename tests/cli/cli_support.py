@@ -37,7 +37,8 @@ def golden_model(name):
 
 def environment(env=None):
     """Ours without what would speak to the program."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("TINFER_") and k != "NO_COLOR"} | (env or {})
+    own = {"XDG_STATE_HOME": str(FOLDER / "state")}   # what is typed in tests is nobody's history
+    return {k: v for k, v in os.environ.items() if not k.startswith("TINFER_") and k != "NO_COLOR"} | own | (env or {})
 
 
 def tinfer(*args, input=None, env=None, code=0, cwd=None):

@@ -196,6 +196,13 @@ class Score(unittest.TestCase):
             self.assertRegex(tinfer.stderr, r"\Atinfer: -: line 2: ")
         self.assertEqual(tinfer("score", MODEL, "-f", "-", input=b"\n"), b"")
         tinfer("score", MODEL, code=2)
+        tinfer("score", MODEL, "-p", "a", "-f", "-", code=2)
+
+    def test_V7_plain_texts_are_scored_whole(self):  # [V7]
+        text = "once on a time\non the inn"
+        as_json, = self.score([{"text": text}])
+        self.assertEqual(json.loads(tinfer("score", MODEL, "-p", text)), as_json)
+        self.assertEqual(json.loads(tinfer("score", MODEL, "-f", "-", input=text.encode())), as_json)
 
 
 class Loading(unittest.TestCase):

@@ -134,6 +134,28 @@ class Usage(unittest.TestCase):
             tinfer(*args, code=2)
             self.assertNotIn("did you mean", tinfer.stderr)
 
+    def test_options_of_other_programs_say_what_to_write(self):
+        for args, meant in {("run", MODEL, "-p", "a", "-ngl", "99"): "-ngl: tinfer computes on CPUs: leave it out",
+                            ("run", MODEL, "-p", "a", "--n-gpu-layers=99"): "computes on CPUs",
+                            ("serve", MODEL, "--device", "none"): "--device: tinfer computes on CPUs",
+                            ("chat", MODEL, "-r", "User:"): "write --stop TEXT",
+                            ("chat", MODEL, "--jinja"): "the template of the file is always used",
+                            ("run", MODEL, "-p", "a", "-fa"): "that is always so",
+                            ("run", MODEL, "-p", "a", "-ctk", "q8_0"): "write --kv-type-k TYPE",
+                            ("run", MODEL, "-p", "a", "-cnv"): "write tinfer chat",
+                            ("chat", MODEL, "-sys", "a"): "write --system TEXT"}.items():
+            tinfer(*args, code=2)
+            self.assertIn(meant, tinfer.stderr)
+            self.assertEqual(tinfer.stderr.count("\n"), 1)
+        tinfer("bench", MODEL, "-r", "0", code=2)   # its own -r
+        self.assertNotIn("--stop", tinfer.stderr)
+
+    def test_verbs_take_the_common_options(self):
+        grammar = FOLDER / "letter.gbnf"
+        grammar.write_text('root ::= "a"')
+        self.assertEqual(tinfer("grammar", "check", grammar, "--quiet", "--no-color"),
+                         tinfer("grammar", "check", grammar))
+
     def test_bounds_read_as_a_person_writes_them(self):
         for args, message in {("-n", "-5"): "--predict: must be at least -1, not -5",
                               ("-n", "many"): "--predict: 'many' is no whole number",

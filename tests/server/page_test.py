@@ -235,8 +235,9 @@ class Texts(PageTest):
     def test_phone(self):  # [V14]
         """390 and 700 px: with a long conversation everything can be tapped and scrolled, with settings open, too."""
         page = self.page
+        # a token a character here: the conversation and an answer fit the context of 4,096
         page.run("""for (let i = 0; i < 12; ++i) add({role: i % 2 ? "assistant" : "user",
-            content: "A rather long line of text for a phone. ".repeat(12), finish: "stop"}); draw(true)""")
+            content: "A rather long line of text for a phone. ".repeat(7), finish: "stop"}); draw(true)""")
         top = """[...document.querySelectorAll('header button, #message, #send')].filter(e => {
             const b = e.getBoundingClientRect(), over = document.elementFromPoint(b.x + b.width / 2, b.y + b.height /
                 2);

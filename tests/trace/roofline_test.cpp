@@ -126,6 +126,9 @@ TEST_CASE("roofline: bytes, multiply-accumulates and seconds of a role add up, a
     CHECK(attention.bytes == 12'800);
     CHECK(attention.weight_bytes == 0);
     CHECK(attention.cache_bytes == 12'800);
+    CHECK(attention.of_peak() == doctest::Approx(0.032));  // 12.8 kB in 40 µs: neither roof is near
+    CHECK(attention.bound() == RooflineRow::Bound::overhead);
+    CHECK(to_string(attention.bound()) == "overhead");
 
     const std::string report = roofline.report();
     CHECK(std::ranges::count(report, '\n') == 5);

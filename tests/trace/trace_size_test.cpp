@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a trace takes on disk: small enough to leave on.
+// What a trace takes on disk: small enough to leave on. The texts of its tokens.
 #include <doctest/doctest.h>
 
 #include "trace/trace_file_support.hpp"
@@ -24,5 +24,32 @@ TEST_CASE("trace file: a token of models of 22 and 30 layers takes at most 16 KB
         CHECK(file->events() > events);
         CHECK((file->bytes() - before) / 10 <= 16'000);
         CHECK(file->dropped() == 0);
+    }
+}
+
+TEST_CASE("[X5] trace file: texts of tokens are there beside ids alone, and stay in what is cut or recovered") {
+    const Model model = load_tiny(*std::begin(kTracedModels));
+    const auto text_of = [](Token token) { return "<" + std::to_string(static_cast<int>(token)) + ">"; };
+    for (const bool has_ids : {true, false}) {
+        const auto bytes =
+            record_trace(model, {.extras = {.token_ids = has_ids}, .piece = text_of}, [&](Context& context) {
+                decode_some(context, 5, 3);
+                decode_some(context, 1, 9);
+            });
+        const auto whole = TraceReader::from_bytes(bytes, "trace");
+        const auto part = TraceReader::from_bytes(cut(whole, {.runs = {{1, 1}}}), "cut");
+        const auto again = TraceReader::from_bytes(recover(whole), "recovered");
+        for (const TraceReader* trace : {&whole, &part, &again}) {
+            CHECK(trace->damage().empty());
+            std::size_t n = 0;
+            for (const RecordedRun& run : trace->runs())
+                for (const trace_format::RunToken& token : run.tokens) {
+                    const std::string_view text = trace->piece(Token{token.id});
+                    CHECK(text == (has_ids ? text_of(Token{token.id}) : ""));
+                    ++n;
+                }
+            CHECK(n > 0);
+            CHECK(trace->piece(Token{1 << 30}).empty());
+        }
     }
 }

@@ -2,14 +2,15 @@
 // tinfer trace record: `tinfer run` with a recorder attached.
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #if defined(__linux__)
 #    include <fcntl.h>
 #    include <unistd.h>
 #endif
 
+#include "../machine_roofs.hpp"
 #include "../output_file.hpp"
+#include "../roof.hpp"
 #include "../run.hpp"
 #include "router_inputs.hpp"
 #include "trace.hpp"
@@ -20,8 +21,9 @@ namespace {
 
 struct RecordArgs {
     std::string output, level = "steps", mode = "sync", flush = "auto", when_full = "wait", extras, ring = "64M",
-                        max_bytes = "0", filter_text, router_inputs;
-    bool check = false, no_token_ids = false, drop_cache = false, overwrite = false;
+                        max_bytes = "0", filter_text, router_inputs, roofs;
+    std::filesystem::path cache_folder;  ///< where measured roofs are kept
+    bool check = false, no_token_ids = false, no_text = false, no_roofs = false, drop_cache = false, overwrite = false;
     std::shared_ptr<tinfer::TraceFile> file;
     std::shared_ptr<tinfer::CoverageCheck> coverage;
     std::shared_ptr<RouterInputRecorder> routers;
@@ -35,14 +37,6 @@ Enum enum_of(const std::string& name, int n) {
     for (int i = 0; i < n; ++i)
         if (to_string(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
     throw UsageError("'" + name + "' is unknown");
-}
-
-std::string cpu_name() {
-    std::ifstream in("/proc/cpuinfo");
-    for (std::string line; std::getline(in, line);)
-        if (line.starts_with("model name"))
-            if (const auto colon = line.find(": "); colon != line.npos) return line.substr(colon + 2);
-    return "";
 }
 
 /// "layer:5 part:ffn" as the options of the same names would say it.
@@ -97,7 +91,7 @@ tinfer::TraceFileOptions RecordArgs::options() const {
         options.filter.first_run = selection.runs.front().first;
         options.filter.last_run = selection.runs.back().second;
     }
-    if (const auto cpu = cpu_name(); !cpu.empty()) options.notes.emplace_back("cpu", cpu);
+    if (const auto cpu = roof::cpu_name(); !cpu.empty()) options.notes.emplace_back("cpu", cpu);
     return options;
 }
 
@@ -132,6 +126,15 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
     command.add_flag("--check", args.check, "compare every event with what the graph means; exit 1 on a difference")
         ->group(group);
     command.add_flag("--no-token-ids", args.no_token_ids, "leave the ids of tokens out")->group(group);
+    command.add_flag("--no-text", args.no_text, "leave the texts of tokens out")->group(group);
+    auto* const roofs =
+        command
+            .add_option(
+                "--roofs", args.roofs,
+                "what the machine can do: gbps=20,gmacs=300 or a file of `bench --json`; else it is measured once")
+            ->type_name("ROOFS")
+            ->group(group);
+    command.add_flag("--no-roofs", args.no_roofs, "measure nothing, and leave it out")->excludes(roofs)->group(group);
     command.add_flag("--drop-cache", args.drop_cache, "begin with the file out of memory, where the system allows it")
         ->group(group);
     command.add_flag("--overwrite", args.overwrite, "replace a trace that is there")->group(group);
@@ -162,6 +165,8 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
 void check_record(RecordArgs& args, const ModelArgs& model) {
     if (args.output.empty()) throw UsageError("a file to write is needed: -o FILE.tntrace");
     (void)args.options();
+    if (!args.roofs.empty()) (void)parse_roofs(args.roofs, "--roofs", 0);
+    args.cache_folder = model.fingerprint_folder();
     if (args.router_inputs == args.output) throw UsageError("--output and --router-inputs: two files are needed");
     check_output(args.output, "--output", model.files, args.overwrite);
     check_output(args.router_inputs, "--router-inputs", model.files, args.overwrite);
@@ -173,11 +178,31 @@ void check_record(RecordArgs& args, const ModelArgs& model) {
          dropped ? Look::dim : Look::warning);
 }
 
+/// What the machine can do goes into the session, so that every reader of the trace can say what limits it.
+void add_roofs(const RecordArgs& args, tinfer::Context& context, tinfer::TraceFileOptions& options) {
+    if (args.no_roofs) return;
+    const int n_threads = context.options().n_threads;
+    const auto roofs = args.roofs.empty() ? machine_roofs(n_threads, context.isa(), args.cache_folder)
+                                          : parse_roofs(args.roofs, "--roofs", n_threads);
+    const auto add = [&](std::string_view key, double rate) {
+        if (rate > 0) options.notes.emplace_back(key, fixed(rate / 1e9, 3));
+    };
+    add(kReadKey, roofs.bytes);
+    add(kInt8Key, roofs.int8_macs);
+    add(kF32Key, roofs.f32_macs);
+}
+
 void start_record(RecordArgs& args, tinfer::Context& context) {
 #if defined(SIGPIPE)
     std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is then a write error
 #endif
-    args.file = std::make_shared<tinfer::TraceFile>(args.output, args.options());
+    auto options = args.options();
+    if (!args.no_text && !args.no_token_ids)
+        options.piece = [vocab = context.model().vocab()](tinfer::Token token) {
+            return std::string(vocab.piece(token));
+        };
+    add_roofs(args, context, options);
+    args.file = std::make_shared<tinfer::TraceFile>(args.output, std::move(options));
     args.attachments.push_back(context.attach(args.file));
     if (!args.router_inputs.empty()) {
         args.routers = std::make_shared<RouterInputRecorder>(args.router_inputs, args.overwrite);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // tinfer trace roofline: performance of groups of steps relative to the machine's roofs.
 #include <algorithm>
-#include <fstream>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
 
-#include "../json_input.hpp"
+#include "../machine_roofs.hpp"
 #include "trace.hpp"
 
 namespace tinfer::app {
@@ -14,24 +17,18 @@ struct RooflineArgs : TraceArgs {
     std::string by = "role", peaks_file;
 };
 
-struct Point {
-    std::uint64_t calls = 0, bytes = 0, macs = 0;
-    double seconds = 0;
-};
-
 class Points : public Visitor {
 public:
-    Points(const tinfer::TraceReader& of, const RooflineArgs& args) : Visitor(of, args.selection()), by_(args.by) {}
+    Points(const tinfer::TraceReader& of, const RooflineArgs& args, const tinfer::RooflinePeaks& peaks)
+        : Visitor(of, args.selection()), by_(args.by), peaks_(peaks) {}
     void see(const tinfer::KernelEvent& event) override {
-        Point& point = points[name_of(event)];
-        ++point.calls;
-        point.seconds += double(event.end - event.begin) / 1e9;
-        point.macs += event.macs;
-        for (const auto& access : event.accesses)
-            if (!access.scratch && access.kind != tinfer::AccessKind::elided) point.bytes += streamed_bytes(access);
+        const std::string name = name_of(event);
+        points[name].add(event, peaks_);
+        of_phases[event.run->phase][name].add(event, peaks_);  // what limits a prompt is not what limits a token
     }
     void end(const tinfer::RunResult& result) override { run_seconds += double(result.end - result.run->begin) / 1e9; }
-    std::map<std::string, Point> points;
+    std::map<std::string, tinfer::RooflineRow> points;
+    std::map<tinfer::Phase, std::map<std::string, tinfer::RooflineRow>> of_phases;
     double run_seconds = 0;
 
 private:
@@ -51,33 +48,54 @@ private:
         return name.empty() ? "(" + std::string(to_string(step.op)) + ")" : name;
     }
     std::string by_;
+    tinfer::RooflinePeaks peaks_;
 };
 
-/// Peak rates from a JSON file {"gbps":…,"gmacs":…}, or from the session; 0 if unknown.
-std::pair<double, double> peaks_of(const tinfer::TraceReader& trace, const RooflineArgs& args) {
+/// From a file or text, else from the session; 0 if unknown.
+tinfer::RooflinePeaks peaks_of(const tinfer::TraceReader& trace, const RooflineArgs& args) {
     const auto number = [&](std::string_view key) {
-        const std::string text(trace.session_value(key));
-        return text.empty() ? 0.0 : std::strtod(text.c_str(), nullptr) * 1e9;
+        const double value = std::strtod(std::string(trace.session_value(key)).c_str(), nullptr);
+        return std::isfinite(value) && value > 0 ? value : 0.0;
     };
-    if (args.peaks_file.empty()) return {number("read_gbps"), number("gmacs")};
-    const Json peaks = parse_json(read_file(args.peaks_file), args.peaks_file);
-    const auto rate = [&](std::string_view key) {
-        const Json* const given = peaks.find(key);
-        if (!peaks.is_object() || (given != nullptr && !given->is_number()))
-            throw tinfer::Error(tinfer::ErrorCode::bad_parameter,
-                                args.peaks_file + ": no JSON object with numbers gbps and gmacs");
-        return given != nullptr ? given->get<double>() * 1e9 : 0.0;
-    };
-    return {rate("gbps"), rate("gmacs")};
+    if (!args.peaks_file.empty()) return parse_roofs(args.peaks_file, "--peaks", static_cast<int>(number("threads")));
+    const double both = number("gmacs");  // of traces that tell one rate
+    const auto rate = [&](std::string_view key) { return number(key) > 0 ? number(key) : both; };
+    return {1e9 * number(kReadKey), 1e9 * rate(kInt8Key), 1e9 * rate(kF32Key)};
+}
+
+/// What limits a phase: its milliseconds, and shares of them.
+Json bounds_of(tinfer::Phase phase, const std::map<std::string, tinfer::RooflineRow>& rows) {
+    using Bound = tinfer::RooflineRow::Bound;
+    std::array<double, 4> seconds{};
+    for (const auto& [name, row] : rows) seconds[static_cast<std::size_t>(row.bound())] += row.seconds;
+    const double all = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    Json answer{{"phase", to_string(phase)}, {"ms", 1e3 * all}};
+    for (const Bound bound : {Bound::memory, Bound::compute, Bound::overhead, Bound::unknown})
+        answer[to_string(bound)] = all > 0 ? seconds[static_cast<std::size_t>(bound)] / all : 0;
+    return answer;
+}
+
+void print_bounds(const Json& phases, const tinfer::RooflinePeaks& peaks) {
+    const auto percent = [](const Json& share) { return fixed(100 * share.get<double>(), 1) + " %"; };
+    if (peaks.bytes <= 0 && peaks.int8_macs <= 0 && peaks.f32_macs <= 0)
+        return note("the trace does not say what the machine can do, so no roof is known (see --peaks)", Look::dim);
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+        const Json& of = phases[i];
+        print(of["phase"].get<std::string>() + ": " + percent(of["memory"]) +
+              " of its steps' time is bound by memory, " + percent(of["compute"]) + " by arithmetic, " +
+              percent(of["overhead"]) + " is overhead\n");
+    }
+    print("overhead is what reaches less than " + fixed(100 * tinfer::RooflineRow::kOverhead, 0) +
+          " % of both roofs; roofs: " + roofs_text(peaks) + "\n");
 }
 
 int show_roofline(const RooflineArgs& args) {
     const auto trace = args.open();
     args.check_model(trace);
-    const auto [bytes_peak, macs_peak] = peaks_of(trace, args);
-    Points points(trace, args);
+    const auto peaks = peaks_of(trace, args);
+    Points points(trace, args, peaks);
     points.visit();
-    std::vector<std::pair<std::string, Point>> rows(points.points.begin(), points.points.end());
+    std::vector<std::pair<std::string, tinfer::RooflineRow>> rows(points.points.begin(), points.points.end());
     std::ranges::stable_sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
     Table table({{args.by},
                  {"calls", Unit::count},
@@ -93,30 +111,27 @@ int show_roofline(const RooflineArgs& args) {
     double step_seconds = 0;
     for (const auto& [name, p] : rows) {
         step_seconds += p.seconds;
-        const double memory = bytes_peak > 0 ? double(p.bytes) / bytes_peak : 0,
-                     compute = macs_peak > 0 ? double(p.macs) / macs_peak : 0;
-        const bool known = memory > 0 || compute > 0;
+        const bool known = p.bound() != tinfer::RooflineRow::Bound::unknown;
+        const std::uint64_t macs = p.int8_macs + p.f32_macs;
         table.add({name, p.calls, 1e3 * p.seconds, points.run_seconds > 0 ? p.seconds / points.run_seconds : 0, p.bytes,
-                   p.macs, p.bytes > 0 ? double(p.macs) / double(p.bytes) : 0,
-                   p.seconds > 0 ? double(p.bytes) / p.seconds / 1e9 : 0,
-                   p.seconds > 0 ? double(p.macs) / p.seconds / 1e9 : 0,
-                   known && p.seconds > 0 ? Cell(std::max(memory, compute) / p.seconds) : Cell(),
-                   std::string(!known              ? "unknown"
-                               : memory >= compute ? "memory"
-                                                   : "compute")});
+                   macs, p.bytes > 0 ? double(macs) / double(p.bytes) : 0, p.gbps(), p.gmacs(),
+                   known && p.seconds > 0 ? Cell(p.of_peak()) : Cell(), std::string(to_string(p.bound()))});
     }
+    Json phases = Json::array();
+    for (const auto& [phase, of] : points.of_phases) phases.push_back(bounds_of(phase, of));
     const double covered = points.run_seconds > 0 ? step_seconds / points.run_seconds : 0;
     print_result(args.style,
                  {{"run_ms", 1e3 * points.run_seconds},
                   {"step_ms", 1e3 * step_seconds},
                   {"covered", covered},
-                  {"peak_gbps", bytes_peak / 1e9},
-                  {"peak_gmacs", macs_peak / 1e9}},
+                  {"peak_gbps", peaks.bytes / 1e9},
+                  {"peak_gmacs", peaks.int8_macs / 1e9},
+                  {"peak_f32_gmacs", peaks.f32_macs / 1e9},
+                  {"phases", phases}},
                  "groups", table);
-    if (!args.style.as_json && !args.style.as_csv)
-        print("steps are " + fixed(100 * covered, 1) + " % of " + fixed(1e3 * points.run_seconds, 3) + " ms\n");
-    if (!args.style.as_json && !args.style.as_csv && bytes_peak <= 0 && macs_peak <= 0)
-        note("the trace does not say what the machine can do, so no roof is known (see --peaks)", Look::dim);
+    if (args.style.as_json || args.style.as_csv) return 0;
+    print("steps are " + fixed(100 * covered, 1) + " % of " + fixed(1e3 * points.run_seconds, 3) + " ms\n");
+    print_bounds(phases, peaks);
     return 0;
 }
 
@@ -132,7 +147,9 @@ Verb add_roofline(CLI::App& trace) {
         ->check(one_of({"role", "tensor", "op", "kernel", "part", "layer", "phase"}))
         ->type_name("WHAT")
         ->group("Output");
-    verb->add_option("--peaks", args->peaks_file, "JSON with what the machine can do: {\"gbps\": 20, \"gmacs\": 300}")
+    verb->add_option("--peaks", args->peaks_file,
+                     "what the machine can do, in place of what the trace says: what `bench --json` printed, or "
+                     "{\"gbps\": 20, \"gmacs\": 300}")
         ->type_name("FILE")
         ->group("Output");
     args->add_output(*verb);

@@ -59,26 +59,35 @@ std::string json_for_script(const Json& document) {
     return out;
 }
 
+std::string info_of(const ViewedTrace& trace) {
+    const PackedTrace& packed = trace.packed;
+    Json info{{"events", packed.n_events},          {"file", trace.file_name},
+              {"problems", packed.problems},        {"ranges", packed.n_ranges},
+              {"skeleton", packed.skeleton.size()}, {"spans", packed.n_spans}};
+    if (!packed.thinned.empty()) info["thinned"] = packed.thinned;
+    info["view"] = 2;
+    return json_for_script(info);
+}
+
+void write_data(const PackedTrace& packed, const std::function<void(std::string_view)>& write) {
+    Base64 base64(write);
+    base64.add(packed.skeleton);
+    base64.add(packed.events);
+    base64.end();
+}
+
 }  // namespace
 
-void write_view(const PackedTrace* trace, std::string_view file_name,
-                const std::function<void(std::string_view)>& write) {
+void write_view(std::span<const ViewedTrace> traces, const std::function<void(std::string_view)>& write) {
     const ViewPage page = view_page();
     for (const auto part : page.before) write(part);
-    if (trace != nullptr) {
-        Json info{{"events", trace->n_events},          {"file", file_name},
-                  {"problems", trace->problems},        {"ranges", trace->n_ranges},
-                  {"skeleton", trace->skeleton.size()}, {"spans", trace->n_spans}};
-        if (!trace->thinned.empty()) info["thinned"] = trace->thinned;
-        info["view"] = 2;
-        write(json_for_script(info));
-    }
+    if (!traces.empty()) write(info_of(traces[0]));
     for (const auto part : page.between) write(part);
-    if (trace != nullptr) {
-        Base64 base64(write);
-        base64.add(trace->skeleton);
-        base64.add(trace->events);
-        base64.end();
+    if (!traces.empty()) write_data(traces[0].packed, write);
+    if (traces.size() > 1) {
+        write("</script>\n<script type=\"application/json\" id=\"view-info-2\">" + info_of(traces[1]));
+        write("</script>\n<script type=\"application/octet-stream\" id=\"view-data-2\">");
+        write_data(traces[1].packed, write);
     }
     for (const auto part : page.after) write(part);
 }

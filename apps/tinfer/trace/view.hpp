@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,8 +49,12 @@ struct PackedTrace {
 /// other work; duration less begin less busy; work items less those before; cpu, flags.
 [[nodiscard]] PackedTrace pack_trace(const tinfer::TraceReader& trace, const ViewOptions& options);
 
-/// Writes the page in pieces. Without a trace it is the empty page, onto which files can be dropped.
-void write_view(const PackedTrace* trace, std::string_view file_name,
-                const std::function<void(std::string_view)>& write);
+struct ViewedTrace {
+    std::string file_name;
+    PackedTrace packed;
+};
+/// Writes the page in pieces, with one trace, or two to compare. Without one it is the empty page, onto which files can
+/// be dropped.
+void write_view(std::span<const ViewedTrace> traces, const std::function<void(std::string_view)>& write);
 
 }  // namespace tinfer::app

@@ -10,7 +10,7 @@ namespace tinfer::app {
 namespace {
 
 struct ViewArgs {
-    std::string in, out, detail;
+    std::string in, other, out, detail;
     std::uint64_t max_events = ViewOptions{}.max_events;
     bool allow_damage = false;
 };
@@ -32,23 +32,27 @@ std::pair<std::uint64_t, std::uint64_t> parse_runs(const std::string& text) {
 
 int view(const ViewArgs& args) {
     if (args.out.empty()) throw UsageError("a file to write is needed: -o FILE.html");
-    const bool empty = args.in.empty();
     ViewOptions options;
-    options.file_name = args.in.substr(args.in.find_last_of('/') + 1);
     options.max_events = args.max_events;
     if (!args.detail.empty()) options.detail = parse_runs(args.detail);
-    check_output(args.out, "--output", std::span(&args.in, 1));
-    std::optional<tinfer::TraceReader> trace;
-    PackedTrace packed;
+    const std::vector<std::string> inputs{args.in, args.other};
+    check_output(args.out, "--output", inputs);
+    std::vector<tinfer::TraceReader> traces;
+    std::vector<ViewedTrace> viewed;
     try {
-        if (!empty) packed = pack_trace(trace.emplace(tinfer::TraceReader::open(args.in)), options);
+        for (const auto& in : inputs) {
+            if (in.empty()) break;
+            traces.push_back(tinfer::TraceReader::open(in));
+            options.file_name = in.substr(in.find_last_of('/') + 1);
+            viewed.push_back({options.file_name, pack_trace(traces.back(), options)});
+        }
     } catch (const tinfer::Error& error) {
         throw ExitError(2, error.what());
     }
     OutputFile file(args.out);
-    write_view(empty ? nullptr : &packed, options.file_name, [&](std::string_view text) { file.write(text); });
+    write_view(viewed, [&](std::string_view text) { file.write(text); });
     file.finish();
-    if (trace) report_damage(args.in, damage_of(*trace), args.allow_damage);
+    for (std::size_t i = 0; i < traces.size(); ++i) report_damage(inputs[i], damage_of(traces[i]), args.allow_damage);
     return 0;
 }
 
@@ -61,6 +65,9 @@ Verb add_view(CLI::App& trace) {
     command->add_option("trace", args->in, "a .tntrace file; without one, a page to drop files on")
         ->type_name("FILE")
         ->group(group);
+    command->add_option("other", args->other, "a second one, shown beside it as `trace diff` tells it")
+        ->type_name("OTHER")
+        ->group(group);
     command->add_option("-o,--output", args->out, "the page")->type_name("FILE")->group(group);
     command->add_option("--max-events", args->max_events, "more are thinned: some runs keep theirs, totals of all stay")
         ->type_name("N")
@@ -71,8 +78,8 @@ Verb add_view(CLI::App& trace) {
         ->type_name("RUNS")
         ->group(group);
     add_allow_damage(*command, args->allow_damage);
-    command->footer(
-        "\nExamples:\n  tinfer trace view t.tntrace -o t.html\n  tinfer trace view t.tntrace --detail 3-10 -o t.html");
+    command->footer("\nExamples:\n  tinfer trace view t.tntrace -o t.html\n  tinfer trace view before.tntrace "
+                    "after.tntrace -o both.html");
     return [args] { return view(*args); };
 }
 

@@ -6,9 +6,9 @@
 namespace tinfer {
 
 std::string_view trace_format::to_string(trace_format::BlockType type) noexcept {
-    constexpr std::string_view kNames[] = {"strings", "session", "files",  "tensors", "plan",  "run",
-                                           "events",  "run_end", "sample", "mark",    "pages", "router",
-                                           "hashes",  "drops",   "index",  "samplers"};
+    constexpr std::string_view kNames[] = {"strings", "session", "files",  "tensors",  "plan",  "run",
+                                           "events",  "run_end", "sample", "mark",     "pages", "router",
+                                           "hashes",  "drops",   "index",  "samplers", "pieces"};
     const auto i = static_cast<std::size_t>(type) - 1;
     return i < std::size(kNames) ? kNames[i] : "unknown";
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "trace/file/extras.hpp"
 
+#include "trace/file/block_writer.hpp"
+
 #include <algorithm>
 
 #include "base/bytes.hpp"
@@ -11,6 +13,24 @@ namespace tinfer::trace {
 std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t before) noexcept {
     for (const std::byte byte : bytes) before = (before ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3ull;
     return before;
+}
+
+std::uint32_t PieceRecords::encode(std::span<const Token> tokens, const std::function<std::string(Token)>& text_of) {
+    payload.clear();
+    std::uint32_t n = 0;
+    for (const Token token : tokens) {
+        const auto id = static_cast<std::size_t>(token);
+        if (static_cast<std::int32_t>(token) < 0 || (id < is_there_.size() && is_there_[id])) continue;
+        if (id >= is_there_.size()) is_there_.resize(id + 1);
+        is_there_[id] = true;
+        const std::string text = text_of(token);
+        put(payload, static_cast<std::int32_t>(token));
+        put(payload, static_cast<std::uint32_t>(text.size()));
+        put_all(payload, std::span<const char>(text));
+        payload.resize((payload.size() + 3) / 4 * 4);
+        ++n;
+    }
+    return n;
 }
 
 void ExtraRecords::begin_session(const SessionInfo& info, const TraceExtras& wanted) {

@@ -3,6 +3,9 @@
 // the current run.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "tinfer/trace_file.hpp"
@@ -14,6 +17,17 @@ namespace tinfer::trace {
 inline constexpr std::uint32_t kHashFnv1a = 1;
 [[nodiscard]] std::uint64_t fnv1a(std::span<const std::byte> bytes,
                                   std::uint64_t before = 0xcbf29ce484222325ull) noexcept;
+
+/// Texts of tokens, each once in a file.
+class PieceRecords {
+public:
+    /// The payload of a block with those that were not there yet; gives their number.
+    std::uint32_t encode(std::span<const Token> tokens, const std::function<std::string(Token)>& text_of);
+    std::vector<std::byte> payload;
+
+private:
+    std::vector<bool> is_there_;  // by token
+};
 
 class ExtraRecords {
 public:

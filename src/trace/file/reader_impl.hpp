@@ -21,7 +21,7 @@ struct TraceReader::Impl {
         std::uint32_t id = 0;
         std::string_view text;
     };
-    std::vector<Text> texts;  // sorted by id when the scan is done
+    std::vector<Text> texts, pieces;  // sorted by id when the scan is done
     std::vector<std::pair<std::string_view, std::string_view>> session;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> session_ids;
     std::vector<trace_format::File> files;
@@ -54,6 +54,7 @@ private:
     [[nodiscard]] std::uint64_t next_header(std::uint64_t from) const;
     void read_block(const TraceBlock& block);
     void read_strings(Bytes payload, std::uint32_t n);
+    void read_pieces(Bytes payload, std::uint32_t n);
     void read_plan(Bytes payload, std::uint64_t offset);
     void read_run(Bytes payload, std::uint64_t offset);
     void read_events(Bytes payload, std::uint64_t offset);

@@ -400,9 +400,11 @@ const TensorInfo* TraceReader::Impl::info(std::uint32_t id) const noexcept {
 
 // What the end of the scan makes known: texts by number, and the registry with its weights first.
 void TraceReader::Impl::resolve() {
-    std::ranges::stable_sort(texts, {}, &Text::id);
     const auto same_id = [](const Text& a, const Text& b) { return a.id == b.id; };
-    texts.erase(std::unique(texts.begin(), texts.end(), same_id), texts.end());
+    for (auto* const list : {&texts, &pieces}) {
+        std::ranges::stable_sort(*list, {}, &Text::id);
+        list->erase(std::unique(list->begin(), list->end(), same_id), list->end());
+    }
     for (const auto& [key, value] : session_ids) session.emplace_back(text(key), text(value));
     std::vector<std::string_view> roles;
     for (const auto& [key, value] : session) {

@@ -23,7 +23,8 @@ std::span<const std::byte> payload_of(const TraceReader& trace, const TraceBlock
 /// What a trace consists of that belongs to no run.
 bool is_static(trace_format::BlockType type) {
     return type == trace_format::BlockType::strings || type == trace_format::BlockType::session ||
-           type == trace_format::BlockType::files || type == trace_format::BlockType::tensors;
+           type == trace_format::BlockType::files || type == trace_format::BlockType::tensors ||
+           type == trace_format::BlockType::pieces;
 }
 
 void copy_block(trace::BlockWriter& writer, const TraceReader& trace, const TraceBlock& block) {

@@ -145,6 +145,12 @@ struct TraceFile::Impl {
         batch.clear();
     }
 
+    void append_pieces(std::span<const Token> of) {
+        if (!options.piece || !options.extras.token_ids || is_silent()) return;
+        const std::uint32_t n = pieces.encode(of, options.piece);
+        if (n > 0) append_static({trace_format::BlockType::pieces, n, 0, 0, 0}, pieces.payload);
+    }
+
     void drop(std::uint64_t first_event, std::uint64_t count, std::uint64_t earliest, std::uint64_t latest) {
         if (drops.count == 0) drops = {earliest, latest, first_event, 0};
         drops.last_time = latest;
@@ -255,6 +261,8 @@ struct TraceFile::Impl {
     trace::EventBatch batch;
     trace::ExtraRecords extras;
     std::vector<std::byte> payload;
+    trace::PieceRecords pieces;
+    std::vector<Token> piece_tokens;
     // Of the decode in progress: sequences by output.
     std::uint64_t decode = ~std::uint64_t{0};
     std::vector<std::uint32_t> output_sequences;
@@ -354,7 +362,9 @@ void TraceFile::on_run_begin(const RunInfo& info) {
     if (m.decode != info.decode) m.output_sequences.clear();
     m.decode = info.decode;
     m.tokens.clear();
+    m.piece_tokens.clear();
     for (const TokenView& token : info.tokens) {
+        m.piece_tokens.push_back(token.id);
         const auto sequence = static_cast<std::uint32_t>(token.first_seq);
         const auto same = [&](const trace_format::RunToken& other) { return other.sequence == sequence; };
         if (std::ranges::none_of(m.tokens, same)) ++m.run.n_sequences;
@@ -366,6 +376,7 @@ void TraceFile::on_run_begin(const RunInfo& info) {
         ++m.run.n_outputs;
         m.output_sequences.push_back(sequence);
     }
+    m.append_pieces(m.piece_tokens);
     m.run_written = false;
     m.run_dropped = m.run_seen = 0;
     m.batch.clear();
@@ -433,6 +444,7 @@ void TraceFile::on_sample(const SampleEvent& event) {
     sample.p = event.p;
     sample.candidates_left = event.candidates_left;
     if (sample.output_index < m.output_sequences.size()) sample.sequence = m.output_sequences[sample.output_index];
+    m.append_pieces(std::span(&event.token, 1));
     m.append_record(trace_format::BlockType::sample, sample, event.time, event.run);
 }
 

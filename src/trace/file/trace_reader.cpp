@@ -162,6 +162,7 @@ void TraceReader::Impl::read_block(const TraceBlock& block) {
         case trace_format::BlockType::drops: return append_records(block, payload, drops);
         case trace_format::BlockType::index: return append_records(block, payload, index);
         case trace_format::BlockType::samplers: return;  // nothing here reads them yet
+        case trace_format::BlockType::pieces: return read_pieces(payload, block.header.records);
     }
 }
 
@@ -173,6 +174,18 @@ void TraceReader::Impl::read_strings(Bytes payload, std::uint32_t n) {
         need(payload, at + 8, length, "texts");
         if (id == 0) refuse_block("a text with the number 0");
         texts.push_back({id, {reinterpret_cast<const char*>(payload.data() + at + 8), length}});
+        at = (at + 8 + length + 3) / 4 * 4;
+    }
+}
+
+void TraceReader::Impl::read_pieces(Bytes payload, std::uint32_t n) {
+    std::uint64_t at = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+        need(payload, at, 8, "pieces");
+        const auto length = record_at<std::uint32_t>(payload, at + 4);
+        need(payload, at + 8, length, "pieces");
+        pieces.push_back(
+            {record_at<std::uint32_t>(payload, at), {reinterpret_cast<const char*>(payload.data() + at + 8), length}});
         at = (at + 8 + length + 3) / 4 * 4;
     }
 }
@@ -346,6 +359,11 @@ std::span<const std::byte> TraceReader::bytes() const& noexcept { return impl_->
 std::span<const TraceBlock> TraceReader::blocks() const& noexcept { return impl_->blocks; }
 std::span<const TraceDamage> TraceReader::damage() const& noexcept { return impl_->damage; }
 std::string_view TraceReader::text(std::uint32_t id) const& noexcept { return impl_->text(id); }
+std::string_view TraceReader::piece(Token token) const& noexcept {
+    const auto found = std::ranges::lower_bound(impl_->pieces, static_cast<std::uint32_t>(token), {}, &Impl::Text::id);
+    const bool is_there = found != impl_->pieces.end() && found->id == static_cast<std::uint32_t>(token);
+    return is_there ? found->text : std::string_view();
+}
 std::string_view TraceReader::session_value(std::string_view key) const& noexcept { return impl_->session_value(key); }
 std::span<const std::pair<std::string_view, std::string_view>> TraceReader::session() const& noexcept {
     return impl_->session;
