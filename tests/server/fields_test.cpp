@@ -150,8 +150,10 @@ TEST_CASE("server: a histogram counts each value in all bounds that hold it") {
     histogram.add(0.0005);
     histogram.add(0.2);
     histogram.add(1000);
-    std::string text;
-    histogram.write(text, "t", "help", "model=\"m\"");
+    tinfer::server::MetricFamilies families;
+    families.add_histogram("t", "help", "model=\"m\"", histogram.kBounds, histogram.counts(), histogram.n(),
+                           histogram.sum());
+    const std::string text = families.text();
     CHECK(text.find("t_bucket{model=\"m\",le=\"0.001\"} 1\n") != text.npos);
     CHECK(text.find("t_bucket{model=\"m\",le=\"0.25\"} 2\n") != text.npos);
     CHECK(text.find("t_bucket{model=\"m\",le=\"300\"} 2\n") != text.npos);
