@@ -188,7 +188,7 @@ int convert_checkpoint(const ConvertArgs& args) {
 Action add_convert(CLI::App& app) {
     auto args = std::make_shared<ConvertArgs>();
     auto* command =
-        app.add_subcommand("convert", "Makes a GGUF file of a published checkpoint (config.json, safetensors).");
+        app.add_subcommand("convert", "Makes a GGUF file of a published checkpoint: config.json, safetensors.");
     command->add_option("folder", args->folder, "the folder of the checkpoint")
         ->required()
         ->type_name("DIR")
