@@ -449,8 +449,8 @@ Json requests(const Service& service) {
     tokenize["anyOf"] = Json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
     add_taken(tokenize["properties"], {"model"});
     all["TokenizeRequest"] = tokenize;
-    all["ModelRequest"] =
-        object({{"model", service.options.any_model ? text("Any name.") : is(service.id)}}, {"model"});
+    const Json any_name{{"type", "string"}, {"description", "Any name."}};
+    all["ModelRequest"] = object({{"model", service.options.any_model ? any_name : is(service.id)}}, {"model"});
     Json detokenize{{"tokens", token_ids(service)}};
     add_taken(detokenize, {"model"});
     all["DetokenizeRequest"] = object(detokenize, {"tokens"});
