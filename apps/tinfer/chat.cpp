@@ -324,8 +324,8 @@ private:
             show(*more, is_thinking);
             if (!interrupted() || !chat_.is_answering()) continue;
             auto last = chat_.end();
-            for (std::string* text : {&last.content, &last.reasoning})  // a character that was cut is none
-                while (text->ends_with("\uFFFD")) text->resize(text->size() - 3);
+            for (std::string* part : {&last.content, &last.reasoning})  // a character that was cut is none
+                while (part->ends_with("\uFFFD")) part->resize(part->size() - 3);
             show(last, is_thinking);
         }
         if (chat_.stop() == tinfer::StopReason::context && chat_.answer_n() == 0)

@@ -75,7 +75,7 @@ class Usage(unittest.TestCase):
             self.assertLessEqual(max(map(len, lines[:lines.index("Common:")])), 100, command)
             self.assertEqual(lines[lines.index("Common:") + 1].split()[0], "-h,", command)   # others have a title
             self.assertFalse([line for line in lines if re.match(r" \S", line)], command)
-        for usage in ("replay FILE [MODEL]", "template [MODEL]", "man [COMMAND]", "trace view [FILE]",
+        for usage in ("replay FILE [MODEL]", "template [MODEL]", "man [COMMAND]", "trace view [FILE] [OTHER]",
                       "trace show FILE", "grammar check [FILE]", "completion SHELL"):
             command = [word for word in usage.split() if word.islower()]
             self.assertIn(f"Usage: tinfer {usage} [options]\n", tinfer(*command, "--help").decode())

@@ -122,11 +122,11 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
         .add_option("--router-inputs", args.router_inputs,
                     "also write what each router multiplies, for `trace experts --predict`; its choices are recorded")
         ->type_name("FILE")
-        ->group(group);
+        ->group(more);
     command.add_flag("--check", args.check, "compare every event with what the graph means; exit 1 on a difference")
         ->group(group);
     command.add_flag("--no-token-ids", args.no_token_ids, "leave the ids of tokens out")->group(group);
-    command.add_flag("--no-text", args.no_text, "leave the texts of tokens out")->group(group);
+    command.add_flag("--no-text", args.no_text, "leave the texts of tokens out")->group(more);
     auto* const roofs =
         command
             .add_option(
@@ -134,7 +134,7 @@ void add_record_options(CLI::App& command, RecordArgs& args) {
                 "what the machine can do: gbps=20,gmacs=300 or a file of `bench --json`; else it is measured once")
             ->type_name("ROOFS")
             ->group(group);
-    command.add_flag("--no-roofs", args.no_roofs, "measure nothing, and leave it out")->excludes(roofs)->group(group);
+    command.add_flag("--no-roofs", args.no_roofs, "measure nothing, and leave it out")->excludes(roofs)->group(more);
     command.add_flag("--drop-cache", args.drop_cache, "begin with the file out of memory, where the system allows it")
         ->group(group);
     command.add_flag("--overwrite", args.overwrite, "replace a trace that is there")->group(group);
