@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Compiles what the pages show. A C++ snippet with `main` is a program; any other one is the body of a function, in
-which the names of PRELUDE are known. Programs in C are compiled as C99, blocks of JSON are parsed. Those of Python are
-run by the tests of the package, commands by the tests of the program. Exits with 77 where there is no compiler.
+which the names of PRELUDE are known. Programs in C are compiled as C99, blocks of JSON and TOML are parsed. Those of
+Python are run by the tests of the package, commands by the tests of the program. Exits with 77 where there is no
+compiler.
 
 usage: check_snippets.py [C++ compiler]
 """
@@ -14,13 +15,18 @@ import subprocess
 import sys
 import tempfile
 
+try:
+    import tomllib
+except ImportError:   # before Python 3.11
+    tomllib = None
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PRELUDE = """
 const tinfer::Model& model, const tinfer::Model& small_model, tinfer::Context& context, tinfer::Sampler& sampler,
 const std::string& text, const std::vector<tinfer::Token>& tokens, const std::vector<tinfer::Token>& prompt,
 tinfer::Chat& chat, tinfer::SeqId seq, std::string (*run)(std::string_view, std::string_view)
 """
-KNOWN = {"cpp", "c", "json", "python", "sh", "text", "cmake", "dockerfile", "ini", "js"}
+KNOWN = {"cpp", "c", "json", "toml", "python", "sh", "text", "cmake", "dockerfile", "ini", "js"}
 
 
 def snippets():
@@ -69,6 +75,11 @@ def findings(compiler):
         elif language == "json":
             try:
                 json.loads(text)
+            except ValueError as error:
+                yield f"{page}:{line}: {error}"
+        elif language == "toml" and tomllib is not None:
+            try:
+                tomllib.loads(text)
             except ValueError as error:
                 yield f"{page}:{line}: {error}"
     if len(cpp) < 20:

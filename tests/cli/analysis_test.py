@@ -50,9 +50,10 @@ class Drafts(unittest.TestCase):
     def test_union_beside_what_verifications_touched(self):  # [J4]
         path = str(FOLDER / "verified.tntrace")
         tinfer("trace", "record", MOE_MODEL, "-p", "once on a time once on a time", "-n", 40, "--temp", 0, *NO_EOG,
-               "--speculate", "ngram", "--extras", "router", "-o", path,
-               "--overwrite")
-        unions = json.loads(trace("experts", path, "--union", "2,3,4,5,6", "--json"))["union"]
+               "--speculate", "ngram", "--grammar", 'root ::= "once on a time once on a time"', "--extras", "router",
+               "-o", path, "--overwrite")
+        sizes = ",".join(map(str, range(2, 17)))
+        unions = json.loads(trace("experts", path, "--union", sizes, "--json"))["union"]
         checked = [u for u in unions if u["verified"] > 0]
         self.assertTrue(checked, unions)
         for u in checked:
