@@ -182,7 +182,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<Op>(static_cast<int>(Op::count_), "none", "rope_kv_write");
     check_names<AccessMode>(4, "read", "read_write", 1);
     check_names<AccessKind>(3, "whole", "elided");
-    check_names<Phase>(7, "prefill", "maintenance");
+    check_names<Phase>(static_cast<int>(kLastPhase) + 1, "prefill", "draft");
     check_names<TraceLevel>(3, "counts", "threads");
     check_names<Delivery>(2, "batched", "immediate");
     check_names<OnThrow>(2, "fail_decode", "detach");
@@ -191,7 +191,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<StatsBy>(6, "op", "phase");
     check_names<TraceMode>(3, "sync", "ring");
     check_names<WhenFull>(2, "wait", "drop");
-    check_names<trace_format::BlockType>(17, "strings", "samplers", 1);
+    check_names<trace_format::BlockType>(18, "strings", "pieces", 1);
     check_names<trace_format::OperandKind>(4, "whole", "elided");
     check_names<WeightPlace>(3, "mapped", "paged");
     check_names<AuditKind>(5, "literal", "clock");
@@ -200,7 +200,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<EngineRequest::Kind>(4, "generate", "rank");
     check_names<EngineRequest::Guess>(3, "none", "draft");
     check_names<SlotInfo::State>(3, "queued", "generating");
-    check_names<RooflineRow::Bound>(3, "memory", "compute", 1);  // the first is called unknown
+    check_names<RooflineRow::Bound>(4, "memory", "overhead", 1);  // the first is called unknown
     CHECK(elsewhere::print(trace_format::BlockType::run_end) == "run_end");
     CHECK(printed(DType::q4_k) == "q4_k");
     CHECK(printed(static_cast<DType>(97)) == "unknown");

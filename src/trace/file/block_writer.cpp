@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "trace/file/block_writer.hpp"
 
+#include <array>
+
 #include "base/byte_io.hpp"
 
 namespace tinfer {
 
+namespace {
+
+constexpr std::array<std::string_view, 17> kBlockNames{
+    "strings", "session", "files",  "tensors", "plan",  "run",   "events",   "run_end", "sample",
+    "mark",    "pages",   "router", "hashes",  "drops", "index", "samplers", "pieces",
+};
+
+}  // namespace
+
 std::string_view trace_format::to_string(trace_format::BlockType type) noexcept {
-    constexpr std::string_view kNames[] = {"strings", "session", "files",  "tensors",  "plan",  "run",
-                                           "events",  "run_end", "sample", "mark",     "pages", "router",
-                                           "hashes",  "drops",   "index",  "samplers", "pieces"};
     const auto i = static_cast<std::size_t>(type) - 1;
-    return i < std::size(kNames) ? kNames[i] : "unknown";
+    return i < kBlockNames.size() ? kBlockNames[i] : "unknown";
 }
 std::string_view trace_format::to_string(trace_format::OperandKind kind) noexcept {
     switch (kind) {
