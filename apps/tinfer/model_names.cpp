@@ -76,6 +76,11 @@ CLI::Option* takes_model(CLI::Option* option, std::vector<std::string>& values) 
 
 std::string cached_path(const std::string& text) { return is_name(text) ? cached_path_of_name(text) : text; }
 
+std::string resolved_path(const std::string& text) {
+    const auto paths = paths_of_name(text);
+    return paths.empty() ? text : paths.front();
+}
+
 void resolve_models() {
     for (const auto& [option, value] : model_options()) {
         if (option->count() == 0) continue;
@@ -110,8 +115,19 @@ hub::Settings hub_settings() {
     settings.cancelled = [] { return interrupted(); };
     return settings;
 }
+
+std::vector<CachedName> cached_names() {
+    std::vector<CachedName> out;
+    for (const auto& model : hub::list(hub_settings()))
+        if (model.complete && !model.commit.empty() && model.name.find('@') == std::string::npos)
+            out.push_back({model.name, model.paths.front().string()});
+    return out;
+}
 #else
 void add_hub_options(CLI::App&) {}
+std::vector<CachedName> cached_names() {
+    throw Error(ErrorCode::not_available, "--cached: this tinfer was built without models by name");
+}
 #endif
 
 #if defined(TINFER_PULL)

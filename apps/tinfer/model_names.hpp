@@ -23,6 +23,15 @@ CLI::Option* takes_model(CLI::Option* option, std::vector<std::string>& values);
 void resolve_models();
 /// The path of a name, or of its first part: empty if it is not in the cache. What is no name, as it is.
 [[nodiscard]] std::string cached_path(const std::string& text);
+/// The same, downloaded if it is not there. Throws as resolve_models() does.
+[[nodiscard]] std::string resolved_path(const std::string& text);
+
+struct CachedName {
+    std::string name, path;  ///< "OWNER/REPO:QUANT", and its file or the first part
+};
+/// The whole models of the hub's cache, in their newest snapshots, by name. Throws not_available in a build without
+/// models by name.
+[[nodiscard]] std::vector<CachedName> cached_names();
 
 /// --hub-cache and --offline, of every command.
 void add_hub_options(CLI::App& app);

@@ -22,11 +22,13 @@ void add_models(CLI::App& command, ServeArgs& args) {
     const std::string group = "Several models", more = rare(group);
     command.add_option("--models", args.models, "a further model under a name of its own; repeatable")
         ->allow_extra_args(false)
-        ->type_name("NAME=FILE")
+        ->type_name("NAME=MODEL")
         ->group(group);
     command
         .add_option("--model-dir", args.model_folder, "every *.gguf in this folder, each under its name without .gguf")
         ->type_name("FOLDER")
+        ->group(more);
+    command.add_flag("--cached", args.cached, "every model that `tinfer list` shows, under its name there")
         ->group(more);
     command.add_option("--memory", args.memory, "most memory of all loaded models and the server")
         ->default_str("with several models 80 % of what there is")

@@ -35,7 +35,10 @@ struct ServeArgs {
     /// What answers get: defaults of requests, the template. Call it once the options are known.
     void resolve();
     /// Whether models beside that of --model are named.
-    [[nodiscard]] bool has_several() const { return !models.empty() || !model_folder.empty() || !tables.empty(); }
+    bool cached = false;
+    [[nodiscard]] bool has_several() const {
+        return !models.empty() || !model_folder.empty() || !tables.empty() || cached;
+    }
     /// Throws UsageError for incompatible options.
     void check_together() const;
     /// What --draft means: a head reads along for all answers, a smaller model is asked by those that want it.

@@ -4,6 +4,7 @@
 
 #    include "doctor_facts.hpp"
 #    include "fingerprinting.hpp"
+#    include "model_names.hpp"
 #    include "serve_args.hpp"
 #    include "trace/trace.hpp"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 /// One model as the command line and a table say it.
 struct Named {
     std::string name;            ///< empty: that of --model, under its own name
-    std::string source;          ///< a path
+    std::string source;          ///< a path, or a name such as hf:OWNER/REPO:QUANT
     Json table = Json::array();  ///< {"key", "values"} for each key of its table
 };
 
@@ -62,11 +63,13 @@ std::vector<Named> named_models(const ServeArgs& args) {
     for (const auto& text : args.models) {
         const auto equals = text.find('=');
         if (equals == 0 || equals == text.npos || equals + 1 == text.size())
-            throw UsageError("--models '" + text + "': expected NAME=FILE");
+            throw UsageError("--models '" + text + "': expected NAME=FILE or NAME=hf:…");
         all.push_back({text.substr(0, equals), text.substr(equals + 1)});
     }
     if (!args.model_folder.empty())
         for (auto& found : models_in(args.model_folder)) all.push_back(std::move(found));
+    if (args.cached)
+        for (auto& [name, path] : cached_names()) all.push_back({std::move(name), std::move(path)});
     for (const auto& text : args.tables) {
         Json key = Json::parse(text, "--model-tables");
         const std::string name = key["model"].get<std::string>();
@@ -229,7 +232,7 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
     server::ModelSource source;
     source.is_default = model.name.empty();
     if (source.is_default) args->model.files = files;
-    else args->model.files = {model.source}, args->options.alias = model.name;
+    else args->model.files = {resolved_path(model.source)}, args->options.alias = model.name;
     source.id = args->options.alias;
     for (const auto& path : args->model.paths()) {
         std::error_code none;

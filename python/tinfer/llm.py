@@ -132,7 +132,7 @@ class LLM:
                  **options: Any) -> None:
         if isinstance(n_parallel, bool) or not isinstance(n_parallel, int) or not 1 <= n_parallel <= 256:
             raise ValueError(f"n_parallel is {n_parallel!r}: it has to be from 1 to 256")
-        context = {"n_ctx": n_ctx, "n_seq_max": n_parallel, "n_threads": n_threads}
+        context: dict[str, Any] = {"n_ctx": n_ctx, "n_seq_max": n_parallel, "n_threads": n_threads}
         if ram is not None:
             engine_only = ("max_queue", "max_batch_tokens", "n_kept", "share_prefixes", "adapters", "store",
                            "store_bytes", "draft", "observers")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Several models in one server: an answer is that of its model alone, whoever else is asked, loaded and unloaded."""
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -52,6 +53,21 @@ def room_for_two():
     numbers = check(*LIMITS, *named(FILES), "--memory", "8G")
     sizes = sorted(model["memory"] for model in numbers["models"])
     return (8 << 30) - numbers["memory_for_models"] + sum(sizes[1:]) + sizes[0] // 2
+
+
+def hub_cache(file, repo="team/tiny", quant="Q8_0"):
+    """A folder as the hub's clients leave it, with one model in it."""
+    folder = FOLDER / "hub"
+    data, commit = pathlib.Path(file).read_bytes(), "0123456789abcdef0123456789abcdef01234567"
+    here = folder / f"models--{repo.replace('/', '--')}"
+    blob = here / "blobs" / hashlib.sha256(data).hexdigest()
+    link = here / "snapshots" / commit / f"tiny-{quant}.gguf"
+    for path in (blob, link, here / "refs/main"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    blob.write_bytes(data)
+    link.symlink_to(os.path.relpath(blob, link.parent))
+    (here / "refs/main").write_text(commit)
+    return folder
 
 
 def question(i, name, **more):
@@ -113,6 +129,23 @@ class SeveralModels(unittest.TestCase):
                     break
                 time.sleep(0.02)
             self.assertEqual(server.state("green"), "unloaded")
+
+    def test_models_of_the_cache_by_their_names(self):
+        folder = hub_cache(FILES["red"])
+        cache = ["--hub-cache", folder, "--offline"]
+        known = subprocess.run([TINFER, "serve", "--cached", *map(str, cache), "--check"], capture_output=True, text=True)
+        if "without models by name" in known.stderr:
+            self.skipTest(known.stderr)
+        with Server(*LIMITS, model=FILES["red"]) as server:
+            alone = ask(server, {**question(1, None), "seed": 5})
+        with Several("--cached", "--models", "mine=hf:team/tiny:Q8_0", *cache) as server:
+            self.assertEqual([model["id"] for model in server.get("/v1/models")["data"]], ["mine", "team/tiny:Q8_0"])
+            for name in ("mine", "team/tiny:Q8_0"):
+                self.assertEqual(ask(server, {**question(1, name), "seed": 5}), alone)
+        run = subprocess.run([TINFER, "serve", "--models", "x=hf:team/none", *map(str, cache)], capture_output=True,
+                             text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("not in the cache", run.stderr)
 
     def test_v16_answers_are_those_of_each_model_alone(self):
         bodies = [question(i, name, stream=i % 3 == 0) for i in range(30) for name in FILES]

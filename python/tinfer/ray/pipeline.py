@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# mypy: disable-error-code="import-not-found,untyped-decorator"
 """One model over several processes: every actor has some of its layers, and hidden states go from one to the next."""
 
 from __future__ import annotations

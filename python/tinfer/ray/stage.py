@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# mypy: disable-error-code="import-not-found,untyped-decorator"
 """An actor of a pipeline: some layers of a model, and their memory."""
 
 from __future__ import annotations
