@@ -133,7 +133,8 @@ class SeveralModels(unittest.TestCase):
     def test_models_of_the_cache_by_their_names(self):
         folder = hub_cache(FILES["red"])
         cache = ["--hub-cache", folder, "--offline"]
-        known = subprocess.run([TINFER, "serve", "--cached", *map(str, cache), "--check"], capture_output=True, text=True)
+        known = subprocess.run([TINFER, "serve", "--cached", *map(str, cache), "--check"], capture_output=True,
+                               text=True)
         if "without models by name" in known.stderr:
             self.skipTest(known.stderr)
         with Server(*LIMITS, model=FILES["red"]) as server:
