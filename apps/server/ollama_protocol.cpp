@@ -16,6 +16,18 @@ using Clock = std::chrono::steady_clock;
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
+/// A document as a line of a stream. Readers such as Python's end lines where Unicode does, too: at NEL and at the
+/// separators of lines and paragraphs, which can only stand in strings here.
+std::string stream_line(const Json& document) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kEscapes{
+        {{"\xC2\x85", "\\u0085"}, {"\xE2\x80\xA8", "\\u2028"}, {"\xE2\x80\xA9", "\\u2029"}}};
+    std::string line = to_line(document);
+    for (const auto& [raw, escape] : kEscapes)
+        for (std::size_t at = 0; (at = line.find(raw, at)) != line.npos; at += escape.size())
+            line.replace(at, raw.size(), escape);
+    return line += '\n';
+}
+
 std::string now_text() { return time_text(std::chrono::system_clock::now()); }
 
 class Lines : public Protocol {
@@ -37,7 +49,7 @@ public:
         const auto add = [&](Json document) {
             if (!scores.is_null()) document["logprobs"] = std::exchange(scores, Json());
             if (!std::exchange(has_warned_, true) && !job_.warnings.empty()) document["warnings"] = job_.warnings;
-            out += to_line(document) + "\n";
+            out += stream_line(document);
         };
         for (const Piece& piece : added) {
             if (piece.kind == PartKind::content) add(part(piece.text));
@@ -54,10 +66,10 @@ public:
         Json last = part("");
         finish(last, choices);
         if (!std::exchange(has_warned_, true) && !job_.warnings.empty()) last["warnings"] = job_.warnings;
-        return to_line(last) + "\n";
+        return stream_line(last);
     }
 
-    std::string failed(const ApiError& error) override { return to_line(error.to_text_json()) + "\n"; }
+    std::string failed(const ApiError& error) override { return stream_line(error.to_text_json()); }
 
     std::size_t gather(std::size_t, const tinfer::EngineEvent& from, bool is_streaming) override {
         std::size_t bytes = 0;
