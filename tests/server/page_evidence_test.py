@@ -107,14 +107,20 @@ class Strip(PageTest):
         self.assertEqual(page.run("document.getElementById('strip-button').getAttribute('aria-expanded')"), "true")
         self.assertIn("weights", page.run("document.querySelector('#strip .legend').textContent"))
         self.say("Tell a story.")
-        page.wait("strip.rate && strip.layers.length > 0 && strip.layers.every(l => l.weights > 0.3 && l.cache > 0)")
-        text = page.run("document.getElementById('strip-text').textContent")
+        # In one go with what is looked at: a tenth of a second in which nothing is read ends it.
+        page.wait("""(() => {
+            const isLit = l => l.weights > 0.3 && l.cache > 0;
+            if (!strip.rate || !strip.layers.length || !strip.layers.every(isLit)) return false;
+            const v = document.getElementById('strip-view'), p = v.getContext('2d'), n = strip.layers.length;
+            const pixel = x => [...p.getImageData(Math.floor(x), 6, 1, 1).data].slice(0, 3).join();
+            window.seen = [document.getElementById('strip-text').textContent,
+                           strip.layers.map((_, i) => pixel((i + 0.4) / n * v.width))];
+            return /of weights and .* of cache a step/.test(window.seen[0]);
+        })()""")
+        text, lit = page.run("window.seen")
         self.assertRegex(text, r"of weights and .* of cache a step")
-        lit = """(() => { const v = document.getElementById('strip-view'), p = v.getContext('2d'); const pixel = x =>
-            [...p.getImageData(Math.floor(x), 6, 1, 1).data].slice(0, 3).join();
-            return strip.layers.map((_, i) => pixel((i + 0.4) / strip.layers.length * v.width)); })()"""
         self.assertNotIn(page.run("(c => c)(getComputedStyle(document.documentElement).getPropertyValue('--cell'))"),
-                         page.run(lit), "what is read is not painted as what is not")
+                         lit, "what is read is not painted as what is not")
         self.picture("strip-light")
         page.dark(True)
         page.wait("strip.rate !== null || talk.abort === null")
