@@ -50,13 +50,6 @@ class Clients(unittest.TestCase):
         cls.server.stop()
         cls.vectors.stop()
 
-    def test_v17_lines_of_a_stream_are_whole(self):  # [V17]
-        """the client's reader ends lines at NEL and at Unicode's separators, which a text may hold"""
-        text = "a\u2028b\u0085c\u2029d"
-        parts = list(self.client.chat(model="tiny", messages=ASK, format={"const": text}, stream=True,
-                                      options={"temperature": 0, "num_predict": 64}))
-        self.assertEqual(json.loads("".join(part.message.content for part in parts)), text)
-
     def test_v17_chat(self):  # [V17]
         """the client's chat, whole and as a stream: one text, which /v1 gives for the same seed"""
         whole = self.client.chat(model="tiny", messages=ASK, options=FREE)
