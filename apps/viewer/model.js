@@ -91,7 +91,8 @@ function buildModel(trace) {
         step.place = step.layer < 0 ? step.partName : `layer ${step.layer} ${step.partName}`;
     }
     const model = {trace, steps, names, name};
-    model.tokenText = id => (id < 0 ? 'hidden' : trace.pieces.has(id) ? `${id} “${trace.pieces.get(id)}”` : String(id));
+    const shown = id => (trace.pieces.has(id) ? `${id} “${trace.pieces.get(id)}”` : String(id));
+    model.tokenText = id => (id < 0 ? 'hidden' : shown(id));
     const e = trace.events;
     model.begin = trace.runs.length ? Math.min(trace.runs[0].begin, e.count ? e.begin[0] : Infinity) : 0;
     model.end = model.begin + 1;

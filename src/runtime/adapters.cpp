@@ -9,6 +9,7 @@
 #include "base/access.hpp"
 #include "base/error.hpp"
 #include "runtime/context.hpp"
+#include "runtime/head.hpp"
 #include "runtime/sizes.hpp"
 #include "tinfer/hash.hpp"
 
@@ -259,7 +260,8 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
     std::unique_ptr<runtime::ContextAdapters> next;
     if (!attached.empty()) next = std::make_unique<runtime::ContextAdapters>(std::move(attached), layout);
     const runtime::TensorRegistry tensors{layout.tensors().weights, next ? next->tensors() : layout.caches()};
-    const runtime::TensorRegistry shown = head ? head->show_behind(tensors) : tensors;
+    runtime::Head::Shown shown;
+    if (head) shown = head->shown_with(tensors);
     auto places = inputs.places_with(next ? next->inputs() : std::span<const runtime::InputPlace>());
 
     auto before =
@@ -280,7 +282,7 @@ void Context::Impl::set_adapters(runtime::AttachedAdapters attached) {
     }
     inputs.replace(std::move(places));
     adapters = std::move(next);
-    session->replace_registry(shown);
+    session->replace_registry(head ? head->show(std::move(shown)) : tensors);
 }
 
 namespace {

@@ -99,7 +99,7 @@ Context::Impl::Impl(Model owner_, const model::BoundModel& bound, ContextOptions
                                    kernels::this_processor(), bound.file->paged_places()});
     if (options.draft_head) {
         head = std::make_unique<runtime::Head>(*options.draft_head, runtime::HeadTarget{layout, session}, sequences);
-        session->replace_registry(head->show_behind(layout.tensors()));
+        session->replace_registry(head->show(head->shown_with(layout.tensors())));
     }
 }
 

@@ -81,7 +81,8 @@ void add_head_memory(MemoryPlan& plan, const Layout& target) {
 }
 
 Head::Head(const DraftHead& head, const HeadTarget& target, const memory::Memory& past)
-    : head_(detail::impl_of(head).head), past_(past), session_(target.session), in_target_(!detail::impl_of(head).file),
+    : head_(detail::impl_of(head).head), past_(past), session_(target.session),
+      target_weights_(target.layout.tensors().weights), in_target_(!detail::impl_of(head).file),
       n_target_files_(static_cast<int>(detail::impl_of(head).target_bound->file->paths().size())),
       p_min_(detail::impl_of(head).p_min), n_state_(static_cast<std::size_t>(head_.taps.width)),
       n_many_(static_cast<std::size_t>(std::max(target.layout.options().n_ubatch, target.layout.options().n_outputs))),
@@ -99,12 +100,12 @@ Head::Head(const DraftHead& head, const HeadTarget& target, const memory::Memory
 Head::~Head() = default;
 
 // A head reads tensors of its target, under ids of its own; what lies where one of the target's does is that one.
-TensorRegistry Head::show_behind(TensorRegistry target) {
-    const TensorRegistry own = context_->layout.tensors();
+Head::Shown Head::shown_with(graph::TensorRegistry target) const {
+    const graph::TensorRegistry own = context_->layout.tensors();
     std::map<const void*, std::uint32_t> ids;
     for (std::uint32_t id = 0; id < target.size(); ++id)
         if (target[id].address != nullptr) ids.emplace(target[id].address, id);
-    std::vector<TensorInfo> shown(target.caches.begin(), target.caches.end());
+    Shown shown{{target.caches.begin(), target.caches.end()}, {}};
     std::vector<std::uint32_t> of_own;
     for (std::uint32_t id = 0; id < own.size(); ++id) {
         const TensorInfo& tensor = own[id];
@@ -114,17 +115,21 @@ TensorRegistry Head::show_behind(TensorRegistry target) {
         } else if (known != ids.end() && target[known->second].bytes == tensor.bytes) {
             of_own.push_back(known->second);
         } else {
-            TensorInfo& added = shown.emplace_back(tensor);
-            added.id = static_cast<std::uint32_t>(target.weights.size() + shown.size() - 1);
+            TensorInfo& added = shown.behind_weights.emplace_back(tensor);
+            added.id = static_cast<std::uint32_t>(target.weights.size() + shown.behind_weights.size() - 1);
             if (added.file_index >= 0) added.file_index += n_target_files_;
             of_own.push_back(added.id);
         }
     }
-    shown_ = std::move(shown);
-    const TensorRegistry all{target.weights, shown_};
-    view_.tensors.clear();
-    for (const std::uint32_t id : of_own) view_.tensors.push_back(&all[id]);
-    return all;
+    const graph::TensorRegistry all{target.weights, shown.behind_weights};
+    for (const std::uint32_t id : of_own) shown.by_own_id.push_back(&all[id]);
+    return shown;
+}
+
+graph::TensorRegistry Head::show(Shown&& shown) noexcept {
+    shown_ = std::move(shown.behind_weights);  // pointers to its elements stay
+    view_.tensors = std::move(shown.by_own_id);
+    return {target_weights_, shown_};
 }
 
 // ---- rows -----------------------------------------------------------------------------------------------------------

@@ -52,9 +52,14 @@ public:
     Head(const Head&) = delete;
     Head& operator=(const Head&) = delete;
 
-    /// What observers of the target's context know: its tensors, then those that only the head has. Valid until the
-    /// next call; nobody is attached meanwhile.
-    [[nodiscard]] graph::TensorRegistry show_behind(graph::TensorRegistry target);
+    /// What observers of the target's context know: its tensors, then those that only the head has.
+    struct Shown {
+        std::vector<TensorInfo> behind_weights{};  ///< the target's behind those of its file, then the head's own
+        std::vector<const TensorInfo*> by_own_id{};
+    };
+    [[nodiscard]] Shown shown_with(graph::TensorRegistry target) const;
+    /// Observers are shown this from now on; nobody is attached meanwhile.
+    graph::TensorRegistry show(Shown&& shown) noexcept;
 
     // -- of the target's decodes; nothing is thrown
 
@@ -180,7 +185,8 @@ private:
     const model::DraftModel& head_;
     const memory::Memory& past_;                          ///< the target's
     const std::shared_ptr<trace::TraceSession> session_;  ///< likewise
-    std::vector<TensorInfo> shown_;                       ///< the target's behind its file, then the head's own
+    std::vector<TensorInfo> shown_;                       ///< Shown::behind_weights
+    std::span<const TensorInfo> target_weights_;          ///< of its file
     trace::HeadView view_;
     bool in_target_;      ///< its blocks are in the target's file
     int n_target_files_;  ///< shards

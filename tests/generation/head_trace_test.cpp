@@ -6,6 +6,8 @@
 #include <set>
 
 #include "generation/head_support.hpp"
+#include "support/adapter_files.hpp"
+#include "tinfer/adapter.hpp"
 #include "tinfer/trace.hpp"
 
 namespace tinfer {
@@ -86,24 +88,30 @@ void check_bytes(const HeadWatcher& seen, const Model& model) {
     }
 }
 
+/// A text with drafts, watched.
+void watch_text(Context& context, const HeadCase& with, HeadWatcher& seen) {
+    const auto vocab = letters_vocab(with.model.info().n_vocab);
+    Sampler sampler(vocab, {.temp = 0});
+    GenerationOptions generating{.n_predict = 12};
+    generating.speculation = {.head = true, .n_max = 3, .adapt = false};
+    context.clear();
+    Generation generation(vocab, random_tokens(20, with.model.info().n_vocab, 5), generating);
+    while (generation.next(context, sampler)) {
+    }
+    CHECK(seen.n_draft_runs > 0);
+    CHECK(!seen.weights.empty());
+}
+
 }  // namespace
 
 TEST_CASE("draft heads: observers see their runs as phase draft, every byte of their weights in its file [N1] [J4]") {
     for_each_head(false, [](const HeadCase& with) {
-        const auto vocab = letters_vocab(with.model.info().n_vocab);
         ContextOptions options{.n_ctx = 96, .n_outputs = 8};
         options.draft_head = with.head;
         Context context(with.model, options);
         const auto seen = std::make_shared<HeadWatcher>();
         const Attachment attachment = context.attach(seen);
-        Sampler sampler(vocab, {.temp = 0});
-        GenerationOptions generating{.n_predict = 16};
-        generating.speculation = {.head = true, .n_max = 3, .adapt = false};
-        Generation generation(vocab, random_tokens(20, with.model.info().n_vocab, 5), generating);
-        while (generation.next(context, sampler)) {
-        }
-        CHECK(generation.timings().drafted_n > 0);
-        CHECK(seen->n_draft_runs > 0);
+        watch_text(context, with, *seen);
         CHECK(seen->architectures.size() == 1);
         check_bytes(*seen, with.model);
         // Every weight of a file of its own is read: but ids of tokens, which are read at load, and the norm of a whole
@@ -114,6 +122,30 @@ TEST_CASE("draft heads: observers see their runs as phase draft, every byte of t
                 CAPTURE(tensor->name);
                 CHECK(seen->weights.contains(tensor));
             }
+    });
+}
+
+TEST_CASE(
+    "draft heads: tensors of a session are right behind adapters that were attached, and that were not [N1] [J4]") {
+    for_each_head(false, [](const HeadCase& with) {
+        if (with.name != "eagle3") return;  // a head in a file of its own, whose target is a llama
+        const TempFolder folder;
+        control_vector(with.model.info().n_embd, 1, 1, 3).save(folder / "control.gguf");
+        const WeightedControl one[]{{ControlVector::load(with.model, folder / "control.gguf"), 0.5f}};
+        ContextOptions options{.n_ctx = 96, .n_outputs = 8};
+        options.draft_head = with.head;
+        options.memory_limit = Context(with.model, options).memory().context_total();
+        Context narrow(with.model, options);
+        CHECK_THROWS_AS(set_control_vectors(narrow, one), Error);  // no room: nothing has changed
+        options.memory_limit = 0;
+        Context wide(with.model, options);
+        set_control_vectors(wide, one);
+        for (Context* context : {&narrow, &wide}) {
+            const auto seen = std::make_shared<HeadWatcher>();
+            const Attachment attachment = context->attach(seen);
+            watch_text(*context, with, *seen);
+            check_bytes(*seen, with.model);
+        }
     });
 }
 
