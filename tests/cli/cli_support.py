@@ -56,6 +56,20 @@ def run_json(*args, **kw):
     return json.loads(tinfer("run", MODEL, "--temp", "0", "--json", *args, **kw))
 
 
+def record(path, model, *args, threads=2, **kw):
+    """A trace of six tokens."""
+    return tinfer("trace", "record", model, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "-t", threads, "-o",
+                  path, *args, **kw)
+
+
+def trace(verb, path, *args, **kw):
+    return tinfer("trace", verb, path, *args, **kw).decode()
+
+
+def trace_json(verb, path, *args, **kw):
+    return json.loads(trace(verb, path, *args, "--json", **kw))
+
+
 def ids_of(text, *args, model=None):
     return json.loads(tinfer("tokenize", model or MODEL, *args, "-p", text))
 

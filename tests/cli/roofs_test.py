@@ -9,22 +9,9 @@ import json
 import pathlib
 import unittest
 
-from cli_support import FOLDER, MODEL, NO_EOG, tinfer
+from cli_support import FOLDER, MODEL, record, tinfer, trace, trace_json
 
 DENSE, MOE = str(FOLDER / "dense.tntrace"), str(FOLDER / "other.tntrace")
-
-
-def record(path, model, *args, threads=2, **kw):
-    return tinfer("trace", "record", model, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "-t", threads, "-o",
-                  path, *args, **kw)
-
-
-def trace(verb, path, *args, **kw):
-    return tinfer("trace", verb, path, *args, **kw).decode()
-
-
-def trace_json(verb, path, *args, **kw):
-    return json.loads(trace(verb, path, *args, "--json", **kw))
 
 
 class Roofs(unittest.TestCase):

@@ -16,24 +16,11 @@ import struct
 import subprocess
 import unittest
 
-from cli_support import FOLDER, MODEL, NO_EOG, make_model, tinfer
+from cli_support import FOLDER, MODEL, NO_EOG, make_model, record, tinfer, trace, trace_json
 
 DENSE = str(FOLDER / "dense.tntrace")
 MOE_MODEL = str(make_model("moe.gguf", 1, "moe"))
 MOE = str(FOLDER / "moe.tntrace")
-
-
-def record(path, model, *args, threads=2, **kw):
-    return tinfer("trace", "record", model, "-p", "once on a time", "-n", 6, "--temp", 0, *NO_EOG, "-t", threads, "-o",
-                  path, *args, **kw)
-
-
-def trace(verb, path, *args, **kw):
-    return tinfer("trace", verb, path, *args, **kw).decode()
-
-
-def trace_json(verb, path, *args, **kw):
-    return json.loads(trace(verb, path, *args, "--json", **kw))
 
 
 def rows(text):

@@ -163,31 +163,20 @@ def stays(fault):
     return fault
 
 
-def cut(n):
-    """The connection ends after n further bytes."""
-    def fault(handler, data, first):
-        body = data[first:]
-        handler.send_response(206 if first else 200)
-        if first:
-            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        handler.send_header("Content-Length", len(body))
-        handler.end_headers()
-        handler.wfile.write(body[:n])
-        handler.wfile.flush()
-        handler.close_connection = True
-        return True
-    return fault
+def begin(handler, data, first):
+    """The head of an answer with the bytes from `first` on, which it gives."""
+    handler.send_response(206 if first else 200)
+    if first:
+        handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+    handler.send_header("Content-Length", len(data) - first)
+    handler.end_headers()
+    return data[first:]
 
 
 def stall(n, seconds):
-    """The connection stays, and nothing comes for so long."""
+    """The connection stays, and behind n further bytes nothing comes for so long; then it ends."""
     def fault(handler, data, first):
-        handler.send_response(206 if first else 200)
-        if first:
-            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        handler.send_header("Content-Length", len(data) - first)
-        handler.end_headers()
-        handler.wfile.write(data[first:first + n])
+        handler.wfile.write(begin(handler, data, first)[:n])
         handler.wfile.flush()
         time.sleep(seconds)
         handler.close_connection = True
@@ -195,15 +184,16 @@ def stall(n, seconds):
     return fault
 
 
+def cut(n):
+    """The connection ends after n further bytes."""
+    return stall(n, 0)
+
+
 def slow(piece, pause):
     def fault(handler, data, first):
-        handler.send_response(206 if first else 200)
-        if first:
-            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        handler.send_header("Content-Length", len(data) - first)
-        handler.end_headers()
-        for at in range(first, len(data), piece):
-            handler.wfile.write(data[at:at + piece])
+        body = begin(handler, data, first)
+        for at in range(0, len(body), piece):
+            handler.wfile.write(body[at:at + piece])
             handler.wfile.flush()
             time.sleep(pause)
         return True

@@ -40,6 +40,16 @@ inline Model windowed_model(int window) {
     return Model::load(folder.path() / "windowed.gguf");
 }
 
+/// Of all rows of the last decode, one behind the other.
+inline std::vector<std::uint32_t> all_bits(const Context& context) {
+    std::vector<std::uint32_t> bits;
+    for (int i = 0; i < context.n_outputs(); ++i) {
+        const auto row = bits_of(context.logits(i));
+        bits.insert(bits.end(), row.begin(), row.end());
+    }
+    return bits;
+}
+
 inline std::vector<std::uint32_t> row_bits(const Context& context, int index) { return bits_of(context.logits(index)); }
 
 inline std::vector<std::uint32_t> slice(const std::vector<std::uint32_t>& all, std::size_t row, std::size_t width) {

@@ -42,15 +42,6 @@ struct PartsFixture {
     }
 };
 
-std::vector<std::uint32_t> all_bits(const Context& context) {
-    std::vector<std::uint32_t> bits;
-    for (int i = 0; i < context.n_outputs(); ++i) {
-        const auto row = bits_of(context.logits(i));
-        bits.insert(bits.end(), row.begin(), row.end());
-    }
-    return bits;
-}
-
 std::string refusal_of(ErrorCode code, const std::function<void()>& action) {
     try {
         action();

@@ -10,18 +10,14 @@
 
 #include "base/access.hpp"
 #include "runtime/context.hpp"
+#include "runtime/context_support.hpp"
 #include "support/random_blocks.hpp"
-#include "support/temp_folder.hpp"
-#include "support/tiny_model.hpp"
 
 namespace tinfer {
 
 namespace {
 
 using namespace std::chrono_literals;
-using test::bits_of;
-using test::TinyModel;
-
 enum class Team { of_build, made_anew, of_any_size, late };
 constexpr std::array kTeams{Team::of_build, Team::made_anew, Team::of_any_size, Team::late};
 std::atomic<Team> kind{Team::of_build};
@@ -51,15 +47,6 @@ std::chrono::nanoseconds random_budget(test::Random& random) {
         case 4: return std::chrono::nanoseconds::max();
         default: return std::chrono::nanoseconds::min();
     }
-}
-
-std::vector<std::uint32_t> all_bits(const Context& context) {
-    std::vector<std::uint32_t> bits;
-    for (int i = 0; i < context.n_outputs(); ++i) {
-        const auto row = bits_of(context.logits(i));
-        bits.insert(bits.end(), row.begin(), row.end());
-    }
-    return bits;
 }
 
 struct Thrower final : Observer {
