@@ -107,9 +107,9 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
     if (service.traces == nullptr) never("trace", "This server writes no traces: --trace-dir allows them.");
     else fields["trace"] = flag("Everything that is computed for this answer, as a file; at most 16 answers at once.");
     if (!gives_text) return;
-    std::vector<std::string> guesses{"off", "ngram"};
-    if (service.engine.options().draft) guesses.emplace_back("draft");
-    fields["speculate"] = word("Where guesses come from; they change no byte.", guesses);
+    std::vector<std::string> sources{"off", "ngram"};
+    if (service.engine.options().draft) sources.emplace_back("draft");
+    fields["speculate"] = word("Where drafts come from; they change no byte.", sources);
     if (!service.options.receipts) never("receipt", "This server gives no receipts: --receipts allows them.");
     else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
 }

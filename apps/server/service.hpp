@@ -54,10 +54,10 @@ struct ServeOptions {
     std::size_t max_waiting = 64;           ///< requests that wait for a model to be loaded
     std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers in progress, or not yet read by clients
     std::optional<tinfer::ChatTemplate> chat_template{};
-    tinfer::SamplerOptions sampler{};                                         ///< defaults of requests
-    tinfer::EngineRequest::Guess guess = tinfer::EngineRequest::Guess::none;  ///< the same
-    int draft_max = 15;                                                       ///< maximum tokens drafted at once
-    bool receipts = false;                                                    ///< requests may ask for receipts
+    tinfer::SamplerOptions sampler{};                                                     ///< defaults of requests
+    tinfer::EngineRequest::Speculate speculate = tinfer::EngineRequest::Speculate::none;  ///< the same
+    int draft_max = 15;                                  ///< maximum tokens drafted at once
+    bool receipts = false;                               ///< requests may ask for receipts
     std::string trace_dir;                               ///< folder for traces of requests; empty: not allowed
     std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< maximum bytes of all traces in it
     std::vector<tinfer::MetadataOverride> overrides{};   ///< of the loaded model, for receipts

@@ -133,9 +133,9 @@ void ServeArgs::resolve() {
     check_together();
     resolve_speculation();
     options.sampler = sampler.get();
-    options.guess = speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
-                    : speculate == "draft" ? tinfer::EngineRequest::Guess::draft
-                                           : tinfer::EngineRequest::Guess::none;
+    options.speculate = speculate == "ngram"   ? tinfer::EngineRequest::Speculate::ngram
+                        : speculate == "draft" ? tinfer::EngineRequest::Speculate::draft
+                                               : tinfer::EngineRequest::Speculate::none;
     options.trace_limit = static_cast<std::uint64_t>(trace_limit);
     options.max_waiting = static_cast<std::size_t>(max_queue);
     options.metrics_as_vllm = metrics_as == "vllm";

@@ -81,7 +81,7 @@ struct ContextOptions {
     bool check_finite = false;         ///< refuse embedding input that is not finite
     std::uint64_t memory_limit = 0;    ///< bytes the context may allocate; 0 = no limit
     std::vector<std::string> keep{};   ///< graph nodes for Context::result(): room for n_batch tokens each
-    /// Guesses tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
+    /// Drafts tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
     /// memory of its own. Made for this model. Null: none.
     std::shared_ptr<const DraftHead> draft_head{};
     CancelFn cancel{};  ///< kept; see Context::set_cancel

@@ -117,13 +117,13 @@ struct EngineRequest {
     std::optional<Grammar> grammar{};
     GrammarTriggers triggers{};
     std::shared_ptr<const TokenConstraint> constraint{};  ///< one of your own in place of a grammar; a clone is used
-    /// n_predict, stop, shown, speculation; the rest is the engine's own. Guesses are checked in rounds in which nobody
+    /// n_predict, stop, shown, speculation; the rest is the engine's own. Drafts are verified in rounds in which nobody
     /// reads a prompt, as far as rows of n_score_rows and room in the cache suffice. They change no byte.
     GenerationOptions generation{};
     std::optional<ThoughtsLimit> thoughts{};  ///< together with a grammar, too
     /// Where the answer's drafts come from when generation.speculation has no drafter: the text itself, or the
     /// engine's draft model.
-    enum class Guess : std::uint8_t { none, ngram, draft } guess = Guess::none;
+    enum class Speculate : std::uint8_t { none, ngram, draft } speculate = Speculate::none;
     std::vector<AdapterUse> adapters{};  ///< by the names that the engine knows; each at most once
     int n_top = -1;             ///< -1: no log-probabilities; 0 … 100: of each token drawn, and of so many others
     bool score_prompt = false;  ///< log-probabilities of the prompt's tokens, too; such a prompt is computed whole
@@ -137,7 +137,7 @@ struct EngineRequest {
     bool receipt = false;  ///< EngineEvent::receipt, in rounds of its own; for text
 };
 [[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Kind kind) noexcept;
-[[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Guess guess) noexcept;
+[[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Speculate speculate) noexcept;
 
 /// What a request has touched, in all of its rounds.
 struct RequestCounts {

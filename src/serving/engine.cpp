@@ -104,11 +104,11 @@ std::string_view to_string(EngineRequest::Kind kind) noexcept {
     return "unknown";
 }
 
-std::string_view to_string(EngineRequest::Guess guess) noexcept {
-    switch (guess) {
-        case EngineRequest::Guess::none: return "none";
-        case EngineRequest::Guess::ngram: return "ngram";
-        case EngineRequest::Guess::draft: return "draft";
+std::string_view to_string(EngineRequest::Speculate speculate) noexcept {
+    switch (speculate) {
+        case EngineRequest::Speculate::none: return "none";
+        case EngineRequest::Speculate::ngram: return "ngram";
+        case EngineRequest::Speculate::draft: return "draft";
     }
     return "unknown";
 }
@@ -187,8 +187,9 @@ void Engine::Impl::check(const EngineRequest& request) const {
             std::ranges::any_of(request.thoughts->closings, [](const auto& mark) { return mark.empty(); }))
             fail(ErrorCode::bad_parameter, "engine: a limit of thoughts needs a reader and the tokens that close them");
     }
-    if (request.guess == EngineRequest::Guess::draft && !options.draft)
-        fail(ErrorCode::unsupported_operation, "engine: a request wants a draft model's guesses, and there is none");
+    if (request.speculate == EngineRequest::Speculate::draft && !options.draft)
+        fail(ErrorCode::unsupported_operation,
+             "engine: a request wants the drafts of a draft model, and there is none");
     check_watched(request);
 }
 
@@ -240,8 +241,8 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     speculation.before.clear();
     SpeculationOptions own = speculation;
     if (speculation.drafter != nullptr) own.drafter = speculation.drafter->clone();
-    else if (asked.guess == EngineRequest::Guess::ngram) own.drafter = ngram_drafter();
-    if (speculation.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
+    else if (asked.speculate == EngineRequest::Speculate::ngram) own.drafter = ngram_drafter();
+    if (speculation.drafter != nullptr) asked.speculate = EngineRequest::Speculate::none;
     speculation.drafter.reset();
     // The scheduler lends draft models to requests; until then only forced tokens are drafted.
     generation::Drafts drafts(std::move(own));

@@ -198,7 +198,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<ToolUse>(3, "none", "required");
     check_names<SchemaOptions::Space>(3, "flexible", "spaced");
     check_names<EngineRequest::Kind>(4, "generate", "rank");
-    check_names<EngineRequest::Guess>(3, "none", "draft");
+    check_names<EngineRequest::Speculate>(3, "none", "draft");
     check_names<SlotInfo::State>(3, "queued", "generating");
     check_names<RooflineRow::Bound>(4, "memory", "overhead", 1);  // the first is called unknown
     CHECK(elsewhere::print(trace_format::BlockType::run_end) == "run_end");
