@@ -148,6 +148,18 @@ void add_token_fields(Json& fields) {
     fields["return_tokens_as_token_ids"] = flag("Tokens of log-probabilities are called token_id:5.");
     fields["prompt_logprobs"] =
         whole("Log-probabilities of the prompt's tokens, and of so many others; no stream.", 0, 20);
+    constexpr std::int64_t kMost = 1 << 30;
+    fields["prompt_logprob_token_ids"] = {
+        {"type", "array"},
+        {"items", {{"type", "integer"}, {"minimum", 0}}},
+        {"minItems", 1},
+        {"maxItems", 4096},
+        {"description", "Log-probabilities of these along the prompt, as a NumPy file in base64; no stream."}};
+    fields["prompt_logprob_start"] = whole("The first tokens of the prompt that are left out of them.", 0, kMost);
+    fields["return_routed_experts"] = flag("Which experts the tokens were sent to; needs --routed-experts.");
+    fields["routed_experts_start_len"] = whole("The first tokens that are left out of them.", 0, kMost);
+    fields["routed_experts_prompt_start"] = whole("The same.", 0, kMost);
+    fields["routed_experts_format"] = word("A NumPy file, or flat numbers; both in base64.", {"npy", "int32"});
 }
 
 void add_room(Json& fields) {
