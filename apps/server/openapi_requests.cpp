@@ -143,20 +143,25 @@ void add_model(Json& fields, const Service& service) {
     fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
 }
 
-void add_token_fields(Json& fields) {
+void add_token_fields(Json& fields, const Service& service) {
     fields["return_token_ids"] = flag("The ids of prompt and answer, with one that ended it.");
     fields["return_tokens_as_token_ids"] = flag("Tokens of log-probabilities are called token_id:5.");
     fields["prompt_logprobs"] =
         whole("Log-probabilities of the prompt's tokens, and of so many others; no stream.", 0, 20);
     constexpr std::int64_t kMost = 1 << 30;
     fields["prompt_logprob_token_ids"] = {
-        {"type", "array"},
-        {"items", {{"type", "integer"}, {"minimum", 0}}},
+        {"type", {"array", "null"}},
+        {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last_token(service)}}},
         {"minItems", 1},
         {"maxItems", 4096},
         {"description", "Log-probabilities of these along the prompt, as a NumPy file in base64; no stream."}};
     fields["prompt_logprob_start"] = whole("The first tokens of the prompt that are left out of them.", 0, kMost);
-    fields["return_routed_experts"] = flag("Which experts the tokens were sent to; needs --routed-experts.");
+    if (service.engine.options().routed_experts)
+        fields["return_routed_experts"] = flag("Which experts the tokens were sent to.");
+    else
+        fields["return_routed_experts"] = {
+            {"enum", {false, nullptr}},
+            {"description", "This server keeps none: --routed-experts, for models with some."}};
     fields["routed_experts_start_len"] = whole("The first tokens that are left out of them.", 0, kMost);
     fields["routed_experts_prompt_start"] = whole("The same.", 0, kMost);
     fields["routed_experts_format"] = word("A NumPy file, or flat numbers; both in base64.", {"npy", "int32"});
@@ -278,7 +283,7 @@ Json chat(const Service& service) {
         flag("The last message is the beginning of the answer, which goes on behind it. Not with tools or a format.");
     fields["logprobs"] = flag("");
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
-    add_token_fields(fields);
+    add_token_fields(fields, service);
     fields["response_format"] = response_format();
     fields["reasoning_format"] = word("none: what the model thinks stays in its text.", {"none", "auto", "deepseek"});
     fields["reasoning_budget"] =
@@ -310,7 +315,7 @@ Json completion(const Service& service) {
     fields["n"] = whole("Answers to each prompt.", 1, 8);
     fields["best_of"] = whole("The same as n.", 1, 8);
     fields["logprobs"] = whole("So many of the most probable tokens.", 0, 20);
-    add_token_fields(fields);
+    add_token_fields(fields, service);
     fields["echo"] = flag("The prompt, too; with logprobs its log-probabilities.");
     fields["response_format"] = response_format();
     add_stream(fields);

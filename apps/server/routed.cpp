@@ -32,10 +32,7 @@ std::optional<ScoredAsk> read_scored(Fields& fields, const Service& service, boo
     constexpr std::int64_t kMaxStart = 1 << 30;
     const Json* const list = fields.find("prompt_logprob_token_ids");
     const auto start = fields.integer("prompt_logprob_start", 0, kMaxStart);
-    if (list == nullptr) {
-        if (start) fields.refuse("prompt_logprob_start", "needs prompt_logprob_token_ids");
-        return std::nullopt;
-    }
+    if (list == nullptr) return std::nullopt;
     if (!list->is_array() || list->size() == 0 || list->size() > kMaxScored)
         fields.refuse("prompt_logprob_token_ids",
                       "a list of 1 to " + std::to_string(kMaxScored) + " token ids is expected");

@@ -48,7 +48,7 @@ def run_node_ollama():
 
 if __name__ == "__main__":
     ollama = ["ollama", "langchain-ollama", "llama-index-llms-ollama", "llm-ollama"]
-    openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py"]
+    openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py", "several_cases.py"]
     sys.exit({"openai": lambda: run_python("openai", openai, "openai", "anthropic", "pydantic"),
               "frameworks": lambda: run_python("frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
               "ollama": lambda: run_python("ollama", ["ollama_cases.py"], *ollama),

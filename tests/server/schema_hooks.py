@@ -47,7 +47,7 @@ def fits(body):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
         return False
-    if body.get("prompt_logprobs") is not None and body.get("stream"):
+    if body.get("stream") and any(body.get(name) is not None for name in ["prompt_logprobs", "prompt_logprob_token_ids"]):
         return False
     lengths = [body[name] for name in LENGTHS if isinstance(body.get(name), int)]
     if body.get("clip_max_tokens") is False and any(length > 64 for length in lengths):
