@@ -47,7 +47,8 @@ def fits(body):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
         return False
-    if body.get("stream") and any(body.get(name) is not None for name in ["prompt_logprobs", "prompt_logprob_token_ids"]):
+    whole_only = ["prompt_logprobs", "prompt_logprob_token_ids"]
+    if body.get("stream") and any(body.get(name) is not None for name in whole_only):
         return False
     lengths = [body[name] for name in LENGTHS if isinstance(body.get(name), int)]
     if body.get("clip_max_tokens") is False and any(length > 64 for length in lengths):

@@ -26,6 +26,20 @@ def requests():
     return out
 
 
+def joined(choices):
+    """Texts, arguments of calls and ends, by choice: how a stream is cut depends on what was drafted."""
+    out = {}
+    for choice in choices:
+        one = out.setdefault(choice["index"], {"text": "", "calls": "", "end": None, "scores": []})
+        delta = choice.get("delta") or {}
+        one["text"] += choice.get("text") or delta.get("content") or ""
+        one["calls"] += "".join((c["function"]["name"] or "") + (c["function"]["arguments"] or "")
+                                for c in delta.get("tool_calls") or [])
+        one["end"] = choice["finish_reason"] or one["end"]
+        one["scores"] += (choice.get("logprobs") or {}).get("token_logprobs") or []
+    return out
+
+
 def answer(client, model, path, body, is_stream):
     name, needed = ROUTES[path]
     call = {"chat": client.chat.completions, "completions": client.completions, "responses": client.responses}[name]
@@ -37,7 +51,7 @@ def answer(client, model, path, body, is_stream):
         document = [event.response.model_dump() for event in given if event.type in
                     ("response.completed", "response.incomplete")]
     else:
-        document = [choice for part in given for choice in part.model_dump()["choices"]]
+        document = joined(choice for part in given for choice in part.model_dump()["choices"])
     return mixed_requests.bytes_of(document)
 
 
