@@ -74,12 +74,11 @@ class Frameworks(unittest.TestCase):
         """litellm over Ollama's interface: whole, as a stream, structured, tools, vectors, an error"""
         with Server("--parallel", 4, "-c", 4096) as server, Server("--pooling", "mean", "-c", 512) as vectors:
             ask = lambda **more: litellm.completion(**{**dict(
-                model="ollama_chat/tiny", api_base=server.address, messages=ASK, max_tokens=8, temperature=0,
-                logit_bias=BIAS, max_retries=0), **more})
+                model="ollama_chat/tiny", api_base=server.address, messages=ASK, max_tokens=8, temperature=1, seed=3,
+                max_retries=0), **more})
             whole = ask()
-            self.assertEqual(whole.usage.completion_tokens, 8)
-            ours = server.post("/v1/chat/completions", {"messages": ASK, "max_tokens": 8, "temperature": 0,
-                                                        "logit_bias": BIAS})
+            ours = server.post("/v1/chat/completions", {"messages": ASK, "max_tokens": 8, "temperature": 1, "seed": 3})
+            self.assertEqual(whole.usage.completion_tokens, ours["usage"]["completion_tokens"])
             self.assertEqual(whole.choices[0].message.content, ours["choices"][0]["message"]["content"])
             parts = list(ask(stream=True))
             self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices),
@@ -87,10 +86,10 @@ class Frameworks(unittest.TestCase):
             structured = ask(response_format=Place, max_tokens=1500)
             Place.model_validate_json(structured.choices[0].message.content)
             self.assertGreater(ask(tools=[WEATHER]).usage.prompt_tokens, whole.usage.prompt_tokens)
-            self.assertEqual(ask(model="ollama/tiny").usage.completion_tokens, 8)
+            self.assertGreater(ask(model="ollama/tiny").usage.completion_tokens, 0)
             got = litellm.embedding(model="ollama/tiny", api_base=vectors.address, input=["the one", "two"])
             self.assertAlmostEqual(sum(x * x for x in got.data[0]["embedding"]), 1, places=4)
-            with self.assertRaises(litellm.exceptions.APIConnectionError) as missing:
+            with self.assertRaises(litellm.NotFoundError) as missing:
                 ask(model="ollama_chat/another")
             self.assertIn("no model 'another'", str(missing.exception))
 
