@@ -42,44 +42,43 @@ TEST_CASE("[V20] engine: the experts of a request are those of a trace, cold, ca
     for (std::size_t i = 0; i < requests.size(); ++i) {
         requests[i].routed_experts = i % 7 != 3;  // others leave theirs, too
         if (requests[i].kind != EngineRequest::Kind::generate) continue;
-        if (i % 3 == 1) requests[i].guess = EngineRequest::Guess::ngram;
-        if (i % 3 == 2) requests[i].guess = EngineRequest::Guess::draft;
+        if (i % 3 > 0) requests[i].generation.speculation.drafter = ngram_drafter();
         requests[i].generation.speculation.adapt = false;
         if (i > 1) continue;
         requests[i].generation.n_predict = 300;  // more than is kept free for them
         requests[i].generation.stop.clear();
         requests[i].sampler.logit_bias = {{Token{2}, -100.0f}};
     }
-    EngineOptions options = world.with_all({.context = {.n_ctx = 576, .n_seq_max = 8},
-                                            .max_batch_tokens = 48,
-                                            .max_queue = 1000,
-                                            .n_kept = 3,
-                                            .routed_experts = true});
-    options.adapters.clear();
-    EngineOptions cold{.context = {.n_ctx = 576, .n_seq_max = 1, .n_threads = 1},
-                       .max_queue = 1000,
-                       .share_prefixes = false,
-                       .routed_experts = true};
-    std::vector<Answer> alone_;
+    const EngineOptions options{.context = {.n_ctx = 576, .n_seq_max = 8, .n_threads = 1},
+                                .max_batch_tokens = 48,
+                                .max_queue = 1000,
+                                .n_kept = 3,
+                                .routed_experts = true};
+    const EngineOptions cold{.context = {.n_ctx = 576, .n_seq_max = 1, .n_threads = 1},
+                             .max_queue = 1000,
+                             .share_prefixes = false,
+                             .routed_experts = true};
+    std::vector<Answer> expected;
     {
         Engine engine(*world.model, cold);
         Answers answers;
-        auto plain = plain_requests(requests);
-        for (std::size_t i = 0; i < plain.size(); ++i) {
-            engine.submit(plain[i], answers.sink(i));
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            EngineRequest plain = requests[i];
+            plain.generation.speculation.drafter.reset();
+            engine.submit(plain, answers.sink(i));
             answers.wait();
-            alone_.push_back(answers[i]);
+            expected.push_back(answers[i]);
         }
     }
     for (std::size_t i = 0; i < requests.size(); ++i) {
-        CHECK((alone_[i].routed != nullptr) == requests[i].routed_experts);
+        CHECK((expected[i].routed != nullptr) == requests[i].routed_experts);
         if (i % 7 != 0) continue;
         auto tokens = requests[i].prompt;
-        for (const auto& drawn : alone_[i].tokens) tokens.push_back(drawn.token);
-        if (!alone_[i].tokens.empty() && alone_[i].stop != StopReason::eog) tokens.pop_back();
-        REQUIRE(alone_[i].routed->n_tokens == tokens.size());
-        CHECK(alone_[i].routed->layers.size() > 1);
-        CHECK(alone_[i].routed->ids == traced(world, tokens));
+        for (const auto& drawn : expected[i].tokens) tokens.push_back(drawn.token);
+        if (!expected[i].tokens.empty() && expected[i].stop != StopReason::eog) tokens.pop_back();
+        REQUIRE(expected[i].routed->n_tokens == tokens.size());
+        CHECK(expected[i].routed->layers.size() > 1);
+        CHECK(expected[i].routed->ids == traced(world, tokens));
     }
     Engine engine(*world.model, options);
     std::size_t n_pushed_back = 0;
@@ -88,10 +87,10 @@ TEST_CASE("[V20] engine: the experts of a request are those of a trace, cold, ca
         for (const std::size_t i : order) engine.submit(requests[i], answers.sink(i));
         answers.wait();
         for (std::size_t i = 0; i < requests.size(); ++i) {
-            CHECK(answers[i].bits() == alone_[i].bits());
+            CHECK(answers[i].bits() == expected[i].bits());
             if (!requests[i].routed_experts) continue;
             REQUIRE(answers[i].routed != nullptr);
-            CHECK(answers[i].routed->ids == alone_[i].routed->ids);
+            CHECK(answers[i].routed->ids == expected[i].routed->ids);
             n_pushed_back += answers[i].n_pushed_back;
         }
     }
@@ -102,7 +101,7 @@ TEST_CASE("[V20] engine: the experts of a request are those of a trace, cold, ca
     CHECK(stats.drafted_tokens > stats.accepted_tokens);
     auto context = engine.options().context;
     context.n_seq_max += options.n_kept;
-    const auto& one = *alone_[0].routed;
+    const auto& one = *expected[0].routed;
     CHECK(engine.memory().fixed >=
           plan(*world.model, context).fixed + 576 * one.layers.size() * static_cast<std::size_t>(one.n_used) * 2);
 }
