@@ -114,31 +114,6 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
     else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
 }
 
-void add_sampling(Json& fields, const Service& service) {
-    for (const auto& field : tinfer::sampler_fields())
-        for (const auto name : names_in_requests(field)) {
-            const auto [least, most] = bounds_in_requests(field);
-            fields[name] = field.is_whole()
-                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
-                               : number(field.help, least, most);
-        }
-    fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
-    fields["logit_bias"] = {{"type", {"object", "null"}},
-                            {"description", "Added to logits, by token id."},
-                            {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
-                            {"additionalProperties", {{"type", "number"}, {"minimum", -100}, {"maximum", 100}}}};
-    fields["samplers"] = described(
-        any_of({{{"type", "null"}},
-                {{"type", "string"}, {"format", "sampler-chain"}},
-                {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
-        "The chain of samplers: names in order.");
-    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
-    fields["stop"] = texts("Texts that end the answer.", 16, 1);
-    fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
-    fields["grammar"] = grammar();
-    add_capabilities(fields, service);
-}
-
 void add_model(Json& fields, const Service& service) {
     fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
 }
@@ -248,7 +223,7 @@ Json allowed_tools(bool is_nested) {
 
 void add_conversation(Json& fields) {
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", reference("ChatMessage")}};
-    fields["tools"] = or_null(list_of(named_function(true)));
+    fields["tools"] = tools();
     fields["tool_choice"] = described(
         any_of(
             {{{"type", "null"}},
@@ -443,6 +418,33 @@ Json rerank(const Service& service) {
 }
 
 }  // namespace
+
+void add_sampling(Json& fields, const Service& service) {
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            fields[name] = field.is_whole()
+                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
+                               : number(field.help, least, most);
+        }
+    fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
+    fields["logit_bias"] = {{"type", {"object", "null"}},
+                            {"description", "Added to logits, by token id."},
+                            {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
+                            {"additionalProperties", {{"type", "number"}, {"minimum", -100}, {"maximum", 100}}}};
+    fields["samplers"] = described(
+        any_of({{{"type", "null"}},
+                {{"type", "string"}, {"format", "sampler-chain"}},
+                {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
+        "The chain of samplers: names in order.");
+    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
+    fields["stop"] = texts("Texts that end the answer.", 16, 1);
+    fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
+    fields["grammar"] = grammar();
+    add_capabilities(fields, service);
+}
+
+Json tools() { return or_null(list_of(named_function(true))); }
 
 Json requests(const Service& service) {
     Json all = Json::object();

@@ -65,6 +65,19 @@ def fits(body):
         return False
     prompts = body.get("prompt", body.get("input"))
     answers = (body.get("n") or 1) * (len(prompts) if isinstance(prompts, list) else 1)
+    options = body.get("options")
+    if isinstance(options, dict):   # of Ollama's interface
+        formed = body.get("format") not in (None, "")
+        if not fits(options) or (formed and (options.get("grammar") is not None or names_of(body.get("tools")))):
+            return False
+        if names_of(body.get("tools")) and options.get("grammar") is not None:
+            return False
+    elif body.get("format") not in (None, "") and names_of(body.get("tools")):
+        return False
+    if body.get("model") == "" and body.get("name"):
+        return False   # the old name of the field counts then
+    if body.get("raw") and (body.get("system") or body.get("context")):
+        return False
     return not (body.get("trace") and answers > 16)
 
 
