@@ -18,19 +18,25 @@ Json one_value(std::vector<Json> values, std::string_view what) {
 Json any_text() { return {{"type", "string"}}; }
 
 /// "model", or its old name.
-void add_model_names(Json& fields, const Service& service, bool may_lack) {
+void add_model_names(Json& fields, const Service& service) {
     std::vector<std::string> names{service.id, service.id + ":latest"};
     for (const char* field : {"model", "name"})
         fields[field] = service.options.any_model ? text("Any name.") : word("This server has one.", names);
-    if (!may_lack)
-        fields["model"] = service.options.any_model ? Json{{"type", "string"}, {"minLength", 1}}
-                                                    : Json{{"type", "string"}, {"enum", names}};
+}
+
+/// An object that has to have one of the two.
+Json with_model_name(Json fields, const Service& service) {
+    add_model_names(fields, service);
+    Json one = any_text();
+    one["minLength"] = 1;
+    Json result = object(std::move(fields));
+    result["anyOf"] = Json::array({object({{"model", one}}, {"model"}), object({{"name", one}}, {"name"})});
+    return result;
 }
 
 void add_keep_alive(Json& fields) {
-    fields["keep_alive"] = any_of({{{"type", "null"}},
-                                   {{"type", "number"}, {"minimum", -1e9}, {"maximum", 1e9}},
-                                   {{"type", "string"}, {"pattern", "^-?[0-9]{1,4}(ms|s|m|h)$"}}});
+    fields["keep_alive"] = any_of(
+        {{{"type", "null"}}, {{"type", "number"}}, {{"type", "string"}, {"pattern", "^-?[0-9]{1,4}(ms|s|m|h)$"}}});
 }
 
 Json options_of_ollama(const Service& service) {
@@ -54,7 +60,7 @@ Json options_of_ollama(const Service& service) {
 /// What chats and texts have in common.
 Json common_of_ollama(const Service& service) {
     Json fields = Json::object();
-    add_model_names(fields, service, true);
+    add_model_names(fields, service);
     add_keep_alive(fields);
     fields["stream"] = flag("Lines, one object each; without it, too.");
     fields["options"] = options_of_ollama(service);
@@ -108,10 +114,10 @@ Json text_of_ollama(const Service& service) {
 Json vectors_of_ollama(const Service& service, bool is_old) {
     Json fields{{"truncate", flag("Texts that do not fit are cut.")},
                 {"options", {{"description", "Without effect."}}}};
-    add_model_names(fields, service, true);
+    add_model_names(fields, service);
     add_keep_alive(fields);
     Json one = any_text();
-    one["minLength"] = 1;
+    if (service.model.vocab().encode("").empty()) one["minLength"] = 1;
     fields[is_old ? "prompt" : "input"] =
         is_old ? or_null(one)
                : any_of({{{"type", "null"}}, one, {{"type", "array"}, {"items", one}, {"maxItems", 64}}});
@@ -149,9 +155,8 @@ Json ollama_requests(const Service& service) {
     }
     Json show{{"verbose", flag("Long arrays of the metadata, too.")}},
         pull{{"stream", flag("Lines; without it, too.")}};
-    for (Json* fields : {&show, &pull}) add_model_names(*fields, service, false);
-    all["OllamaShow"] = object(show, {"model"});
-    all["OllamaPull"] = object(pull, {"model"});
+    all["OllamaShow"] = with_model_name(std::move(show), service);
+    all["OllamaPull"] = with_model_name(std::move(pull), service);
     return all;
 }
 

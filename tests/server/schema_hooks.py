@@ -36,6 +36,9 @@ def fits(body):
             return False
         if kind == "any" and not names:
             return False
+        allowed = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), dict) else choice
+        if kind == "allowed_tools" and not set(map(str, names_of(allowed.get("tools")))) <= set(map(str, names)):
+            return False
     if choice == "required" and not names:
         return False
     text = body.get("text")
@@ -74,8 +77,6 @@ def fits(body):
             return False
     elif body.get("format") not in (None, "") and names_of(body.get("tools")):
         return False
-    if body.get("model") == "" and body.get("name"):
-        return False   # the old name of the field counts then
     if body.get("raw") and (body.get("system") or body.get("context")):
         return False
     return not (body.get("trace") and answers > 16)
