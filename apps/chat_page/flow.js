@@ -56,6 +56,7 @@ async function answer(undo = {}, message = null, begun = "") {
   await saveTalk();
   draw();
   listTalks();
+  if (server.models.length > 1) describe();   // an answer has loaded its model
   if (document.activeElement === document.body || document.activeElement === at("stop")) input.focus();
 }
 

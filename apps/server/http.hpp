@@ -69,7 +69,8 @@ struct Response {
     explicit Response(Client& given) noexcept : client(given) {}
 
     Client& client;
-    std::shared_ptr<void> held{};  ///< what the body needs; released after it
+    std::shared_ptr<void> held{};          ///< what the body needs; released after it
+    std::chrono::nanoseconds load_time{};  ///< that the request has waited for its model
     int status = 200;
     std::vector<std::pair<std::string_view, std::string>> fields;  ///< names are literals
     std::string_view type;                                         ///< of the body, a literal

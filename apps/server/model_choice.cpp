@@ -68,10 +68,12 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
             throw ApiError(400, "model '" + model.id + "' is not in memory, and autoload is false", "model_not_loaded");
         return handler(use->service(), request, std::move(body), response);
     }
+    const auto begin = std::chrono::steady_clock::now();
     auto ticket = std::make_shared<Models::Ticket>(models, model);
     ClientWatch watch(response.client);
     auto given = wait_for_model(*ticket, watch, choice.is_stream ? std::optional(kSilence) : std::nullopt);
     if (given) {
+        response.load_time = std::chrono::steady_clock::now() - begin;
         use.emplace(*std::move(given));
         return handler(use->service(), request, std::move(body), response);
     }
@@ -83,7 +85,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     auto kept = std::make_shared<Body>(std::move(body));
-    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept,
+    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept, begin,
                                               &client = response.client](const WriteBytes& write) {
         client.set_answering(true);
         Response inner(client);
@@ -95,6 +97,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                 if (auto got = wait_for_model(*ticket, there, kSilence)) late.emplace(*std::move(got));
                 else if (there.gone()) return false;
             }
+            inner.load_time = std::chrono::steady_clock::now() - begin;
             handler(late->service(), request, std::move(*kept), inner);
         } catch (const ApiError& error) {
             refuse(&request, inner, late ? late->service().told(error) : error);

@@ -64,7 +64,7 @@ struct FileStamp {
 struct ModelCard {
     std::string architecture, quantization, digest;  ///< digest: 64 digits that change when the file does
     std::uint64_t n_params = 0, weight_bytes = 0, file_bytes = 0;
-    int n_vocab = 0, n_embd = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0;
+    int n_vocab = 0, n_embd = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0, n_moe_layers = 0;
     std::size_t n_ctx = 0;  ///< tokens of a request
     std::chrono::system_clock::time_point changed_at{};
     bool vectors = false, tools = false, insert = false, thinking = false;

@@ -34,7 +34,9 @@ struct Ask {
 /// A number of seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); as seconds. Throws ApiError 400.
 [[nodiscard]] std::optional<double> read_keep_alive(Fields& fields);
 
-[[nodiscard]] std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model);
+/// `load_time`: that the request has waited for the model.
+[[nodiscard]] std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model,
+                                                 std::chrono::nanoseconds load_time = {});
 /// The object that answers a request with nothing to answer.
 [[nodiscard]] Json nothing(Kind kind, const Ask& ask);
 

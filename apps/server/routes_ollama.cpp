@@ -32,7 +32,7 @@ void generate(ollama::Kind kind, Service& service, Body text, Response& response
             return;
         }
         reply = std::make_shared<Reply>(service, *std::move(ask.job), [&](const Job& kept) {
-            return ollama::protocol(kind, service, kept, std::move(ask.model));
+            return ollama::protocol(kind, service, kept, std::move(ask.model), response.load_time);
         });
     }
     send_reply(service, std::move(reply), response);
@@ -83,12 +83,11 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
     }
     Json document = Json::object();
     if (!is_old)
-        document = {
-            {"model", model},
-            {"total_duration",
-             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count()},
-            {"load_duration", 0},
-            {"prompt_eval_count", n_tokens}};
+        document = {{"model", model},
+                    {"total_duration",
+                     std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin + response.load_time).count()},
+                    {"load_duration", response.load_time.count()},
+                    {"prompt_eval_count", n_tokens}};
     if (!job.warnings.empty()) document["warnings"] = job.warnings;
     std::string whole = to_line(document);
     open_member(whole, is_old ? "embedding" : "embeddings");

@@ -24,8 +24,9 @@ struct ServeArgs {
     bool no_own_draft = false;
     std::int64_t store_memory = 256 << 20, trace_limit = std::int64_t{1} << 30;
     int n_parallel = 8, max_batch_tokens = 512, max_queue = 64, n_kept = 8, draft_parallel = 1;
-    bool no_auth = false, check = false, no_share = false, no_counts = false;
-    std::vector<std::string> models, tables;  ///< NAME=SOURCE; keys of [model.NAME], each as a JSON object
+    bool no_auth = false, check = false, no_share = false, no_counts = false, routed_experts = false;
+    std::shared_ptr<tinfer::EngineTurns> turns{};  ///< of a server that has several models
+    std::vector<std::string> models, tables;       ///< NAME=SOURCE; keys of [model.NAME], each as a JSON object
     std::string model_folder, memory, metrics_as;
     std::uint64_t program_bytes = 0;  ///< anonymous memory of the process between loading the model and the engine
 

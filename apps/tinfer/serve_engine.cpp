@@ -85,6 +85,8 @@ void ServeArgs::add_model_options(CLI::App& command) {
         ->type_name("N")
         ->group(more);
     command.add_flag("--no-share", no_share, "compute every prompt whole")->group(more);
+    command.add_flag("--routed-experts", routed_experts, "requests may ask which experts their tokens were sent to")
+        ->group(more);
 }
 
 void ServeArgs::add_engine_options(CLI::App& command) {
@@ -166,6 +168,7 @@ tinfer::EngineOptions ServeArgs::engine_options(const tinfer::ModelInfo& info) c
     made.max_queue = max_queue;
     made.n_kept = n_kept;
     made.share_prefixes = !no_share;
+    made.turns = turns;
     return made;
 }
 
@@ -183,6 +186,9 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     if (has_store())
         made.store = tinfer::PrefixStoreOptions{.memory_limit = static_cast<std::uint64_t>(store_memory),
                                                 .folder = store_folder};
+    made.routed_experts = routed_experts && loaded.info().n_expert > 0 && made.context.pooling == tinfer::Pooling::none;
+    if (made.routed_experts && has_store())
+        throw UsageError("--routed-experts: a --prompt-store keeps no experts of its tokens");
     const bool drafts_by_head = is_draft_head(draft_file);
     if (speculate != "off" && made.context.pooling == tinfer::Pooling::none && !loaded.info().has_encoder)
         made.context.draft_head = find_draft_head(loaded, drafts_by_head ? draft_file : std::string(),

@@ -6,6 +6,7 @@
 #    include "fingerprinting.hpp"
 #    include "model_names.hpp"
 #    include "serve_args.hpp"
+#    include "server/model_cards.hpp"
 #    include "trace/trace.hpp"
 
 #    include <algorithm>
@@ -190,12 +191,25 @@ std::uint64_t bytes_beside(const ServeArgs& args, const tinfer::ModelFile& file,
            (args.has_store() ? static_cast<std::uint64_t>(args.store_memory) : 0);
 }
 
+/// Of --routed-experts, as an engine keeps them: whole pages of the cache, and one more for each sequence.
+std::uint64_t routed_bytes(const tinfer::ModelFile& file, const tinfer::ContextOptions& context) {
+    constexpr std::uint64_t kPage = 64, kIdBytes = 2;
+    const auto arch = file.metadata_value("general.architecture").value_or("");
+    const auto n_used = static_cast<std::uint64_t>(std::max(header_number(file, arch + ".expert_used_count"), 0));
+    const std::uint64_t n_tokens = static_cast<std::uint64_t>(context.n_ctx) + kPage;
+    return (n_tokens + kPage * static_cast<std::uint64_t>(context.n_seq_max)) * n_used * kIdBytes *
+           static_cast<std::uint64_t>(server::moe_layers(file));
+}
+
 std::uint64_t planned_bytes(const ServeArgs& args) {
     const auto file = args.model.open();
     const auto made = args.engine_options(info_of(file));
     auto options = args.model.options();
     options.log = {};
-    auto sum = tinfer::plan(args.model.paths().front(), options, context_of(made)).total();
+    auto context = context_of(made);
+    context.every_row = args.routed_experts;
+    auto sum = tinfer::plan(args.model.paths().front(), options, context).total();
+    if (args.routed_experts) sum += routed_bytes(file, context);
     for (const auto& lora : args.adapters.loras) sum += file_bytes(lora.substr(lora.find('=') + 1));
     if (!args.draft_file.empty()) sum += 2 * file_bytes(args.draft_file);
     return sum + bytes_beside(args, file, static_cast<std::size_t>(made.context.n_ctx));
@@ -266,8 +280,10 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
 }  // namespace
 
 std::vector<server::ModelSource> model_sources(const ServeArgs& args) {
+    ServeArgs all = args;
+    all.turns = std::make_shared<tinfer::EngineTurns>();
     std::vector<server::ModelSource> sources;
-    for (auto& model : named_models(args)) sources.push_back(source_of(args, std::move(model)));
+    for (auto& model : named_models(args)) sources.push_back(source_of(all, std::move(model)));
     return sources;
 }
 

@@ -77,7 +77,11 @@ Context make_context(const Model& model, EngineOptions& options) {
         o.n_seq_max += options.n_kept;
         o.n_batch = options.max_batch_tokens;
         o.n_outputs = std::min(o.n_outputs, o.n_batch);
+        o.every_row = o.every_row || options.routed_experts;
     }
+    if (options.routed_experts && (pools || options.store))
+        fail(ErrorCode::unsupported_operation, pools ? "engine: routed_experts: the context pools"
+                                                     : "engine: routed_experts: a store keeps none of them");
     Context context(model, o);
     if (!pools && context.options().attention != AttentionKind::causal)
         fail(ErrorCode::unsupported_operation,
@@ -132,6 +136,7 @@ struct Engine::Impl {
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
         memory = context.memory();
+        memory.fixed += scheduler.route_bytes();
         thread = make_thread("engine", [this] { scheduler.run(); });
     }
     ~Impl() {
@@ -173,6 +178,10 @@ void Engine::Impl::check(const EngineRequest& request) const {
         if (const auto id = static_cast<std::int64_t>(request.prompt[i]); id < 0 || id >= n_vocab)
             fail(ErrorCode::index_out_of_range,
                  cat("engine: token ", i, " of the prompt is ", id, ", the vocabulary has ", n_vocab));
+    for (const Token token : request.prompt_scored)
+        if (const auto id = static_cast<std::int64_t>(token); id < 0 || id >= n_vocab)
+            fail(ErrorCode::index_out_of_range,
+                 cat("engine: prompt_scored has token ", id, ", the vocabulary has ", n_vocab));
     require_option(request.n_top >= -1 && request.n_top <= kMaxTop, "n_top", request.n_top, "must lie in -1 to 100");
     if (request.time_limit)
         require_option(request.time_limit->count() > 0, "time_limit", request.time_limit->count(),
@@ -194,6 +203,10 @@ void Engine::Impl::check(const EngineRequest& request) const {
 }
 
 void Engine::Impl::check_watched(const EngineRequest& request) const {
+    if (request.routed_experts && !options.routed_experts)
+        fail(ErrorCode::unsupported_operation,
+             "engine: a request wants to know its experts, and the engine does not keep them "
+             "(EngineOptions::routed_experts)");
     if (std::ranges::find(request.observers, nullptr) != request.observers.end())
         fail(ErrorCode::bad_parameter, "engine: an observer of the request is null");
     if (!request.receipt) return;

@@ -3,9 +3,11 @@
 """The page of the server in a headless Chromium, served by the program: conversations by keyboard and by touch, their
 versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
+import subprocess
+import sys
 import unittest
 
-from page_support import ANSWERED, FOLDER, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
+from page_support import ANSWERED, FOLDER, HERE, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
 
 HOSTILE = r"""# Title
 
@@ -322,6 +324,41 @@ class Settings(PageTest):
         paint = self.page.run("""performance.getEntriesByType('paint').find(e => e.name === 'first-contentful-paint')
             .startTime""")
         self.assertLess(paint, 3000)   # 300 ms on a machine that does nothing else
+
+
+class Models(PageTest):
+    @classmethod
+    def setUpClass(cls):
+        path = FOLDER / "green.gguf"
+        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "2", "moe"], check=True)
+        cls.arguments = ("--models", f"green={path}")
+        super().setUpClass()
+
+    def test_choice(self):  # [V14] [V16]
+        """The model is chosen from those of the server; answers are the chosen one's, which is loaded for the first."""
+        page, choice = self.page, "[...at('model-choice').options].map(o => [o.value, o.textContent])"
+        self.assertEqual(page.run(choice), [["tiny", "tiny (unloaded)"], ["green", "green (unloaded)"]])
+        self.assertFalse(page.run("at('model-choice').hidden"))
+        choose = "(v => { const c = at('model-choice'); c.value = v; c.dispatchEvent(new Event('change')); })(%r)"
+        page.run("setup.seed = '5'")
+        said = {}
+        for name in ["green", "tiny"]:
+            page.run("startNew()")
+            page.run(choose % name)
+            self.assertIn(name, page.run("document.title"))
+            self.say("Hello", 2)
+            page.wait(f"server.models.find(m => m.id === {name!r}).status.value === 'loaded'")
+            body = page.run("bodyOf(pathTo(shown()[1].parent), shown()[1].asked)")
+            self.assertEqual(body["model"], name)
+            said[name] = page.run("shown()[1].content")
+            answer = self.server.post("/v1/chat/completions", body)
+            self.assertEqual((answer["model"], answer["choices"][0]["message"]["content"]), (name, said[name]))
+            self.assertTrue(page.run("offers('activity')"))
+            page.run("lookOnce()")   # it counts from now on
+            self.say("More", 4)
+            self.assertGreater(page.run("lookOnce().then(counts => counts.tokens)"), 0)
+        self.assertNotEqual(said["green"], said["tiny"])
+        self.assertEqual(page.run(choice), [["tiny", "tiny"], ["green", "green"]])
 
 
 class Failures(unittest.TestCase):
