@@ -60,7 +60,9 @@ std::vector<WeightPlacement> placement(const File& file, bool use_mmap, const Pa
         WeightPlacement weight{.tensor = std::string(tensor->name), .type = tensor->type, .bytes = tensor->bytes};
         weight.file_index = tensor->file_index;
         weight.file_offset = tensor->file_offset;
-        weight.place = paged[tensor->id] ? WeightPlace::paged : use_mmap ? WeightPlace::mapped : WeightPlace::read;
+        weight.place = paged[tensor->id] ? (paging->streamed ? WeightPlace::streamed : WeightPlace::paged)
+                       : use_mmap        ? WeightPlace::mapped
+                                         : WeightPlace::read;
         weight.offset = weight.place == WeightPlace::read ? used : tensor->file_offset;
         if (weight.place == WeightPlace::read)
             used += *checked_round_up(tensor->bytes, 64);  // no overflow: checked when the directory was merged

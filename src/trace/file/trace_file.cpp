@@ -456,6 +456,16 @@ void TraceFile::on_mark(std::uint64_t time, std::string_view text) {
     m.flush();
 }
 
+void TraceFile::on_reads(std::span<const ReadEvent> reads) {
+    for (const ReadEvent& read : reads) {
+        const trace_format::Read record{
+            read.run,   read.time,       read.file_offset,
+            read.bytes, read.waited,     read.layer,
+            read.unit,  read.file_index, read.ahead ? std::uint32_t{trace_format::read_ahead} : 0u};
+        impl_->append_record(trace_format::BlockType::reads, record, read.time, read.run);
+    }
+}
+
 void TraceFile::on_detach(const SessionSummary&) noexcept { impl_->flush(); }
 
 void TraceFile::dump() {
