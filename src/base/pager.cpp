@@ -156,6 +156,12 @@ Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)
     if (n_here == n)
         for (const std::uint32_t u : hold.held_) ++units_[u].holds;
     else if (!wait_for_room(hold, lock, cancelled, context)) return Begun::cancelled;
+    n_here = 0;  // while it waited for room others may have dropped some, or read some
+    for (const std::uint32_t u : hold.held_) {
+        const bool is_here = units_[u].state == State::resident;
+        hold.is_here_[u - group.first_unit] = is_here ? 1 : 0;
+        n_here += is_here ? 1 : 0;
+    }
     if (streamed_) read_next_of_stream();
     return n_here == n ? Begun::all : n_here > 0 ? Begun::some : Begun::none;
 }
@@ -166,7 +172,6 @@ bool Pager::look_at(Hold& hold, std::uint32_t u, Group& group) {
     count_pick(unit, group);
     ++unit.n_picks;
     const bool is_here = unit.state == State::resident;
-    hold.is_here_[u - group.first_unit] = is_here ? 1 : 0;
     const bool was_ahead = std::exchange(unit.ahead, false);
     if (was_ahead) note_guess(true);
     if (unit.state == State::reading && std::erase(ahead_, u) > 0) {  // it is waited for now

@@ -17,6 +17,8 @@
 #include "support/failing_calls.hpp"
 #include "support/golden.hpp"
 #include "tinfer/placement.hpp"
+#include "tinfer/state.hpp"
+#include "tinfer/trace_file.hpp"
 
 namespace tinfer::test {
 
@@ -123,7 +125,7 @@ TEST_CASE("[N22] paging: memory is as it was planned, and within the limit") {
 }
 
 TEST_CASE("[N22] paging: a model without experts streams what does not fit, with the same bits") {
-    for (const auto& mixed : {std::pair{"llama", DType::q8_0}, {"gpt2", DType::f16}, {"gemma2", DType::f32}}) {
+    for (const auto& mixed : {std::pair{"llama", DType::q8_0}, {"qwen2", DType::f16}, {"gemma2", DType::f32}}) {
         const std::string arch = mixed.first;
         const DType type = mixed.second;
         CAPTURE(arch);
@@ -266,7 +268,7 @@ TEST_CASE("[N22] paging: a state that was saved under a limit goes on without on
         const Model& other = pair == &whole ? paged : whole;
         Context from(*pair, {.n_ctx = 64, .n_threads = 1}), to(other, {.n_ctx = 64, .n_threads = 2});
         REQUIRE(from.decode(first) == DecodeStatus::ok);
-        to.load_state(from.save_state());
+        load_state(to, save_state(from));
         REQUIRE(to.decode(rest) == DecodeStatus::ok);
         rows.push_back(bits_of(to.logits()));
     }
@@ -400,11 +402,17 @@ TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one
     const auto expected =
         slice(all_bits(Model::load(path), tokens, {.n_ctx = 64, .n_threads = 1}), tokens.size() - 1, 128);
     const std::uint64_t least = least_limit(path);
-    for (const Fault fault : {Fault::error, Fault::interrupt, Fault::part}) {
+    // A read ahead that fails is made again when a step needs it: that is no error of the decode.
+    for (const auto& way :
+         {std::pair{Fault::error, false}, {Fault::error, true}, {Fault::interrupt, true}, {Fault::part, true}}) {
+        const Fault fault = way.first;
+        const bool ahead = way.second;
         CAPTURE(static_cast<int>(fault));
+        CAPTURE(ahead);
         CHECK(in_child(120, [&] {
                   if (!begin_failing_calls()) return 0;  // no filter of system calls here
                   const auto model = Model::load(path, {.memory_limit = least});
+                  pager_of(model).set_ahead(ahead);
                   Context context(model, {.n_ctx = 64, .n_threads = 1});
                   const auto decodes = [&] {
                       return context.decode(tokens) == DecodeStatus::ok && bits_of(context.logits()) == expected;
@@ -424,7 +432,7 @@ TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one
                       if (has_thrown && (fault != Fault::error || !has_failed || context.count(SeqId{0}) != 0))
                           return 3;
                       if (!has_thrown && !is_right) return 4;
-                      if (has_failed && fault == Fault::error && !has_thrown) return 5;
+                      if (has_failed && fault == Fault::error && !ahead && !has_thrown) return 5;
                       context.clear();
                       if (!decodes()) return 6;
                       if (!has_failed) return n > 20 ? 0 : 7;  // every seventh call has failed

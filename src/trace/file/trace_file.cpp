@@ -457,13 +457,13 @@ void TraceFile::on_mark(std::uint64_t time, std::string_view text) {
 }
 
 void TraceFile::on_reads(std::span<const ReadEvent> reads) {
-    for (const ReadEvent& read : reads) {
-        const trace_format::Read record{
-            read.run,   read.time,       read.file_offset,
-            read.bytes, read.waited,     read.layer,
-            read.unit,  read.file_index, read.ahead ? std::uint32_t{trace_format::read_ahead} : 0u};
-        impl_->append_record(trace_format::BlockType::reads, record, read.time, read.run);
-    }
+    std::vector<trace_format::Read> records;
+    for (const ReadEvent& read : reads)
+        records.push_back({read.run, read.time, read.file_offset, read.bytes, read.waited, read.layer, read.unit,
+                           read.file_index, read.ahead ? std::uint32_t{trace_format::read_ahead} : 0u});
+    impl_->append({trace_format::BlockType::reads, static_cast<std::uint32_t>(records.size()),
+                   sizeof(trace_format::Read), records[0].time, records[0].run},
+                  std::as_bytes(std::span(records)));
 }
 
 void TraceFile::on_detach(const SessionSummary&) noexcept { impl_->flush(); }
