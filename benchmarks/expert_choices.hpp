@@ -24,7 +24,8 @@ void fill_for_choices(std::span<std::byte> bytes, const test::GgufWriter::Tensor
                       Choices choices, std::uint64_t seed);
 
 /// For a router of n experts whose products are normal: what is added to those of a fifth of the experts for them to
-/// get half of the picks; the correlation of two tokens' products with which the second keeps 40 % of the first's picks.
+/// get half of the picks; the correlation of two tokens' products with which the second keeps 40 % of the first's
+/// picks.
 [[nodiscard]] double bias_of_half(int n_expert, int n_used);
 [[nodiscard]] double correlation_of_drift(int n_expert, int n_used);
 

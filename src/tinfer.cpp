@@ -145,16 +145,6 @@ std::vector<NamedHash> hash_tensors(const ModelFile& file, const ProgressFn& pro
     });
 }
 
-std::string_view to_string(WeightPlace place) noexcept {
-    switch (place) {
-        case WeightPlace::mapped: return "mapped";
-        case WeightPlace::read: return "read";
-        case WeightPlace::paged: return "paged";
-        case WeightPlace::streamed: return "streamed";
-    }
-    return "unknown";
-}
-
 std::vector<WeightPlacement> weight_placement(const std::filesystem::path& path, const ModelOptions& options) {
     return weight_placement(std::span(&path, 1), options);
 }

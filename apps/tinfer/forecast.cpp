@@ -2,9 +2,9 @@
 // tinfer forecast: estimates tokens per second of a model before it is loaded. The file's directory gives the bytes and
 // multiply-accumulates of a token. Their time on this machine is measured with samples: a few layers of the same sizes
 // and types, run by the same kernels. If options give the roofs of another machine, times are fractions of these, as
-// known from benchmarks. With --ram it tells what the same option of other commands gives (docs/paging.md): experts that
-// are chosen and not in memory are read for a token, and of a dense model what does not fit. Which experts are chosen is
-// the text's: a profile says it, or a hit rate, and without them it is assumed that all are chosen alike.
+// known from benchmarks. With --ram it tells what the same option of other commands gives (docs/paging.md): experts
+// that are chosen and not in memory are read for a token, and of a dense model what does not fit. Which experts are
+// chosen is the text's: a profile says it, or a hit rate, and without them it is assumed that all are chosen alike.
 #include "common.hpp"
 #include "expert_profile.hpp"
 #include "roof.hpp"
@@ -37,8 +37,8 @@ constexpr std::size_t kRounds = 5, kFewRounds = 3;
 constexpr double kSampleSeconds = 4;                // after this time a few rounds are enough
 constexpr std::uint64_t kFaultRequest = 256 << 10;  // request size of page faults with the system's read-ahead
 constexpr std::uint64_t kPagerRequest = 1 << 20;    // largest request of the pager
-// Of the shorter of computing and reading experts, the part that goes on during the other: a layer's missing experts are
-// known when its router has spoken, and what is read ahead is a guess.
+// Of the shorter of computing and reading experts, the part that goes on during the other: a layer's missing experts
+// are known when its router has spoken, and what is read ahead is a guess.
 constexpr double kExpertOverlap = 0.5;
 
 struct ForecastArgs {

@@ -72,11 +72,15 @@ std::optional<PagingBound> paging_bound(const tinfer::Model& model, const Expert
     if (!counts || generation.n_tokens == 0 || generation.seconds <= 0 || counts->expert_bytes == 0)
         return std::nullopt;
     const auto n_tokens = double(generation.n_tokens);
-    const auto best = counts->is_streamed ? best_of_stream(model, *counts, double(generation.n_runs) / n_tokens)
-                                          : best_of_experts(choices, *counts);
+    auto best = counts->is_streamed ? best_of_stream(model, *counts, double(generation.n_runs) / n_tokens)
+                                    : best_of_experts(choices, *counts);
 
     const std::uint64_t hits = generation.after.hits - generation.before.hits,
                         misses = generation.after.misses - generation.before.misses;
+    // A cache that began warm may find more than the best one that began empty.
+    const double read = double(generation.after.bytes_read - generation.before.bytes_read) / n_tokens;
+    best.bytes_per_token = std::min(best.bytes_per_token, read);
+    best.hit_rate = std::max(best.hit_rate, double(hits) / double(std::max<std::uint64_t>(hits + misses, 1)));
     const double waited_s = generation.after.waited_s - generation.before.waited_s;
     PagingBound out;
     // What is below 4 MiB cannot be measured, and is read at once.

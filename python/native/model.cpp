@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "kernels/dequantize/dequantize.hpp"
-#include "tinfer/placement.hpp"
 #include "view.hpp"
 
 namespace tinfer_python {
@@ -226,8 +225,8 @@ void bind_model_class(nb::module_& module) {
                     "use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = "
                     "False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: "
                     "dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None "
-                    "= None, memory_limit: int = 0, progress: typing.Callable[[float], bool | None] | None = None, log: "
-                    "typing.Callable[[str, str], "
+                    "= None, memory_limit: int = 0, progress: typing.Callable[[float], bool | None] | None = None, "
+                    "log: typing.Callable[[str, str], "
                     "object] | None = None) -> Model"),
             "Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values "
             "of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The pager's threads: readers, which take pieces of units, and the one that asks routers early; and what is read ahead.
+// The pager's threads: readers, which take pieces of units, and the one that asks routers early; what is read ahead.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,8 +13,8 @@ namespace tinfer {
 
 namespace {
 
-// Guesses are judged by so many units that were read ahead. Where less than a quarter was needed they have delayed other
-// reads more than they gave: they pause, and are tried again.
+// Guesses are judged by so many units that were read ahead. Where less than a quarter was needed they have delayed
+// other reads more than they gave: they pause, and are tried again.
 constexpr std::uint32_t kGuessWindow = 64, kLeastShare = 4, kGuessPause = 1024;
 constexpr std::size_t kAheadGroups = 2;    // from the one before the router that is asked early
 constexpr std::uint64_t kFewMisses = 256;  // holds without a miss, from which on nothing is guessed

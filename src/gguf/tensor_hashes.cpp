@@ -12,6 +12,20 @@
 #include "base/pager.hpp"
 #include "base/xxhash.hpp"
 
+namespace tinfer {
+
+std::string_view to_string(WeightPlace place) noexcept {
+    switch (place) {
+        case WeightPlace::mapped: return "mapped";
+        case WeightPlace::read: return "read";
+        case WeightPlace::paged: return "paged";
+        case WeightPlace::streamed: return "streamed";
+    }
+    return "unknown";
+}
+
+}  // namespace tinfer
+
 namespace tinfer::gguf {
 
 std::vector<std::uint64_t> tensor_hashes(const File& file, const ProgressFn& progress) {

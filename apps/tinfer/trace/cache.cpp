@@ -4,7 +4,6 @@
 #include <set>
 #include <unordered_map>
 
-#include "../options.hpp"
 #include "reuse.hpp"
 
 namespace tinfer::app {
@@ -34,15 +33,6 @@ std::vector<std::uint64_t> reuse_distances(const std::vector<Touch>& touches) {
         add(now, touches[now].bytes);
     }
     return distances;
-}
-
-CachePolicy policy_of(const std::string& name) {
-    if (name == "lru") return CachePolicy::lru;
-    if (name == "mru") return CachePolicy::mru;
-    if (name == "fifo") return CachePolicy::fifo;
-    if (name == "lfu") return CachePolicy::lfu;
-    if (name == "opt") return CachePolicy::opt;
-    throw UsageError("--policy: '" + name + "' is none of lru, mru, fifo, lfu, opt");
 }
 
 CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capacity, CachePolicy policy) {

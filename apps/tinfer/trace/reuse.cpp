@@ -10,6 +10,15 @@
 
 namespace tinfer::app {
 
+CachePolicy policy_of(const std::string& name) {
+    if (name == "lru") return CachePolicy::lru;
+    if (name == "mru") return CachePolicy::mru;
+    if (name == "fifo") return CachePolicy::fifo;
+    if (name == "lfu") return CachePolicy::lfu;
+    if (name == "opt") return CachePolicy::opt;
+    throw UsageError("--policy: '" + name + "' is none of lru, mru, fifo, lfu, opt");
+}
+
 namespace {
 
 struct ReuseArgs : TraceArgs {

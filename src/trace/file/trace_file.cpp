@@ -271,23 +271,6 @@ struct TraceFile::Impl {
     std::uint64_t kept_bytes = 0;
 };
 
-std::string_view to_string(TraceMode mode) noexcept {
-    switch (mode) {
-        case TraceMode::sync: return "sync";
-        case TraceMode::async: return "async";
-        case TraceMode::ring: return "ring";
-    }
-    return "unknown";
-}
-
-std::string_view to_string(WhenFull when_full) noexcept {
-    switch (when_full) {
-        case WhenFull::wait: return "wait";
-        case WhenFull::drop: return "drop";
-    }
-    return "unknown";
-}
-
 TraceFile::TraceFile(const std::filesystem::path& path, TraceFileOptions options)
     : TraceFile(trace::open_file_sink(path, options.overwrite), std::move(options)) {}
 
