@@ -16,7 +16,7 @@ namespace tinfer {
 
 namespace {
 
-constexpr double kHalfLife = 64;  // passes of a group after which a pick counts half
+constexpr double kHalfLife = 16;  // passes of a group after which a pick counts half
 constexpr auto kPoll = std::chrono::milliseconds(10);
 
 std::uint64_t n_pieces(const PagedSlices& slices) noexcept {

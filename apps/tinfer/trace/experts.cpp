@@ -182,7 +182,10 @@ Table cache_table(const Routes& routes, const ExpertsArgs& args, const std::map<
                     std::vector<Touch> touches;
                     for (const Route* route : list)
                         for (const auto e : route->experts) touches.push_back({e, 1});
-                    layer_hits = simulate_cache(touches, size, policy_of(policy)).hits;
+                    constexpr double kHalfLife = 16;  // passes, as the pager has it
+                    const double picks_each = double(touches.size()) / double(std::max<std::size_t>(list.size(), 1));
+                    layer_hits =
+                        simulate_cache(touches, size, policy_of(policy), std::max(kHalfLife * picks_each, 1.0)).hits;
                     picks += touches.size();
                     tokens = std::max<std::uint64_t>(tokens, list.size());
                 }
@@ -374,7 +377,7 @@ Verb add_experts(CLI::App& trace) {
     verb->add_flag("--matrix", args->matrix, "counts of every layer and expert, per sequence")->group(group);
     verb->add_option("--cache", args->caches, "experts kept per layer, as 8,16,32")->type_name("LIST")->group(group);
     verb->add_option("--policy", args->policies,
-                     "lru, mru, fifo, lfu, opt; a static set of the hottest is always shown")
+                     "lru, mru, fifo, lfu, aged, opt; a static set of the hottest is always shown")
         ->type_name("LIST")
         ->group(group);
     verb->add_option("--union", args->unions, "distinct experts of so many tokens in a row, as 2,4,8")
