@@ -14,6 +14,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "base/half.hpp"
+#include "expert_choices.hpp"
 #include "kernel_run.hpp"
 #include "kernels/dequantize/dequantize.hpp"
 #include "support/gguf_writer.hpp"
@@ -28,6 +29,8 @@ constexpr ModelShape kShapes[] = {
     {"135m", 30, 576, 9, 3, 1536, 49152, 65536, 0, 0, true},
     {"110m", 12, 768, 12, 4, 2048, 32000},
     {"moe", 8, 2048, 32, 4, 2816, 8192, 65536, 8, 2},
+    {"moe64", 16, 1024, 16, 4, 512, 8192, 65536, 64, 4},
+    {"moe64-small", 8, 512, 8, 4, 256, 2048, 65536, 64, 4},
     {"moe-dense", 8, 2048, 32, 4, 5632, 8192},
     {"tiny", 2, 256, 4, 2, 512, 600, 4096},
     {"tiny-moe", 2, 256, 4, 2, 256, 600, 4096, 8, 2},
@@ -182,7 +185,7 @@ void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
 
 // ---- Tensors --------------------------------------------------------------------------------------------------------
 
-void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix) {
+void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix, Choices choices) {
     const auto add = [&](const std::string& name, DType type, std::vector<std::int64_t> ne) {
         if (ne[0] % find_dtype(type)->block_elems != 0)
             throw std::runtime_error(
@@ -192,7 +195,8 @@ void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::str
         writer.reserve(name + ".weight", type, std::move(ne), static_cast<std::uint64_t>(size));
     };
     const std::int64_t n_embd = shape.n_embd, n_kv = n_embd / shape.n_head * shape.n_head_kv, n_ff = shape.n_ff;
-    add("token_embd", matrix_type(mix, "token_embd", 0, shape.n_layer), {n_embd, shape.n_vocab});
+    add("token_embd", choices == Choices::plain ? matrix_type(mix, "token_embd", 0, shape.n_layer) : DType::f32,
+        {n_embd, shape.n_vocab});
     add("output_norm", DType::f32, {n_embd});
     if (!shape.tied) add("output", matrix_type(mix, "output", 0, shape.n_layer), {n_embd, shape.n_vocab});
     for (int layer = 0; layer < shape.n_layer; ++layer) {
@@ -268,9 +272,9 @@ void fill_tensor(std::vector<std::byte>& bytes, const test::GgufWriter::Tensor& 
 
 }  // namespace
 
-void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed) {
+void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed, double gain) {
     test::Random random(seed);
-    const double rms = 1 / std::sqrt(static_cast<double>(k));
+    const double rms = gain / std::sqrt(static_cast<double>(k));
     if (is_float(type)) return fill_floats(bytes, type, rms, random);
     const Scales scales = scales_for(type, rms);
     fill_random(bytes, random);
@@ -299,7 +303,11 @@ void forget_pages(const std::filesystem::path& path) {
 
 namespace {
 
-void write_filled(const test::GgufWriter& writer, const std::filesystem::path& path, std::uint64_t seed) {
+/// `fill` (empty: none) fills a tensor and returns true, or leaves it.
+using FillFn = std::function<bool(std::vector<std::byte>&, const test::GgufWriter::Tensor&, std::uint64_t)>;
+
+void write_filled(const test::GgufWriter& writer, const std::filesystem::path& path, std::uint64_t seed,
+                  const FillFn& fill = {}) {
     auto temporary = path;
     temporary += ".part";
     std::ofstream file(temporary, std::ios::binary);
@@ -312,7 +320,8 @@ void write_filled(const test::GgufWriter& writer, const std::filesystem::path& p
     const auto offsets = writer.offsets();
     std::vector<std::byte> bytes;
     for (std::size_t i = 0; i < offsets.size(); ++i) {
-        fill_tensor(bytes, writer.tensors()[i], seed * 1'000'003 + i);
+        const test::GgufWriter::Tensor& tensor = writer.tensors()[i];
+        if (!fill || !fill(bytes, tensor, seed * 1'000'003 + i)) fill_tensor(bytes, tensor, seed * 1'000'003 + i);
         write(bytes, start + offsets[i]);
     }
     file.close();
@@ -324,12 +333,20 @@ void write_filled(const test::GgufWriter& writer, const std::filesystem::path& p
 }  // namespace
 
 void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
-                        std::uint64_t seed) {
+                        std::uint64_t seed, Choices choices) {
+    if (choices != Choices::plain && shape.n_expert == 0)
+        throw std::runtime_error(cat("shape ", shape.name, " has no experts to choose"));
     test::GgufWriter writer;
     add_keys(writer, shape);
     add_vocabulary(writer, shape.n_vocab);
-    reserve_tensors(writer, shape, mix);
-    write_filled(writer, path, seed);
+    reserve_tensors(writer, shape, mix, choices);
+    write_filled(writer, path, seed,
+                 [&](std::vector<std::byte>& bytes, const test::GgufWriter::Tensor& tensor, std::uint64_t of_tensor) {
+                     if (choices == Choices::plain || !makes_choices(tensor)) return false;
+                     bytes.resize(tensor.size());
+                     fill_for_choices(bytes, tensor, shape, choices, of_tensor);
+                     return true;
+                 });
 }
 
 void write_random_head(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,

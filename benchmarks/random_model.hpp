@@ -22,17 +22,24 @@ struct ModelShape {
     bool tied = false;                    ///< the head is the embedding
 };
 
+/// Which experts the tokens of a mixture choose (expert_choices.hpp): as random weights have it; all alike; a fifth of
+/// them for half of the picks; and where the tokens of a text follow each other in the vocabulary, 40 % of those that
+/// the token before has chosen.
+enum class Choices : std::uint8_t { plain, uniform, skewed, drifting };
+
 /// "1.1b", "110m" with the same vocabulary, "135m", "moe" (8 experts, 2 used) and "moe-dense" of the same active size,
-/// "tiny", "tiny-moe". Throws for other names.
+/// "moe64" (64 experts, 4 used) and "moe64-small", "tiny", "tiny-moe". Throws for other names.
 [[nodiscard]] const ModelShape& shape_named(std::string_view name);
 
-/// Fills rows of `k` random weights. They keep the size of what they are applied to: root mean square 1/√k.
-void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed);
+/// Fills rows of `k` random weights. They keep the size of what they are applied to, times the gain: root mean square
+/// gain/√k.
+void fill_matrix(std::span<std::byte> bytes, DType type, std::int64_t k, std::uint64_t seed, double gain = 1);
 
 /// Writes the file. `mix` is "q4_k_m" (Q6_K for the head, and for attn_v and ffn_down in half of the layers; else Q4_K)
-/// or the one type of every matrix. The same seed gives the same bytes on every machine.
+/// or the one type of every matrix. The same seed gives the same bytes on every machine. Choices other than plain are
+/// for shapes with experts; embeddings are F32 then.
 void write_random_model(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,
-                        std::uint64_t seed = 1);
+                        std::uint64_t seed = 1, Choices choices = Choices::plain);
 
 /// Writes an EAGLE-3 head for a model of this shape: one block, and an output matrix of a quarter of the tokens.
 void write_random_head(const std::filesystem::path& path, const ModelShape& shape, std::string_view mix,

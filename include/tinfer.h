@@ -87,6 +87,7 @@ typedef struct tinfer_model_options {
     void* user;
     int32_t first_layer; /* with n_layers: these layers alone, as one of several parts that run a model together */
     int32_t n_layers;    /* 0: all from first_layer on */
+    uint64_t memory_limit; /* bytes of memory for weights: a larger model is read as it is needed; 0: no limit */
 } tinfer_model_options;
 
 typedef struct tinfer_model_info {
@@ -143,7 +144,18 @@ typedef struct tinfer_context_options {
 typedef struct tinfer_memory_plan {
     size_t size;
     uint64_t weights_mapped, weights_copied, cache, recurrent, compute, outputs, adapters, fixed, total;
+    uint64_t weights_paged; /* room for weights that are read when they are needed; part of total */
 } tinfer_memory_plan;
+
+/* What a model that is larger than its memory limit has read so far. */
+typedef struct tinfer_paging_counts {
+    size_t size;
+    uint64_t hits, misses; /* units (experts, or streamed tensors) that a step found in memory, or did not find */
+    uint64_t bytes_read;
+    double waited_s;
+    uint64_t slot_bytes, used_bytes, unit_bytes; /* room for units, what of it is used, the largest unit */
+    uint64_t ahead_used, ahead_wasted;           /* units read ahead: needed then, or dropped before */
+} tinfer_paging_counts;
 
 TINFER_C_API void tinfer_context_options_init(tinfer_context_options* options);
 TINFER_C_API tinfer_status tinfer_context_create(const tinfer_model* model, const tinfer_context_options* options,
@@ -151,6 +163,8 @@ TINFER_C_API tinfer_status tinfer_context_create(const tinfer_model* model, cons
 TINFER_C_API void tinfer_context_free(tinfer_context* context); /* attachments to it end */
 /* What loading a file and such a context take; no tensor data is touched. Set plan->size first. */
 TINFER_C_API tinfer_status tinfer_plan(const char* path, const tinfer_context_options* options, tinfer_memory_plan* plan);
+/* All zeros where nothing of the model is paged. Set counts->size first. Any thread. */
+TINFER_C_API tinfer_status tinfer_model_get_paging(const tinfer_model* model, tinfer_paging_counts* counts);
 
 TINFER_C_API tinfer_status tinfer_batch_create(tinfer_batch** batch);
 TINFER_C_API void tinfer_batch_free(tinfer_batch* batch);

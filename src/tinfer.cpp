@@ -145,15 +145,6 @@ std::vector<NamedHash> hash_tensors(const ModelFile& file, const ProgressFn& pro
     });
 }
 
-std::string_view to_string(WeightPlace place) noexcept {
-    switch (place) {
-        case WeightPlace::mapped: return "mapped";
-        case WeightPlace::read: return "read";
-        case WeightPlace::paged: return "paged";
-    }
-    return "unknown";
-}
-
 std::vector<WeightPlacement> weight_placement(const std::filesystem::path& path, const ModelOptions& options) {
     return weight_placement(std::span(&path, 1), options);
 }
@@ -403,7 +394,34 @@ std::optional<PagingCounts> paging_counts(const Model& model) {
                         .slot_bytes = pager->slot_bytes(),
                         .used_bytes = pager->used_bytes(),
                         .expert_bytes = bound.paging->unit_bytes,
-                        .is_direct = pager->is_direct()};
+                        .is_direct = pager->is_direct(),
+                        .ahead_used = counts.ahead_used,
+                        .ahead_wasted = counts.ahead_wasted,
+                        .is_streamed = pager->is_streamed()};
+}
+
+std::vector<ExpertPicks> expert_picks(const Model& model) {
+    const Pager* pager = detail::impl_of(model).bound.file->pager();
+    std::vector<ExpertPicks> all;
+    if (pager == nullptr || pager->is_streamed()) return all;
+    for (std::size_t g = 0; g < pager->n_groups(); ++g) all.push_back({pager->layer(g), pager->picks(g)});
+    return all;
+}
+
+void warm_experts(const Model& model, std::span<const ExpertPicks> picks) {
+    const gguf::File& file = *detail::impl_of(model).bound.file;
+    Pager* pager = file.pager();
+    if (pager == nullptr || pager->is_streamed()) return;
+    for (std::size_t g = 0; g < pager->n_groups(); ++g) {
+        const auto known = std::ranges::find(picks, pager->layer(g), &ExpertPicks::layer);
+        if (known != picks.end() && known->picks.size() != pager->n_units(g))
+            fail(ErrorCode::bad_parameter, cat(file.name(), ": layer ", known->layer, " has ", pager->n_units(g),
+                                               " experts, and the picks are of ", known->picks.size()));
+    }
+    for (std::size_t g = 0; g < pager->n_groups(); ++g)
+        if (const auto known = std::ranges::find(picks, pager->layer(g), &ExpertPicks::layer); known != picks.end())
+            pager->warm(g, known->picks);
+    pager->read_warm();
 }
 
 std::string export_graph(const Model& model, const ContextOptions& options, const GraphRequest& request) {

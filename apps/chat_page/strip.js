@@ -33,7 +33,8 @@ function takeActivity(now) {
   });
   const tokens = now.tokens - before.tokens, runs = now.runs - before.runs;
   const sum = list => list.reduce((a, b) => a + b, 0);
-  strip.rate = runs > 0 ? { tokens, runs, weights: sum(weights), cache: sum(cache) } : null;
+  const storage = (now.storage_bytes || 0) - (before.storage_bytes || 0);
+  strip.rate = runs > 0 ? { tokens, runs, weights: sum(weights), cache: sum(cache), storage } : null;
 }
 
 function stripText() {
@@ -45,8 +46,9 @@ function stripText() {
   }
   if (!strip.layers.length) return "Nothing has been read yet";
   if (!strip.rate) return "Nothing is read now";
-  const { tokens, weights, cache, runs } = strip.rate;
-  return `${sizeText(weights / runs)} of weights and ${sizeText(cache / runs)} of cache a step · ` +
+  const { tokens, weights, cache, storage, runs } = strip.rate;
+  const missing = storage > 0 ? `, ${sizeText(storage / runs)} of it from storage,` : "";
+  return `${sizeText(weights / runs)} of weights${missing} and ${sizeText(cache / runs)} of cache a step · ` +
     `${(tokens / runs).toFixed(tokens > runs ? 1 : 0)} ${tokens === runs ? "token" : "tokens"} a step`;
 }
 

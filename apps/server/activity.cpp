@@ -28,7 +28,15 @@ Json Activity::look() {
         if (!one.experts.empty()) item["experts"] = one.experts;
         list.push_back(std::move(item));
     }
-    return {{"runs", runs_}, {"tokens", tokens_}, {"layers", list}, {"outside", outside}};
+    Json seen = {{"runs", runs_}, {"tokens", tokens_}, {"layers", list}, {"outside", outside}};
+    if (storage_bytes_ > 0) seen["storage_bytes"] = storage_bytes_;
+    return seen;
+}
+
+void Activity::on_reads(std::span<const tinfer::ReadEvent> reads) {
+    if (!counts_) return;
+    const std::lock_guard lock(mutex_);
+    for (const auto& read : reads) storage_bytes_ += read.bytes;
 }
 
 Json Activity::describe(const Layer& one) {

@@ -30,6 +30,7 @@ public:
     [[nodiscard]] tinfer::TraceRequest request() const override;
     void on_run_begin(const tinfer::RunInfo& info) override;
     void on_events(std::span<const tinfer::KernelEvent> events) override;
+    void on_reads(std::span<const tinfer::ReadEvent> reads) override;
 
 private:
     struct Layer {
@@ -49,6 +50,7 @@ private:
     std::mutex mutex_;
     std::vector<Layer> layers_;  ///< sorted by number
     std::uint64_t runs_ = 0, tokens_ = 0;
+    std::uint64_t storage_bytes_ = 0;  ///< read because they were not in memory
 };
 
 }  // namespace tinfer::server

@@ -155,6 +155,10 @@ void EngineTotals::add(const EngineTotals& more) {
         paging->misses += more.paging->misses;
         paging->bytes_read += more.paging->bytes_read;
         paging->waited_s += more.paging->waited_s;
+        paging->slot_bytes += more.paging->slot_bytes;
+        paging->used_bytes += more.paging->used_bytes;
+        paging->ahead_used += more.paging->ahead_used;
+        paging->ahead_wasted += more.paging->ahead_wasted;
     }
     has_store = has_store || more.has_store;
     counts_bytes = counts_bytes || more.counts_bytes;
@@ -203,6 +207,9 @@ void add_series(MetricFamilies& to, const EngineTotals& totals, const std::strin
         count("tinfer_expert_read_bytes_total", "Bytes of experts read from storage.", paging->bytes_read);
         to.add("tinfer_expert_wait_seconds_total", "counter", "Time that steps waited for experts.", labels,
                paging->waited_s);
+        count("tinfer_expert_ahead_used_total", "Experts that were read ahead and needed.", paging->ahead_used);
+        count("tinfer_expert_ahead_wasted_total", "Experts that were read ahead and dropped unused.",
+              paging->ahead_wasted);
         gauge("tinfer_expert_bytes", "Room for experts.", paging->slot_bytes);
     }
     if (totals.counts_bytes) add_bytes(to, stats.bytes, labels);

@@ -4,10 +4,12 @@
 #include "common.hpp"
 #include "doctor_facts.hpp"
 #include "roof.hpp"
+#include "sample_model.hpp"
 #include "storage.hpp"
 #include "trace/trace.hpp"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -15,10 +17,13 @@ namespace tinfer::app {
 
 namespace {
 
-constexpr int kFound = 3;             // exit code
-constexpr double kLookSeconds = 0.5;  // at the load of the machine
-constexpr double kFewBusy = 0.25;     // processors that others may use without being named
-constexpr double kCold = 0.02;        // of a file outside the page cache
+constexpr int kFound = 3;                         // exit code
+constexpr double kLookSeconds = 0.5;              // at the load of the machine
+constexpr double kFewBusy = 0.25;                 // processors that others may use without being named
+constexpr double kCold = 0.02;                    // of a file outside the page cache
+constexpr double kSlow = 0.8;                     // of memory's rate, below which a file's pages are named
+constexpr double kSlowFormat = 0.5;               // the same of a format's kernels
+constexpr std::uint64_t kRateBytes = 256u << 20;  // that rates are measured with: more than caches hold
 
 struct DoctorArgs {
     ModelArgs model;
@@ -129,12 +134,66 @@ void judge_memory(const MachineFacts& machine, const ModelFacts& model, const Do
     }
 }
 
+/// The type of most of a file's bytes.
+tinfer::DType main_type(const tinfer::ModelFile& file) {
+    std::map<tinfer::DType, std::uint64_t> bytes;
+    for (const auto& tensor : file.tensors()) bytes[tensor.type] += tensor.bytes;
+    return std::ranges::max_element(bytes, {}, [](const auto& one) { return one.second; })->first;
+}
+
+/// Bytes of weights that kernels read in a second for single tokens, by a few layers of the model's sizes and types.
+double kernel_rate(const tinfer::ModelFile& file, const DoctorArgs& args, int n_threads) {
+    const LayerSizes sizes = layer_sizes(file);
+    const auto n_layers =
+        std::clamp<std::int64_t>(std::int64_t(kRateBytes / std::max<std::uint64_t>(sizes.bytes, 1)), 1, sizes.n_layer);
+    tinfer::ContextOptions options{.n_ctx = 128, .n_threads = n_threads};
+    for (const tinfer::Isa isa : tinfer::available_isas())
+        if (tinfer::to_string(isa) == args.isa) options.isa = isa;
+    SampleModel sample(file, n_layers, options, 1);
+    std::uint64_t bytes = 0;
+    for (const auto& tensor : sample.model().file().tensors())
+        bytes += tensor.role == "token_embd" ? tensor.row_bytes : tensor.bytes;
+    double best = 0;
+    for (int i = 0; i < 3; ++i) best = std::max(best, double(bytes) / sample.token_seconds(8));
+    return best;
+}
+
+// Generation reads all weights for a token: as fast as memory gives large pages, if neither the file's pages nor its
+// format are in the way. Models that caches hold, and mixtures, of which a token reads little, are left out.
+void judge_rates(const MachineFacts& machine, const ModelFacts& model, const DoctorArgs& args,
+                 std::vector<Finding>& out) {
+    const bool fits = machine.memory == 0 || model.weight_bytes + kRateBytes <= machine.memory;
+    if (args.system != "/" || model.weight_bytes < kRateBytes || model.n_expert > 0 || !fits || !args.model.ram.empty())
+        return;
+    const tinfer::ModelFile file = args.model.open();
+    const int n_threads = args.n_threads > 0 ? args.n_threads : machine.usable();
+    roof::Team team(n_threads);
+    const double memory = roof::read_rate(team, roof::LargePages(kRateBytes).bytes());
+    const auto gbps = [](double rate) { return fixed(rate / 1e9, 1) + " GB/s"; };
+    if (model.cached_bytes >= model.file_bytes * 98 / 100)
+        if (const double mapped = roof::file_read_rate(team, file); mapped > 0 && mapped < kSlow * memory)
+            out.push_back({"pages",
+                           "the file is read at " + gbps(mapped) + " from the page cache, where it lies in small " +
+                               "pages, memory gives " + gbps(memory),
+                           "--no-mmap, or let it be read anew (a file just written)", memory / mapped, "generation"});
+    if (const double kernels = kernel_rate(file, args, n_threads); kernels < kSlowFormat * memory)
+        out.push_back({"format",
+                       std::string(tinfer::to_string(main_type(file))) + " weights are multiplied at " + gbps(kernels) +
+                           " for a token, memory gives " + gbps(memory),
+                       "a type whose kernels keep up, such as q4_k or q8_0 (tinfer quantize)", memory / kernels,
+                       "generation"});
+}
+
 int doctor(const DoctorArgs& args) {
     const MachineFacts machine = machine_facts(args.system, kLookSeconds);
     std::vector<Finding> findings;
     judge_processors(machine, args, findings);
     judge_table(args, findings);
-    if (!args.model.files.empty()) judge_memory(machine, model_facts(args.model), args, findings);
+    if (!args.model.files.empty()) {
+        const ModelFacts model = model_facts(args.model);
+        judge_memory(machine, model, args, findings);
+        judge_rates(machine, model, args, findings);
+    }
     std::ranges::stable_sort(findings, std::greater{}, &Finding::gain);
     Json rows = Json::array();
     std::string text;

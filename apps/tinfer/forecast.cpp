@@ -2,9 +2,11 @@
 // tinfer forecast: estimates tokens per second of a model before it is loaded. The file's directory gives the bytes and
 // multiply-accumulates of a token. Their time on this machine is measured with samples: a few layers of the same sizes
 // and types, run by the same kernels. If options give the roofs of another machine, times are fractions of these, as
-// known from benchmarks. If memory is too small, weights are read from storage for every token: a dense model is a loop
-// over its weights, of which an LRU cache that is too small keeps nothing.
+// known from benchmarks. With --ram it tells what the same option of other commands gives (docs/paging.md): experts
+// that are chosen and not in memory are read for a token, and of a dense model what does not fit. Which experts are
+// chosen is the text's: a profile says it, or a hit rate, and without them it is assumed that all are chosen alike.
 #include "common.hpp"
+#include "expert_profile.hpp"
 #include "roof.hpp"
 #include "sample_model.hpp"
 #include "storage.hpp"
@@ -14,6 +16,8 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -30,13 +34,18 @@ constexpr std::uint64_t kTokenSample = std::uint64_t{1} << 30, kPromptSample = 2
 constexpr int kPromptLayers = 4, kSampleTokens = 16;
 constexpr int kPromptTokens = 512;  // a micro-batch; longer prompts are several
 constexpr std::size_t kRounds = 5, kFewRounds = 3;
-constexpr double kSampleSeconds = 4;                 // after this time a few rounds are enough
-constexpr std::uint64_t kPagingRequest = 256 << 10;  // request size of page faults with the system's read-ahead
+constexpr double kSampleSeconds = 4;                // after this time a few rounds are enough
+constexpr std::uint64_t kFaultRequest = 256 << 10;  // request size of page faults with the system's read-ahead
+constexpr std::uint64_t kPagerRequest = 1 << 20;    // largest request of the pager
+// Of the shorter of computing and reading experts, the part that goes on during the other: a layer's missing experts
+// are known when its router has spoken, and what is read ahead is a guess.
+constexpr double kExpertOverlap = 0.5;
 
 struct ForecastArgs {
     ModelArgs model;
     ContextArgs context;
-    std::string ram, disk;
+    std::string ram, disk, profile;
+    double hit_rate = -1;  ///< negative: not given
     int depth = 0, prompt = 512;
     double stream_gbps = 0, int8_gmacs = 0, f32_gmacs = 0, disk_gbps = 0;
     bool as_json = false;
@@ -216,10 +225,77 @@ KernelTimes times_from_samples(const tinfer::ModelFile& file, const Demand& dema
 struct Forecast {
     double prompt_s = 0, token_s = 0, token_best_s = 0;
     double resident = 1;              ///< fraction of the weights that stays in memory
+    double hit_rate = 1;              ///< of experts
+    std::string choices;              ///< what the hit rate is from; empty: no experts are read
     std::uint64_t storage_bytes = 0;  ///< per token
     std::string bound;
-    bool fits = true;
+    bool fits = true, pages = false;  ///< pages: by the program (--ram), not by the system
 };
+
+/// What a model under a memory limit has where (docs/paging.md).
+struct Places {
+    std::uint64_t room = 0;      ///< for experts, or for tensors that are streamed
+    std::uint64_t paged = 0;     ///< bytes of all experts
+    std::uint64_t streamed = 0;  ///< of tensors that every pass reads
+};
+
+/// Nullopt where the limit is less than the least that works: the system has to choose then.
+std::optional<Places> places_of(const ForecastArgs& args, const tinfer::ContextOptions& context, std::uint64_t limit) {
+    auto options = args.model.options();
+    options.memory_limit = limit;
+    try {
+        Places out;
+        for (const auto& weight : tinfer::weight_placement(args.model.paths(), options)) {
+            if (weight.place == tinfer::WeightPlace::paged) out.paged += weight.bytes;
+            if (weight.place == tinfer::WeightPlace::streamed) out.streamed += weight.bytes;
+        }
+        out.room = tinfer::plan(args.model.paths().front(), options, context).weights_paged;
+        return out;
+    } catch (const tinfer::Error& error) {
+        if (error.code() != tinfer::ErrorCode::limit_exceeded) throw;
+        return std::nullopt;
+    }
+}
+
+/// Share of picks that a cache hits which keeps the experts that were picked most often.
+double hit_rate_of(const std::vector<tinfer::ExpertPicks>& layers, double share_kept) {
+    std::vector<std::uint64_t> all;
+    for (const auto& layer : layers) all.insert(all.end(), layer.picks.begin(), layer.picks.end());
+    std::ranges::sort(all, std::greater{});
+    const auto n = std::min(all.size(), static_cast<std::size_t>(share_kept * double(all.size())));
+    const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+    return sum > 0 ? std::accumulate(all.begin(), all.begin() + std::ptrdiff_t(n), 0.0) / sum : share_kept;
+}
+
+/// Of a model that the program pages.
+Forecast forecast_paged(const ForecastArgs& args, const Demand& demand, const KernelTimes& kernels,
+                        const Places& places, double disk_rate) {
+    Forecast out;
+    out.fits = false;
+    out.pages = true;
+    out.resident = 1 - double(places.paged + places.streamed - std::min(places.room, places.paged + places.streamed)) /
+                           double(demand.weight_bytes);
+    double pass_bytes = double(places.streamed - std::min(places.room, places.streamed)), overlap = 1;
+    double token_bytes = pass_bytes;
+    if (places.paged > 0) {
+        const double kept = std::min(1.0, double(places.room) / double(places.paged));
+        out.choices = args.hit_rate >= 0 ? "stated" : args.profile.empty() ? "uniform" : "profile";
+        out.hit_rate = args.hit_rate >= 0     ? args.hit_rate
+                       : args.profile.empty() ? kept
+                                              : hit_rate_of(read_expert_profile(args.profile), kept);
+        token_bytes = double(demand.expert_bytes) * (1 - out.hit_rate);
+        pass_bytes = double(places.paged) * (1 - kept);  // a prompt chooses nearly all of them
+        overlap = kExpertOverlap;
+    }
+    const double read_s = disk_rate > 0 ? token_bytes / disk_rate : 0;
+    out.storage_bytes = std::uint64_t(token_bytes);
+    out.bound = read_s > kernels.token_s ? "storage" : kernels.bound;
+    out.token_best_s = std::max(read_s, kernels.token_s);
+    out.token_s = out.token_best_s + (1 - overlap) * std::min(read_s, kernels.token_s);
+    const double n_passes = std::ceil(args.prompt / double(kPromptTokens));
+    out.prompt_s = std::max(kernels.prompt_s, disk_rate > 0 ? n_passes * pass_bytes / disk_rate / args.prompt : 0);
+    return out;
+}
 
 /// Kernel and storage time of one token. `available`: bytes of memory for weights.
 Forecast forecast_of(const Demand& demand, const KernelTimes& kernels, std::uint64_t available, double disk_rate,
@@ -280,16 +356,22 @@ int forecast(const ForecastArgs& args) {
     } else {
         kernels = times_from_samples(file, demand, options, cache_bytes, args.prompt);
     }
+    const bool fits = demand.weight_bytes <= available;
+    const auto places = fits ? std::nullopt : places_of(args, options, available);
     double disk_rate = 1e9 * args.disk_gbps;
-    if (demand.weight_bytes > available && disk_rate <= 0)
+    if (!fits && disk_rate <= 0)
         disk_rate = (args.disk.empty() ? measure_storage(paths.front(), 2.0).curve : read_storage_curve(args.disk))
-                        .saturated_rate(kPagingRequest);
-    const Forecast out = forecast_of(demand, kernels, available, disk_rate, args.prompt);
+                        .saturated_rate(places ? kPagerRequest : kFaultRequest);
+    const Forecast out = places ? forecast_paged(args, demand, kernels, *places, disk_rate)
+                                : forecast_of(demand, kernels, available, disk_rate, args.prompt);
     const Json document = {{"prompt_tps", 1 / out.prompt_s},
                            {"generation_tps", 1 / out.token_s},
                            {"generation_best_tps", 1 / out.token_best_s},
                            {"bound", out.bound},
                            {"fits", out.fits},
+                           {"pages", out.pages},
+                           {"hit_rate", out.hit_rate},
+                           {"choices", out.choices},
                            {"weight_bytes", demand.weight_bytes},
                            {"bytes_per_token", demand.token_bytes + cache_bytes},
                            {"storage_bytes_per_token", out.storage_bytes},
@@ -308,8 +390,17 @@ int forecast(const ForecastArgs& args) {
     }
     print("prompt      " + fixed(1 / out.prompt_s, 1) + " t/s\n");
     print("generation  " + fixed(1 / out.token_s, 1) + " t/s, bound by " + out.bound + "\n");
+    if (!out.choices.empty())
+        print("            " + fixed(100 * out.hit_rate, 1) + " % of the chosen experts are in memory" +
+              (out.choices == "profile"  ? ", by " + args.profile
+               : out.choices == "stated" ? " (--hit-rate)"
+                                         : " if all are chosen alike, which is the worst case: --expert-profile, "
+                                           "--hit-rate") +
+              "\n");
     if (!out.fits)
-        print("            " + fixed(1 / out.token_best_s, 1) + " t/s if the system kept the part that fits\n");
+        print("            " + fixed(1 / out.token_best_s, 1) +
+              (out.pages ? " t/s if all reading went on while something is computed\n"
+                         : " t/s if the system kept the part that fits\n"));
     print("a token     reads " + size_text(demand.token_bytes) + " of " + size_text(demand.weight_bytes) +
           " of weights and " + size_text(cache_bytes) + " of the cache" +
           (out.fits ? std::string() : ", " + size_text(out.storage_bytes) + " from storage") + "\n");
@@ -339,6 +430,16 @@ Action add_forecast(CLI::App& app) {
     command->add_option("--ram", args->ram, "memory for weights and context, such as 16G; without it all fits")
         ->type_name("SIZE")
         ->group(group);
+    command
+        ->add_option("--expert-profile", args->profile,
+                     "how often experts are chosen, by run --write-expert-profile: those chosen most often stay")
+        ->type_name("FILE")
+        ->group(group);
+    command->add_option("--hit-rate", args->hit_rate, "share of the chosen experts that are in memory, 0 to 1")
+        ->check(number(0, 1))
+        ->type_name("N")
+        ->default_str("")
+        ->group(group);
     command->add_option("--prompt-tokens", args->prompt, "length of the prompt")
         ->check(whole(1))
         ->type_name("N")
@@ -361,10 +462,10 @@ Action add_forecast(CLI::App& app) {
     args->context.add_to(*command);
     args->context.add_threads_to(*command);
     command->footer(
-        "\nA model that does not fit is read from storage again for every token, except experts, of which as\n"
-        "many picks hit as fit. Nothing of the file but its directory is read, unless storage is measured:\n"
-        "layers of zeros of the same sizes and types are timed, up to a GiB, by way of the folder for\n"
-        "temporary files.\n"
+        "\nWhat does not fit into --ram is read when it is needed (docs/paging.md); where --ram is too small\n"
+        "for that, everything is read for every token. Nothing of the file but its directory is read, unless\n"
+        "storage is measured: layers of zeros of the same sizes and types are timed, up to a GiB, by way of\n"
+        "the folder for temporary files.\n"
         "\nExamples:\n  tinfer forecast model.gguf\n  tinfer forecast model.gguf --ram 16G -d 8000 --json");
     return [args] { return forecast(*args); };
 }

@@ -160,7 +160,7 @@ int print_placement(const InspectArgs& args) {
     const auto weights = tinfer::weight_placement(args.model.paths(), args.model.options());
     const auto name = [](tinfer::WeightPlace place) { return std::string(tinfer::to_string(place)); };
     Json rows = Json::array();
-    std::string text = column("place", 8) + column("file", 6) + column("offset", 14) + column("bytes", 12) +
+    std::string text = column("place", 10) + column("file", 6) + column("offset", 14) + column("bytes", 12) +
                        column("type", 9) + "tensor\n";
     for (const auto& weight : weights) {
         rows.push_back({{"tensor", weight.tensor},
@@ -170,7 +170,7 @@ int print_placement(const InspectArgs& args) {
                         {"file", weight.file_index},
                         {"offset", weight.offset},
                         {"file_offset", weight.file_offset}});
-        text += column(name(weight.place), 8) + column(std::to_string(weight.file_index), 6) +
+        text += column(name(weight.place), 10) + column(std::to_string(weight.file_index), 6) +
                 column(std::to_string(weight.offset), 14) + column(std::to_string(weight.bytes), 12) +
                 column(tinfer::to_string(weight.type), 9) + harmless(weight.tensor, 64) + "\n";
     }

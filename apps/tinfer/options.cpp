@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "common.hpp"
+#include "expert_profile.hpp"
 #include "model_names.hpp"
 #include "trace/trace.hpp"
 
@@ -186,10 +187,15 @@ void ModelArgs::add_to(CLI::App& command) {
         ->type_name("NAME")
         ->group(more);
     if (takes_ram)
-        command
-            .add_option("--ram", ram, "memory for weights: experts of a larger mixture are read when they are chosen")
+        command.add_option("--ram", ram, "memory for weights: of a larger model the rest is read when it is needed")
             ->type_name("SIZE")
             ->group(more);
+    if (takes_ram)
+        command
+            .add_option("--expert-profile", expert_profile,
+                        "with --ram, begin with the experts that were chosen most often (run --write-expert-profile)")
+            ->type_name("FILE")
+            ->group(rare(more));
     command.add_flag("--no-mmap", no_mmap, "read the file instead of mapping it")->group(more);
     command.add_flag("--mlock", mlock, "lock the weights in memory")->group(more);
     command.add_flag("--populate", populate, "touch all of the mapping at load")->group(more);
@@ -264,7 +270,11 @@ std::vector<std::filesystem::path> ModelArgs::paths() const {
 // With a single path the other shards are found beside it.
 tinfer::Model ModelArgs::load() const {
     const auto list = paths();
-    return list.size() == 1 ? tinfer::Model::load(list[0], options()) : tinfer::Model::load(list, options());
+    const auto profile =
+        expert_profile.empty() ? std::vector<tinfer::ExpertPicks>() : read_expert_profile(expert_profile);
+    auto model = list.size() == 1 ? tinfer::Model::load(list[0], options()) : tinfer::Model::load(list, options());
+    tinfer::warm_experts(model, profile);
+    return model;
 }
 
 tinfer::ModelFile ModelArgs::open() const {

@@ -51,8 +51,9 @@ struct ModelArgs {
     std::string pretokenizer;
     std::string log_level = "warning";
     std::string cache_folder = "auto";
-    std::string ram;        ///< a size; empty: no limit
-    bool takes_ram = true;  ///< --ram is this; false: the command has one of its own
+    std::string ram;             ///< a size; empty: no limit
+    std::string expert_profile;  ///< a file; empty: none
+    bool takes_ram = true;       ///< --ram is this; false: the command has one of its own
     bool no_mmap = false, mlock = false, populate = false, check_tensors = false;
     bool allow_unused_tensors = false, allow_unknown_keys = false;
 

@@ -13,9 +13,9 @@ void ExpertChoices::on_run_begin(const tinfer::RunInfo& run) {
         generation_.first_touch = touches_.size();
         generation_.before = tinfer::paging_counts(model_).value_or(tinfer::PagingCounts{});
     }
-    if (generates_) generation_.n_tokens += run.tokens.size();
+    if (generates_) generation_.n_tokens += run.tokens.size(), ++generation_.n_runs;
     layers_.clear();
-    begin_ = run.begin;
+    begin_ = std::chrono::steady_clock::now();
 }
 
 // The products of gate, up and down have the same experts: those of the first one count.
@@ -32,11 +32,38 @@ void ExpertChoices::on_events(std::span<const tinfer::KernelEvent> events) {
     }
 }
 
-void ExpertChoices::on_run_end(const tinfer::RunResult& result) {
+void ExpertChoices::on_run_end(const tinfer::RunResult&) {
     if (!generates_) return;
-    generation_.seconds += double(result.end - begin_) * 1e-9;
+    generation_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
     generation_.after = tinfer::paging_counts(model_).value_or(tinfer::PagingCounts{});
 }
+
+namespace {
+
+struct Best {
+    double bytes_per_token = 0, hit_rate = 0;
+};
+
+Best best_of_experts(const ExpertChoices& choices, const tinfer::PagingCounts& counts) {
+    std::vector<Touch> touches = choices.touches();
+    for (Touch& touch : touches) touch.bytes = counts.expert_bytes;
+    const CacheResult best = simulate_cache(touches, counts.slot_bytes, CachePolicy::opt);
+    const std::size_t first = choices.generation().first_touch;
+    std::uint64_t n_missed = 0;
+    for (std::size_t i = first; i < touches.size(); ++i) n_missed += best.missed[i] ? 1 : 0;
+    return {double(n_missed) * double(counts.expert_bytes) / double(choices.generation().n_tokens),
+            1 - double(n_missed) / double(std::max<std::size_t>(touches.size() - first, 1))};
+}
+
+/// What does not fit is read for every pass.
+Best best_of_stream(const tinfer::Model& model, const tinfer::PagingCounts& counts, double passes_per_token) {
+    std::uint64_t bytes = 0;
+    for (const auto& tensor : model.file().tensors()) bytes += tensor.address == nullptr ? tensor.bytes : 0;
+    const double missing = double(bytes - std::min(bytes, counts.slot_bytes));
+    return {missing * passes_per_token, 1 - missing / double(std::max<std::uint64_t>(bytes, 1))};
+}
+
+}  // namespace
 
 std::optional<PagingBound> paging_bound(const tinfer::Model& model, const ExpertChoices& choices,
                                         const std::filesystem::path& file) {
@@ -44,38 +71,39 @@ std::optional<PagingBound> paging_bound(const tinfer::Model& model, const Expert
     const auto& generation = choices.generation();
     if (!counts || generation.n_tokens == 0 || generation.seconds <= 0 || counts->expert_bytes == 0)
         return std::nullopt;
-    std::vector<Touch> touches = choices.touches();
-    for (Touch& touch : touches) touch.bytes = counts->expert_bytes;
-    const CacheResult best = simulate_cache(touches, counts->slot_bytes, CachePolicy::opt);
-    std::uint64_t n_missed = 0;
-    for (std::size_t i = generation.first_touch; i < touches.size(); ++i) n_missed += best.missed[i] ? 1 : 0;
-    const auto n_touches = double(std::max<std::size_t>(touches.size() - generation.first_touch, 1));
     const auto n_tokens = double(generation.n_tokens);
+    auto best = counts->is_streamed ? best_of_stream(model, *counts, double(generation.n_runs) / n_tokens)
+                                    : best_of_experts(choices, *counts);
 
     const std::uint64_t hits = generation.after.hits - generation.before.hits,
                         misses = generation.after.misses - generation.before.misses;
+    // A cache that began warm may find more than the best one that began empty.
+    const double read = double(generation.after.bytes_read - generation.before.bytes_read) / n_tokens;
+    best.bytes_per_token = std::min(best.bytes_per_token, read);
+    best.hit_rate = std::max(best.hit_rate, double(hits) / double(std::max<std::uint64_t>(hits + misses, 1)));
     const double waited_s = generation.after.waited_s - generation.before.waited_s;
     PagingBound out;
     // What is below 4 MiB cannot be measured, and is read at once.
     if (std::filesystem::file_size(file) >= (4u << 20))
         out.storage =
             measure_storage(file, 0.5).curve.saturated_rate(std::min<std::uint64_t>(counts->expert_bytes, 1 << 20));
-    const double best_bytes = double(n_missed) * double(counts->expert_bytes) / n_tokens;
     const double compute_s = std::max(generation.seconds - waited_s, 0.0) / n_tokens;
-    const double storage_s = out.storage > 0 ? best_bytes / out.storage : 0;
+    const double storage_s = out.storage > 0 ? best.bytes_per_token / out.storage : 0;
     out.tokens_per_second = n_tokens / generation.seconds;
     out.best = 1 / std::max({compute_s, storage_s, 1e-9});
-    out.best_hit_rate = 1 - double(n_missed) / n_touches;
+    out.is_streamed = counts->is_streamed;
+    out.best_hit_rate = best.hit_rate;
     out.hit_rate = double(hits) / double(std::max<std::uint64_t>(hits + misses, 1));
     out.bytes_per_token = std::uint64_t(double(generation.after.bytes_read - generation.before.bytes_read) / n_tokens);
-    out.best_bytes_per_token = std::uint64_t(best_bytes);
+    out.best_bytes_per_token = std::uint64_t(best.bytes_per_token);
     out.waited_share = waited_s / generation.seconds;
     return out;
 }
 
 void note_bound(const PagingBound& bound) {
-    note("experts     " + fixed(100 * bound.hit_rate, 1) + " % found in memory, " + size_text(bound.bytes_per_token) +
-             " read a token, waited " + fixed(100 * bound.waited_share, 1) + " % of the time",
+    note((bound.is_streamed ? "streamed    " : "experts     ") + fixed(100 * bound.hit_rate, 1) +
+             " % found in memory, " + size_text(bound.bytes_per_token) + " read a token, waited " +
+             fixed(100 * bound.waited_share, 1) + " % of the time",
          Look::dim);
     note("bound       " + fixed(bound.best, 1) + " t/s, of which " +
              fixed(100 * bound.tokens_per_second / bound.best, 1) + " % were reached: the best cache finds " +

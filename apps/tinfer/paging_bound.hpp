@@ -6,6 +6,7 @@
 #include <tinfer/placement.hpp>
 #include <tinfer/tinfer.hpp>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,13 +20,14 @@ namespace tinfer::app {
 class ExpertChoices final : public tinfer::Observer {
 public:
     explicit ExpertChoices(tinfer::Model model) : model_(std::move(model)) {}
+    [[nodiscard]] tinfer::TraceRequest request() const override { return {.level = tinfer::TraceLevel::counts}; }
     void on_run_begin(const tinfer::RunInfo& run) override;
     void on_events(std::span<const tinfer::KernelEvent> events) override;
-    void on_run_end(const tinfer::RunResult& result) override;
+    void on_run_end(const tinfer::RunResult&) override;
 
     struct Generation {
         std::size_t first_touch = 0;  ///< of touches(), those before are the prompt's
-        std::uint64_t n_tokens = 0;
+        std::uint64_t n_tokens = 0, n_runs = 0;
         double seconds = 0;
         tinfer::PagingCounts before{}, after{};
     };
@@ -36,8 +38,8 @@ private:
     tinfer::Model model_;
     std::vector<Touch> touches_;
     Generation generation_;
-    std::vector<int> layers_;  // of this run, whose choices are noted
-    std::uint64_t begin_ = 0;
+    std::vector<int> layers_;                      // of this run, whose choices are noted
+    std::chrono::steady_clock::time_point begin_;  // its own: an observer of this level gets no times
     bool generates_ = false;
 };
 
@@ -45,6 +47,7 @@ struct PagingBound {
     double tokens_per_second = 0;  ///< that were reached
     double best = 0;               ///< the bound
     double hit_rate = 0, best_hit_rate = 0;
+    bool is_streamed = false;  ///< not experts but whole tensors
     std::uint64_t bytes_per_token = 0, best_bytes_per_token = 0;
     double waited_share = 0;  ///< of the time of generation
     double storage = 0;       ///< bytes per second, measured now

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <optional>
 
+#include "expert_profile.hpp"
 #include "grammar_args.hpp"
 #include "long_run.hpp"
 #include "output_file.hpp"
@@ -34,7 +35,7 @@ struct RunArgs {
     PromptCacheArgs prompt_cache;
     std::int64_t n_predict = -1;
     std::vector<std::string> stops;
-    std::string receipt, tokens;
+    std::string receipt, write_profile, tokens;
     CLI::Option* tokens_option = nullptr;
     bool echo = false, as_json = false, explain = false, hash = false;
 
@@ -147,6 +148,7 @@ public:
         report_.stop = to_string(*generation_.stop());
         finish();
         write_receipt();
+        if (!args_.write_profile.empty()) write_expert_profile(args_.write_profile, model_);
         if (hooks_.finish) hooks_.finish();
         return generation_.stop() == tinfer::StopReason::interrupt ? kInterrupted : 0;
     }
@@ -419,6 +421,9 @@ int run(const RunArgs& args, const RunHooks& hooks) {
             "--receipt does not go with --lora, --control-vector, --context-shift, --self-extend or --prompt-cache: a "
             "receipt does not hold them");
     check_output(args.receipt, "--receipt", args.model.files);
+    check_output(args.write_profile, "--write-expert-profile", args.model.files);
+    if (!args.write_profile.empty() && args.model.ram.empty())
+        throw UsageError("--write-expert-profile needs --ram: experts are counted where they are read when chosen");
     args.prompt_cache.check(args.model.files);
     const auto model = args.model.load();
     if (args.prompt_cache.given()) args.model.know_all_of(model.file());
@@ -459,6 +464,11 @@ Action add_run_command(CLI::App& app, std::shared_ptr<RunHooks> hooks) {
     command->add_option("--receipt", args->receipt, "record this run, for tinfer replay")
         ->type_name("FILE")
         ->group(group);
+    command
+        ->add_option("--write-expert-profile", args->write_profile,
+                     "with --ram, write how often each expert was chosen, for --expert-profile")
+        ->type_name("FILE")
+        ->group(rare(group));
     args->context.add_to(*command, kDefaultContextOrMore);
     args->adapters.add_to(*command);
     args->context.add_threads_to(*command);

@@ -155,7 +155,25 @@ tinfer_status tinfer_plan(const char* path, const tinfer_context_options* option
               .outputs = made.outputs,
               .adapters = made.adapters,
               .fixed = made.fixed,
-              .total = made.total()});
+              .total = made.total(),
+              .weights_paged = made.weights_paged});
+    });
+}
+
+tinfer_status tinfer_model_get_paging(const tinfer_model* model, tinfer_paging_counts* counts) {
+    return guarded([&] {
+        const auto from = tinfer::paging_counts(needed(model, "model").model).value_or(tinfer::PagingCounts{});
+        give(counts, "tinfer_paging_counts",
+             {.size = 0,
+              .hits = from.hits,
+              .misses = from.misses,
+              .bytes_read = from.bytes_read,
+              .waited_s = from.waited_s,
+              .slot_bytes = from.slot_bytes,
+              .used_bytes = from.used_bytes,
+              .unit_bytes = from.expert_bytes,
+              .ahead_used = from.ahead_used,
+              .ahead_wasted = from.ahead_wasted});
     });
 }
 

@@ -58,6 +58,7 @@ tinfer_status tinfer_model_load(const char* path, const tinfer_model_options* op
         const auto given = complete(options, "tinfer_model_options");
         tinfer::ModelOptions how{
             .use_mmap = given.no_mmap == 0, .mlock = given.mlock != 0, .check_tensors = given.check_tensors != 0};
+        how.memory_limit = given.memory_limit;
         how.layers.first = given.first_layer;
         if (given.n_layers != 0) how.layers.last = given.first_layer + given.n_layers - 1;
         if (given.progress != nullptr)

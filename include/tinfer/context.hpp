@@ -138,6 +138,10 @@ struct Timings {
     std::uint64_t prompt_n = 0, generation_n = 0;  ///< tokens
     /// Of generation: drafted tokens that were verified, and those accepted (tinfer/speculation.hpp).
     std::uint64_t drafted_n = 0, accepted_n = 0;
+    /// Experts of a model that is larger than its memory limit: those that a step found in memory, those that had to be
+    /// read, with their bytes, and how long steps waited for them. Inside the calls too.
+    std::uint64_t expert_hits = 0, expert_misses = 0, expert_bytes = 0;
+    double expert_wait_s = 0;
     double plain_s = 0;  ///< what Generation would have taken without drafts, as estimated; 0: not known
     /// How many times as fast drafts made generation.
     [[nodiscard]] double gain() const noexcept { return plain_s > 0 && generation_s > 0 ? plain_s / generation_s : 1; }

@@ -55,9 +55,10 @@ struct ModelOptions {
     bool guard_mapping = true;
     /// Bytes of memory for weights; 0: as many as there are. A mixture of experts that is larger is not mapped: what
     /// every token reads is read once and stays, and the experts are read past the page cache when a step has chosen
-    /// them, into the room that is left, where those that are chosen most often stay. No bit of a result depends on it.
-    /// A read that fails ends the decode as a transaction (io_error); such a model cannot run in a forked process.
-    /// limit_exceeded where it is less than the least that works, and where a larger model has no experts.
+    /// them, into the room that is left, where those that are chosen most often stay. Of a larger model without experts
+    /// what does not fit is read for every pass, in the order in which steps need it, while others compute. No bit of a
+    /// result depends on it. A read that fails ends the decode as a transaction (io_error); such a model cannot run in
+    /// a forked process. limit_exceeded where it is less than the least that works.
     std::uint64_t memory_limit = 0;
     /// Loads these layers alone, as one stage of several that run a model together (tinfer/pipeline.hpp): with the
     /// embeddings where they begin with the first layer, with the head where they end with the last, and no other

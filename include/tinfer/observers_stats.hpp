@@ -153,6 +153,7 @@ public:
     void on_run_end(const RunResult&) override;
     void on_sample(const SampleEvent&) override;
     void on_mark(std::uint64_t time, std::string_view text) override;
+    void on_reads(std::span<const ReadEvent> reads) override;
     void on_detach(const SessionSummary&) noexcept override;
 
 private:

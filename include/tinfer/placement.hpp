@@ -18,10 +18,11 @@
 
 namespace tinfer {
 
-/// In the mapping of its file; in a buffer that it is read into; or, of the experts of a model that is larger than
-/// ModelOptions::memory_limit, at addresses of which parts are there (`paged`). Kernels read the blocks of a file as
-/// they are, nothing is repacked.
-enum class WeightPlace : std::uint8_t { mapped, read, paged };
+/// In the mapping of its file; in a buffer that it is read into; or, of a model that is larger than
+/// ModelOptions::memory_limit, at addresses that are there some of the time: of experts (`paged`) those that are in use
+/// or often chosen, of other tensors (`streamed`) those that are next. Kernels read the blocks of a file as they are,
+/// nothing is repacked.
+enum class WeightPlace : std::uint8_t { mapped, read, paged, streamed };
 [[nodiscard]] TINFER_API std::string_view to_string(WeightPlace place) noexcept;
 
 struct WeightPlacement {
@@ -30,7 +31,7 @@ struct WeightPlacement {
     std::uint64_t bytes = 0;
     WeightPlace place = WeightPlace::mapped;
     int file_index = 0;             ///< shard
-    std::uint64_t offset = 0;       ///< where it begins: in the file when mapped or paged, in the buffer when read
+    std::uint64_t offset = 0;       ///< where it begins: in the buffer when read, else in the file
     std::uint64_t file_offset = 0;  ///< in the file
 };
 
@@ -41,17 +42,32 @@ struct WeightPlacement {
 [[nodiscard]] TINFER_API std::vector<WeightPlacement> weight_placement(std::span<const std::filesystem::path> shards,
                                                                        const ModelOptions& options = {});
 
-/// How a model that is larger than its memory limit has fared since it was loaded, over all of its contexts.
+/// How a model that is larger than its memory limit has fared since it was loaded, over all of its contexts. Units are
+/// experts, or streamed tensors.
 struct PagingCounts {
-    std::uint64_t hits = 0, misses = 0;  ///< experts that a step chose and found in memory, or did not find
-    std::uint64_t bytes_read = 0;        ///< of experts
-    double waited_s = 0;                 ///< steps waited for experts
-    std::uint64_t slot_bytes = 0;        ///< room for experts
-    std::uint64_t used_bytes = 0;        ///< of it
-    std::uint64_t expert_bytes = 0;      ///< of the largest expert
-    bool is_direct = false;              ///< reads pass the page cache by
+    std::uint64_t hits = 0, misses = 0;              ///< units that a step needed and found in memory, or did not find
+    std::uint64_t bytes_read = 0;                    ///< of units
+    double waited_s = 0;                             ///< steps waited for units
+    std::uint64_t slot_bytes = 0;                    ///< room for units
+    std::uint64_t used_bytes = 0;                    ///< of it
+    std::uint64_t expert_bytes = 0;                  ///< of the largest unit
+    bool is_direct = false;                          ///< reads pass the page cache by
+    std::uint64_t ahead_used = 0, ahead_wasted = 0;  ///< units that were read ahead: needed then, or dropped before
+    bool is_streamed = false;                        ///< units are tensors that every pass reads, in order
 };
 /// Nullopt where nothing of the model is paged. Any thread.
 [[nodiscard]] TINFER_API std::optional<PagingCounts> paging_counts(const Model& model);
+
+/// How often each expert of a layer was chosen by a step.
+struct ExpertPicks {
+    int layer = 0;
+    std::vector<std::uint64_t> picks;  ///< by expert
+};
+/// Since the model was loaded, over all of its contexts; empty where no experts are paged. Any thread.
+[[nodiscard]] TINFER_API std::vector<ExpertPicks> expert_picks(const Model& model);
+/// Lets a model begin warm: the experts that were picked most often (earlier, in expert_picks) are read into the room
+/// for experts, by other threads, and count as picked. Nothing where no experts are paged; layers that are not there
+/// are passed over. bad_parameter for another number of experts. Any thread.
+TINFER_API void warm_experts(const Model& model, std::span<const ExpertPicks> picks);
 
 }  // namespace tinfer

@@ -189,6 +189,21 @@ struct RunResult {
     std::uint64_t observed_weight_bytes = 0;  ///< from the events
 };
 
+/// A read of weights for a step that needed them, in a model that is larger than its memory limit
+/// (ModelOptions::memory_limit): one slice of a tensor. What was read ahead is told when a step needs it.
+struct ReadEvent {
+    std::uint64_t run = 0;          ///< that needed it
+    std::uint64_t time = 0;         ///< ns since time zero: when the run ended, for what it is told with
+    std::uint64_t file_offset = 0;  ///< of the slice
+    std::uint64_t bytes = 0;
+    std::uint64_t waited =
+        0;  ///< ns, of the steps that needed the unit (the slices that are read together): each tells it
+    std::int32_t layer = -1;
+    std::uint32_t unit = 0;        ///< expert; 0 where whole tensors are read
+    std::uint32_t file_index = 0;  ///< shard
+    bool ahead = false;            ///< read before the step asked for it
+};
+
 /// A token drawn by Sampler::sample(Context&), before the sampler accepts it.
 struct SampleEvent {
     std::uint64_t run = 0;                 ///< the last run
@@ -286,6 +301,7 @@ public:
     virtual void on_sample(const SampleEvent&) {}
     virtual void on_mark(std::uint64_t /*time*/, std::string_view /*text*/) {}
     virtual void on_detach(const SessionSummary&) noexcept {}
+    virtual void on_reads(std::span<const ReadEvent>) {}  ///< of a run, before its end; not called where there are none
 
 private:
     friend struct detail::Access;

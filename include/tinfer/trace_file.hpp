@@ -119,6 +119,7 @@ public:
     void on_run_end(const RunResult&) override;
     void on_sample(const SampleEvent&) override;
     void on_mark(std::uint64_t time, std::string_view text) override;
+    void on_reads(std::span<const ReadEvent> reads) override;
     void on_detach(const SessionSummary&) noexcept override;
 
 private:
@@ -213,6 +214,7 @@ public:
     [[nodiscard]] std::span<const RecordedRun> runs() const& noexcept;         ///< by number
     [[nodiscard]] std::span<const trace_format::Sample> samples() const& noexcept;
     [[nodiscard]] std::span<const trace_format::Mark> marks() const& noexcept;
+    [[nodiscard]] std::span<const trace_format::Read> reads() const& noexcept;
     [[nodiscard]] std::span<const trace_format::Pages> pages() const& noexcept;
     [[nodiscard]] std::span<const RecordedRouting> routings() const& noexcept;
     [[nodiscard]] std::span<const trace_format::Hash> hashes() const& noexcept;
@@ -237,6 +239,7 @@ public:
     std::span<const RecordedRun> runs() const&& = delete;
     std::span<const trace_format::Sample> samples() const&& = delete;
     std::span<const trace_format::Mark> marks() const&& = delete;
+    std::span<const trace_format::Read> reads() const&& = delete;
     std::span<const trace_format::Pages> pages() const&& = delete;
     std::span<const RecordedRouting> routings() const&& = delete;
     std::span<const trace_format::Hash> hashes() const&& = delete;

@@ -50,7 +50,8 @@ enum class BlockType : std::uint16_t {
     drops,
     index,
     samplers,
-    pieces  ///< texts of token ids: {i32 id, u32 length, bytes, zero padding to 4}, each id once
+    pieces,  ///< texts of token ids: {i32 id, u32 length, bytes, zero padding to 4}, each id once
+    reads    ///< of weights that were not in memory
 };
 /// "events"; "unknown" for a number that this version does not know.
 [[nodiscard]] TINFER_API std::string_view to_string(BlockType type) noexcept;
@@ -214,6 +215,13 @@ struct Mark {
     std::uint64_t time = 0;
     std::uint32_t text = 0, kind = 0;
 };
+enum ReadFlags : std::uint32_t { read_ahead = 1 };
+/// ReadEvent.
+struct Read {
+    std::uint64_t run = 0, time = 0, file_offset = 0, bytes = 0, waited = 0;
+    std::int32_t layer = -1;
+    std::uint32_t unit = 0, file = 0, flags = 0;
+};
 enum PagesFlags : std::uint16_t { unknown_residency = 1 };
 struct Pages {
     std::uint64_t event = 0;
@@ -259,7 +267,8 @@ static_assert(sizeof(Run) == 64 && offsetof(Run, plan) == 24 && offsetof(Run, fi
 static_assert(sizeof(RunToken) == 16 && sizeof(EventsHeader) == 40 && offsetof(EventsHeader, event_bytes) == 28);
 static_assert(sizeof(Event) == 32 && offsetof(Event, n_ranges) == 20 && offsetof(Event, bytes) == 24);
 static_assert(sizeof(Range) == 40 && offsetof(Range, offset) == 8 && sizeof(Span) == 16);
-static_assert(sizeof(RunEnd) == 56 && sizeof(Sample) == 48 && sizeof(Mark) == 16 && sizeof(Pages) == 32);
+static_assert(sizeof(RunEnd) == 56 && sizeof(Sample) == 48 && sizeof(Mark) == 16 && sizeof(Read) == 56 &&
+              sizeof(Pages) == 32);
 static_assert(sizeof(RouterHeader) == 16 && sizeof(RouterPick) == 8 && sizeof(Hash) == 24 && sizeof(Drop) == 32);
 static_assert(sizeof(Index) == 32 && offsetof(Index, type) == 28);
 

@@ -323,6 +323,10 @@ void bind_properties(nb::class_<PyContext>& context) {
                 all["generation_s"] = timings.generation_s;
                 all["prompt_n"] = timings.prompt_n;
                 all["generation_n"] = timings.generation_n;
+                all["expert_hits"] = timings.expert_hits;
+                all["expert_misses"] = timings.expert_misses;
+                all["expert_bytes"] = timings.expert_bytes;
+                all["expert_wait_s"] = timings.expert_wait_s;
                 return all;
             },
             nb::sig("def timings(self) -> dict[str, float]"), "Seconds and tokens since the context was made.")

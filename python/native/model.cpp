@@ -85,16 +85,34 @@ std::vector<std::filesystem::path> paths_of(nb::handle path) {
 
 tinfer::Model load(nb::handle path, bool use_mmap, bool mlock, bool populate, bool check_tensors,
                    bool allow_unused_tensors, bool allow_unknown_keys, const nb::dict& overrides,
-                   std::string pretokenizer, nb::handle layers, nb::object progress, nb::object log) {
+                   std::string pretokenizer, nb::handle layers, std::uint64_t memory_limit, nb::object progress,
+                   nb::object log) {
     Interrupt interrupt;
     auto options = read_options(use_mmap, mlock, populate, check_tensors, allow_unused_tensors, allow_unknown_keys,
                                 overrides, std::move(pretokenizer), std::move(log));
     options.layers = layers_of(layers);
+    options.memory_limit = memory_limit;
     options.progress = progress_of(std::move(progress), interrupt);
     const auto paths = paths_of(path);
     return without_lock(interrupt, [&] {
         return paths.size() == 1 ? tinfer::Model::load(paths.front(), options) : tinfer::Model::load(paths, options);
     });
+}
+
+std::optional<nb::dict> paging_of(const tinfer::Model& model) {
+    const auto counts = tinfer::paging_counts(model);
+    if (!counts) return std::nullopt;
+    nb::dict all;
+    all["hits"] = counts->hits;
+    all["misses"] = counts->misses;
+    all["bytes_read"] = counts->bytes_read;
+    all["waited_s"] = counts->waited_s;
+    all["slot_bytes"] = counts->slot_bytes;
+    all["used_bytes"] = counts->used_bytes;
+    all["unit_bytes"] = counts->expert_bytes;
+    all["ahead_used"] = counts->ahead_used;
+    all["ahead_wasted"] = counts->ahead_wasted;
+    return all;
 }
 
 /// As numpy counts them: the contiguous dimension last.
@@ -201,19 +219,25 @@ void bind_model_class(nb::module_& module) {
         .def_static(
             "load", &load, "path"_a, nb::kw_only(), "use_mmap"_a = true, "mlock"_a = false, "populate"_a = false,
             "check_tensors"_a = false, "allow_unused_tensors"_a = false, "allow_unknown_keys"_a = false,
-            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "layers"_a = nb::none(), "progress"_a = nb::none(),
-            "log"_a = nb::none(),
+            "overrides"_a = nb::dict(), "pretokenizer"_a = "", "layers"_a = nb::none(), "memory_limit"_a = 0,
+            "progress"_a = nb::none(), "log"_a = nb::none(),
             nb::sig("def load(path: str | bytes | os.PathLike[str] | typing.Sequence[str | os.PathLike[str]], *, "
                     "use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = "
                     "False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: "
                     "dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None "
-                    "= None, progress: typing.Callable[[float], bool | None] | None = None, log: typing.Callable[[str, "
-                    "str], "
+                    "= None, memory_limit: int = 0, progress: typing.Callable[[float], bool | None] | None = None, "
+                    "log: typing.Callable[[str, str], "
                     "object] | None = None) -> Model"),
             "Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values "
             "of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the "
-            "model's, as one of several parts that run a model together (Context.decode, Context.hidden). Raises "
-            "Error: io_error, and the codes of files and models.")
+            "model's, as one of several parts that run a model together (Context.decode, Context.hidden). "
+            "`memory_limit`: bytes of memory for weights; a larger model is read as it is needed, and gives the same "
+            "bits (paging). Raises Error: io_error, and the codes of files and models.")
+        .def_prop_ro(
+            "paging", &paging_of, nb::sig("def paging(self) -> dict[str, float] | None"),
+            "How a model that is larger than its memory limit has fared since it was loaded: units (experts, or "
+            "streamed tensors) that steps found in memory or had to wait for, bytes read, seconds waited. None where "
+            "everything is in memory.")
         .def_prop_ro("vocab", [](const tinfer::Model& self) { return self.vocab(); })
         .def_prop_ro("tensors", &tensors, "Every tensor of the file, in its order.")
         .def("blocks", &blocks, "name"_a,

@@ -148,9 +148,15 @@ class Model:
     """
 
     @staticmethod
-    def load(path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None = None, progress: Callable[[float], bool | None] | None = None, log: Callable[[str, str], object] | None = None) -> Model:
+    def load(path: str | bytes | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, use_mmap: bool = True, mlock: bool = False, populate: bool = False, check_tensors: bool = False, allow_unused_tensors: bool = False, allow_unknown_keys: bool = False, overrides: dict[str, bool | int | float | str] = {}, pretokenizer: str = '', layers: tuple[int, int] | None = None, memory_limit: int = 0, progress: Callable[[float], bool | None] | None = None, log: Callable[[str, str], object] | None = None) -> Model:
         """
-        Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the model's, as one of several parts that run a model together (Context.decode, Context.hidden). Raises Error: io_error, and the codes of files and models.
+        Loads a GGUF file, or a list of shards. Milliseconds: nothing is copied. `overrides` replaces values of the file's metadata. `layers`: these alone, (first, last), both included, the last one -1 for the model's, as one of several parts that run a model together (Context.decode, Context.hidden). `memory_limit`: bytes of memory for weights; a larger model is read as it is needed, and gives the same bits (paging). Raises Error: io_error, and the codes of files and models.
+        """
+
+    @property
+    def paging(self) -> dict[str, float] | None:
+        """
+        How a model that is larger than its memory limit has fared since it was loaded: units (experts, or streamed tensors) that steps found in memory or had to wait for, bytes read, seconds waited. None where everything is in memory.
         """
 
     @property

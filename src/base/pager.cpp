@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -15,13 +16,11 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::size_t kReaders = 4;  // requests that the storage has at once
-constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
-constexpr double kHalfLife = 64;  // passes of a group after which a pick counts half
+constexpr double kHalfLife = 16;  // passes of a group after which a pick counts half
 constexpr auto kPoll = std::chrono::milliseconds(10);
 
 std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
-    return (slices.slice_bytes + kPieceBytes - 1) / kPieceBytes;
+    return (slices.slice_bytes + Pager::kPieceBytes - 1) / Pager::kPieceBytes;
 }
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
@@ -30,7 +29,15 @@ std::uint64_t buffer_bytes(const PagingPlan& plan) noexcept {
     std::uint64_t most = 0;
     for (const PagedGroup& group : plan.groups)
         for (const PagedSlices& slices : group.tensors) most = std::max(most, slices.slice_bytes);
-    return round_up(std::min(most, kPieceBytes), UnbufferedFile::kAlignment) + 2 * UnbufferedFile::kAlignment;
+    return round_up(std::min(most, Pager::kPieceBytes), UnbufferedFile::kAlignment) + 2 * UnbufferedFile::kAlignment;
+}
+
+/// Floats of a question.
+std::size_t question_size(const PagingPlan& plan) noexcept {
+    std::size_t most = 0;
+    for (const PagedGroup& group : plan.groups)
+        if (group.router.id >= 0) most = std::max<std::size_t>(most, group.router.n_in);
+    return most * Pager::kGuessTokens;
 }
 
 }  // namespace
@@ -58,18 +65,21 @@ std::uint64_t Pager::fixed_bytes(const PagingPlan& plan) noexcept {
         n_units += group.n_units;
         n_tensors += group.tensors.size();
     }
-    return kReaders * buffer_bytes(plan) + n_units * (sizeof(Unit) + 2 * sizeof(std::uint32_t)) +
+    return kReaders * buffer_bytes(plan) + n_units * (sizeof(Unit) + 3 * sizeof(std::uint32_t)) +
+           2 * question_size(plan) * sizeof(float) + plan.max_units * (2 * sizeof(std::uint32_t) + sizeof(float)) +
            plan.groups.size() * sizeof(Group) + n_tensors * sizeof(Tensor);
 }
 
 Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
-    : slot_bytes_(plan.slot_bytes), fixed_bytes_(fixed_bytes(plan)), process_(process_id()) {
+    : streamed_(plan.streamed), slot_bytes_(plan.slot_bytes), fixed_bytes_(fixed_bytes(plan)), process_(process_id()) {
     groups_.reserve(plan.groups.size());
     for (const PagedGroup& given : plan.groups) {
         Group group{.tensors = {},
                     .first_unit = static_cast<std::uint32_t>(units_.size()),
                     .n_units = given.n_units,
-                    .unit_bytes = paged_unit_bytes(given)};
+                    .unit_bytes = paged_unit_bytes(given),
+                    .layer = given.layer,
+                    .router = given.router};
         for (const PagedSlices& slices : given.tensors) {
             group.tensors.push_back(
                 {slices, SparseMemory(static_cast<std::size_t>(slices.slice_bytes * given.n_units)), group.n_pieces});
@@ -82,6 +92,8 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
     }
     resident_.reserve(units_.size());
     wanted_.reserve(units_.size());
+    ahead_.reserve(units_.size());
+    question_.x.resize(question_size(plan));
     for (const InputFile* file : files) files_.push_back(std::make_unique<UnbufferedFile>(*file));
     for (std::size_t i = 0; i < kReaders; ++i)
         buffers_.emplace_back(static_cast<std::size_t>(buffer_bytes(plan)), UnbufferedFile::kAlignment);
@@ -89,6 +101,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
         readers_.reserve(kReaders);
         for (std::size_t i = 0; i < kReaders; ++i)
             readers_.push_back(make_thread("paging", [this, i] { read_pieces(i); }));
+        if (!question_.x.empty()) guesser_ = make_thread("paging", [this] { answer_questions(); });
     } catch (...) {
         if (readers_.empty()) throw;  // fewer do as well
     }
@@ -97,6 +110,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
 Pager::~Pager() {
     if (process_ != process_id()) {  // a fork has none of the threads
         for (std::jthread& reader : readers_) reader.detach();
+        if (guesser_.joinable()) guesser_.detach();
         return;
     }
     {
@@ -104,15 +118,22 @@ Pager::~Pager() {
         stopped_ = true;
     }
     work_.notify_all();
+    asked_.notify_all();
     readers_.clear();
+    guesser_ = {};
 }
 
 // ---- holding --------------------------------------------------------------------------------------------------------
 
-bool Pager::hold(Hold& hold, std::size_t group_index, bool (*cancelled)(void*) noexcept, void* context) {
+bool Pager::hold(Hold& hold, std::size_t group, bool (*cancelled)(void*) noexcept, void* context) {
+    return begin(hold, group, cancelled, context) != Begun::cancelled && finish(hold, cancelled, context);
+}
+
+Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)(void*) noexcept, void* context) {
     if (process_ != process_id())
         fail(ErrorCode::not_available, "a model with a memory limit cannot run in a forked process: load it there");
     Group& group = groups_[group_index];
+    if (hold.notes_reads_) hold.reads_.reserve(hold.reads_.size() + hold.wanted_.size());
     std::unique_lock lock(mutex_);
     unpin(hold);
     for (const std::uint32_t u : hold.wanted_) {
@@ -127,49 +148,79 @@ bool Pager::hold(Hold& hold, std::size_t group_index, bool (*cancelled)(void*) n
                                             " bytes, and the memory limit leaves ", slot_bytes_, " bytes for experts"));
     }
     ++group.n_passes;
-    bool waits = false;
-    for (const std::uint32_t u : hold.held_) {
-        count_pick(units_[u], group);
-        const bool is_here = units_[u].state == State::resident;
-        ++(is_here ? counts_.hits : counts_.misses);
-        waits = waits || !is_here;
-    }
-    if (!waits) {
+    at_group_ = group_index;
+    hold.first_read_ = hold.reads_.size();
+    std::size_t n_here = 0;
+    for (const std::uint32_t u : hold.held_) n_here += look_at(hold, u, group) ? 1 : 0;
+    guesses_.n_holds_since_miss = n_here < n ? 0 : guesses_.n_holds_since_miss + 1;
+    if (n_here == n)
         for (const std::uint32_t u : hold.held_) ++units_[u].holds;
-        return true;
+    else if (!wait_for_room(hold, lock, cancelled, context)) return Begun::cancelled;
+    n_here = 0;  // while it waited for room others may have dropped some, or read some
+    for (const std::uint32_t u : hold.held_) {
+        const bool is_here = units_[u].state == State::resident;
+        hold.is_here_[u - group.first_unit] = is_here ? 1 : 0;
+        n_here += is_here ? 1 : 0;
     }
-    const auto begin = std::chrono::steady_clock::now();
-    const auto count_time = [&] {
-        const auto ns = static_cast<std::uint64_t>(
-            std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
-        hold.waited_ns_ += ns;
-        counts_.waited_ns += ns;
-    };
-    bool is_held = false;
-    try {
-        is_held = wait_for(hold, lock, cancelled, context);
-    } catch (...) {
-        count_time();
-        throw;
-    }
-    count_time();
-    return is_held;
+    if (streamed_) read_next_of_stream();
+    return n_here == n ? Begun::all : n_here > 0 ? Begun::some : Begun::none;
 }
 
-bool Pager::wait_for(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept, void* context) {
-    const auto wait = [&] {  // true: cancelled
-        done_.wait_for(lock, kPoll);
-        if (cancelled == nullptr) return false;
-        lock.unlock();
-        const bool stops = cancelled(context);
-        lock.lock();
-        return stops;
+/// Counts a unit that is needed now. Returns whether it is in memory.
+bool Pager::look_at(Hold& hold, std::uint32_t u, Group& group) {
+    Unit& unit = units_[u];
+    count_pick(unit, group);
+    ++unit.n_picks;
+    const bool is_here = unit.state == State::resident;
+    const bool was_ahead = std::exchange(unit.ahead, false);
+    if (was_ahead) note_guess(true);
+    if (unit.state == State::reading && std::erase(ahead_, u) > 0) {  // it is waited for now
+        wanted_.push_back(u);
+        work_.notify_all();
+    }
+    ++(is_here ? counts_.hits : counts_.misses);
+    ++(is_here ? hold.counts_.hits : hold.counts_.misses);
+    if (!is_here)
+        for (const Tensor& tensor : group.tensors) hold.counts_.bytes_read += tensor.slices.slice_bytes;
+    if (hold.notes_reads_ && (!is_here || was_ahead)) hold.reads_.push_back({u, was_ahead, 0});
+    return is_here;
+}
+
+void Pager::count_wait(Hold& hold, std::chrono::steady_clock::time_point begin) noexcept {
+    const auto ns = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+    hold.counts_.waited_ns += ns;
+    counts_.waited_ns += ns;
+    for (std::size_t i = hold.first_read_; i < hold.reads_.size(); ++i) hold.reads_[i].waited_ns += ns;
+}
+
+/// Releases the lock for a moment. Returns whether the wait was cancelled.
+bool Pager::wait_a_moment(std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept, void* context) {
+    done_.wait_for(lock, kPoll);
+    if (cancelled == nullptr) return false;
+    lock.unlock();
+    const bool stops = cancelled(context);
+    lock.lock();
+    return stops;
+}
+
+bool Pager::wait_for_room(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept,
+                          void* context) {
+    if (reserve(hold)) return true;
+    const auto begin = std::chrono::steady_clock::now();
+    bool is_cancelled = false;
+    while (!is_cancelled && !reserve(hold)) is_cancelled = wait_a_moment(lock, cancelled, context);
+    if (is_cancelled) hold.held_.clear();
+    count_wait(hold, begin);
+    return !is_cancelled;
+}
+
+bool Pager::finish(Hold& hold, bool (*cancelled)(void*) noexcept, void* context) {
+    std::unique_lock lock(mutex_);
+    std::optional<std::chrono::steady_clock::time_point> begin;
+    const auto end = [&] {
+        if (begin) count_wait(hold, *begin);
     };
-    while (!reserve(hold))
-        if (wait()) {
-            hold.held_.clear();
-            return false;
-        }
     for (;;) {  // a failure is told when no read is left: the next decode shall not get one that began before it
         std::optional<std::uint32_t> failed;
         bool is_reading = false;
@@ -179,13 +230,12 @@ bool Pager::wait_for(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*canc
         }
         if (!is_reading && failed) {
             unpin(hold);
+            end();
             throw_failure(*failed);
         }
-        if (!is_reading) return true;
-        if (wait()) {
-            unpin(hold);
-            return false;
-        }
+        if (!is_reading) return end(), true;
+        if (!begin) begin = std::chrono::steady_clock::now();
+        if (wait_a_moment(lock, cancelled, context)) return unpin(hold), end(), false;
     }
 }
 
@@ -193,6 +243,7 @@ void Pager::release(Hold& hold) noexcept {
     if (hold.held_.empty()) return;
     const std::lock_guard lock(mutex_);
     unpin(hold);
+    if (streamed_) read_next_of_stream();
 }
 
 void Pager::unpin(Hold& hold) noexcept {
@@ -209,26 +260,26 @@ bool Pager::reserve(Hold& hold) {
     for (const std::uint32_t u : hold.held_)
         if (units_[u].state == State::absent) needed += groups_[units_[u].group].unit_bytes;
     while (used_bytes_ + needed > slot_bytes_)
-        if (!drop_one()) {
+        if (!drop_one() && !forget_waiting()) {
             for (const std::uint32_t u : hold.held_) --units_[u].holds;
             return false;
         }
     for (const std::uint32_t u : hold.held_)
-        if (units_[u].state == State::absent) begin_reading(u);
-    work_.notify_all();
+        if (units_[u].state == State::absent) begin_reading(u, wanted_);
     return true;
 }
 
-void Pager::begin_reading(std::uint32_t u) {
+void Pager::begin_reading(std::uint32_t u, std::vector<std::uint32_t>& queue) {
     Unit& unit = units_[u];
     const Group& group = groups_[unit.group];
-    wanted_.push_back(u);  // has room for all
+    queue.push_back(u);  // has room for all
     used_bytes_ += group.unit_bytes;
     unit.state = State::reading;
     unit.failed = false;
     unit.next_piece = 0;
     unit.pieces_left = static_cast<std::uint32_t>(group.n_pieces);
     failures_.erase(u);
+    work_.notify_all();
 }
 
 void Pager::throw_failure(std::uint32_t u) {
@@ -245,17 +296,49 @@ void Pager::count_pick(Unit& unit, Group& group) noexcept {
     unit.weight = now + std::log2(1.0 + std::exp2(std::max(unit.weight - now, -60.0)));
 }
 
+/// How many groups on a group comes, after the one that was held last: from 1 to all of them, which is that one.
+std::size_t Pager::distance(std::size_t group) const noexcept {
+    return (group + groups_.size() - at_group_ - 1) % groups_.size() + 1;
+}
+
+// Picks count against the passes of a unit's own group: in the middle of a pass those of some layers have one more. Of
+// units that are picked alike, as all are in a prompt, that of the layer that comes last goes first.
+Pager::Rank Pager::rank(const Unit& unit) const noexcept {
+    constexpr double kSteps = 16;  // of weight, as finely as it is looked at
+    const double now = static_cast<double>(groups_[unit.group].n_passes) / kHalfLife;
+    return {unit.ahead, streamed_ ? 0 : static_cast<std::int64_t>(std::floor((unit.weight - now) * kSteps)),
+            groups_.size() - distance(unit.group)};
+}
+
 bool Pager::drop_one() {
-    std::uint32_t least = 0;
-    bool found = false;
+    std::optional<Rank> least;
+    std::uint32_t which = 0;
+    for (const std::uint32_t u : resident_) {
+        if (units_[u].holds > 0) continue;
+        const Rank one = rank(units_[u]);
+        if (least && *least <= one) continue;
+        least = one;
+        which = u;
+    }
+    if (least) drop(which);
+    return least.has_value();
+}
+
+/// Drops a unit of a group that comes later than so many groups on; none that another guess has brought.
+bool Pager::drop_one_behind(std::size_t least_distance) noexcept {
+    std::optional<Rank> least;
+    std::uint32_t which = 0;
     for (const std::uint32_t u : resident_) {
         const Unit& unit = units_[u];
-        if (unit.holds > 0 || (found && unit.weight >= units_[least].weight)) continue;
-        least = u;
-        found = true;
+        if (unit.holds > 0 || (unit.ahead && !streamed_) || distance(unit.group) <= least_distance) continue;
+        Rank one = rank(unit);
+        if (streamed_) one.ahead = false;
+        if (least && *least <= one) continue;
+        least = one;
+        which = u;
     }
-    if (found) drop(least);
-    return found;
+    if (least) drop(which);
+    return least.has_value();
 }
 
 void Pager::drop(std::uint32_t u) noexcept {
@@ -267,6 +350,7 @@ void Pager::drop(std::uint32_t u) noexcept {
         resident_.pop_back();
     }
     unit.state = State::absent;
+    if (std::exchange(unit.ahead, false)) note_guess(false);
     used_bytes_ -= group.unit_bytes;
     const std::uint64_t page = page_size(), slice = u - group.first_unit;
     for (const Tensor& tensor : group.tensors) {
@@ -285,77 +369,6 @@ bool Pager::overlaps_kept(const Group& group, const Tensor& tensor, std::uint64_
     for (std::uint64_t slice = begin / bytes; slice <= last; ++slice)
         if (units_[group.first_unit + slice].state != State::absent) return true;
     return false;
-}
-
-// ---- reading --------------------------------------------------------------------------------------------------------
-
-std::size_t Pager::read_piece(const Group& group, std::uint32_t slice, std::uint32_t piece,
-                              std::span<std::byte> buffer) {
-    const auto tensor =
-        std::prev(std::ranges::upper_bound(group.tensors, std::uint64_t{piece}, {}, &Tensor::first_piece));
-    const PagedSlices& slices = tensor->slices;
-    const std::uint64_t at = (piece - tensor->first_piece) * kPieceBytes;
-    const std::uint64_t begin = slice * slices.slice_bytes + at;
-    const auto n = static_cast<std::size_t>(std::min(kPieceBytes, slices.slice_bytes - at));
-    try {
-        const auto bytes = files_[slices.file]->read(slices.offset + begin, n, buffer);
-        std::memcpy(tensor->memory.data() + begin, bytes.data(), n);
-        return n;
-    } catch (const Error& error) {
-        fail(ErrorCode::io_error, cat(error.what(), " (tensor '", escaped(slices.tensor), "', expert ", slice, ")"));
-    }
-}
-
-// The life of a reader.
-void Pager::read_pieces(std::size_t reader) noexcept {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-        work_.wait(lock, [&] { return stopped_ || !wanted_.empty(); });
-        if (stopped_) return;
-        const std::uint32_t u = wanted_.front();
-        Unit& unit = units_[u];
-        const Group& group = groups_[unit.group];
-        const std::uint32_t piece = unit.next_piece++;
-        if (unit.next_piece == group.n_pieces) wanted_.erase(wanted_.begin());
-        std::string failure;
-        bool failed = false;
-        std::size_t n_bytes = 0;
-        lock.unlock();
-        try {
-            n_bytes = read_piece(group, u - group.first_unit, piece, buffers_[reader].bytes());
-        } catch (const std::exception& error) {
-            failed = true;
-            try {
-                failure = error.what();
-            } catch (...) {  // no memory for the message
-            }
-        }
-        lock.lock();
-        std::uint32_t n_ended = 1;
-        if (failed && !unit.failed) {
-            unit.failed = true;
-            try {
-                failures_.emplace(u, std::move(failure));
-            } catch (...) {
-            }
-            if (unit.next_piece < group.n_pieces) {  // nobody needs the others now
-                n_ended += static_cast<std::uint32_t>(group.n_pieces) - unit.next_piece;
-                unit.next_piece = static_cast<std::uint32_t>(group.n_pieces);
-                std::erase(wanted_, u);
-            }
-        }
-        counts_.bytes_read += n_bytes;
-        unit.pieces_left -= n_ended;
-        if (unit.pieces_left > 0) continue;
-        if (unit.failed) {
-            drop(u);
-        } else {
-            unit.state = State::resident;
-            unit.at = static_cast<std::uint32_t>(resident_.size());
-            resident_.push_back(u);
-        }
-        done_.notify_all();
-    }
 }
 
 // ---- counting -------------------------------------------------------------------------------------------------------
@@ -379,6 +392,56 @@ std::optional<std::uint64_t> Pager::resident_bytes() const {
             pages += *n;
         }
     return pages * page_size();
+}
+
+void Pager::tell(const Hold::Read& read, std::vector<ReadEvent>& out) const {
+    const Group& group = groups_[units_[read.unit].group];
+    const std::uint32_t slice = read.unit - group.first_unit;
+    for (const Tensor& tensor : group.tensors)
+        out.push_back({.file_offset = tensor.slices.offset + slice * tensor.slices.slice_bytes,
+                       .bytes = tensor.slices.slice_bytes,
+                       .waited = read.waited_ns,
+                       .layer = group.layer,
+                       .unit = slice,
+                       .file_index = static_cast<std::uint32_t>(tensor.slices.file),
+                       .ahead = read.ahead});
+}
+
+std::vector<std::uint64_t> Pager::picks(std::size_t group_index) const {
+    const Group& group = groups_[group_index];
+    std::vector<std::uint64_t> picks(group.n_units);
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t u = 0; u < group.n_units; ++u) picks[u] = units_[group.first_unit + u].n_picks;
+    return picks;
+}
+
+// A unit that is picked in a share p of the passes has p · kHalfLife / ln 2 picks in the long run, older ones counting
+// less.
+void Pager::warm(std::size_t group_index, std::span<const std::uint64_t> picks) {
+    const Group& group = groups_[group_index];
+    const double sum = std::accumulate(picks.begin(), picks.end(), 0.0);
+    if (sum <= 0) return;
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t u = 0; u < group.n_units && u < picks.size(); ++u) {
+        const double share = std::min(1.0, static_cast<double>(picks[u]) * group.router.n_used / sum);
+        units_[group.first_unit + u].weight =
+            static_cast<double>(group.n_passes) / kHalfLife + std::log2(1.0 + share * kHalfLife / std::numbers::ln2);
+    }
+}
+
+void Pager::read_warm() {
+    std::vector<std::uint32_t> order(units_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const std::lock_guard lock(mutex_);
+    const auto weight = [&](std::uint32_t u) {
+        return units_[u].weight - static_cast<double>(groups_[units_[u].group].n_passes) / kHalfLife;
+    };
+    std::ranges::sort(order, std::greater{}, weight);
+    for (const std::uint32_t u : order) {
+        if (units_[u].state != State::absent || weight(u) <= 0) continue;
+        if (used_bytes_ + groups_[units_[u].group].unit_bytes > slot_bytes_) return;
+        begin_reading(u, ahead_);
+    }
 }
 
 bool Pager::is_direct() const noexcept {

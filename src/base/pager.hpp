@@ -2,9 +2,12 @@
 // Slices of tensors that are in memory some of the time: the experts of a mixture that is larger than memory. A tensor
 // has addresses for all of its bytes, so that whoever reads it finds slice e at e times the stride, as in its file;
 // what is limited are the pages behind them. A unit (the slices of one expert) is read before the step that needs it,
-// kept while it is held, and dropped when another unit that is needed more often wants its room.
+// kept while it is held, and dropped when another unit that is needed more often wants its room. Units that will be
+// needed are read ahead: the next ones of a stream, and those that the next router names when it is asked early.
 #pragma once
 
+#include <chrono>
+#include <compare>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,14 +25,16 @@
 #include "base/mapped_file.hpp"
 #include "base/paging_plan.hpp"
 #include "base/unbuffered_file.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer {
 
-/// Counts since a pager was made.
+/// Counts since a pager was made, or of one run of steps.
 struct PagerCounts {
-    std::uint64_t hits = 0, misses = 0;  ///< units that a step needed and found, or did not find
-    std::uint64_t bytes_read = 0;
-    std::uint64_t waited_ns = 0;  ///< of leading threads
+    std::uint64_t hits = 0, misses = 0;              ///< units that a step needed and found, or did not find
+    std::uint64_t bytes_read = 0;                    ///< of a run: those of its misses
+    std::uint64_t waited_ns = 0;                     ///< of leading threads
+    std::uint64_t ahead_used = 0, ahead_wasted = 0;  ///< units that were read ahead: needed then, or dropped before
 };
 
 class Pager {
@@ -39,12 +44,12 @@ public:
     class Hold {
     public:
         Hold() noexcept = default;
-        explicit Hold(std::uint32_t max_units) : is_wanted_(max_units) {
+        explicit Hold(std::uint32_t max_units) : is_wanted_(max_units), is_here_(max_units) {
             wanted_.reserve(max_units);
             held_.reserve(max_units);
         }
         [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_units) noexcept {
-            return std::uint64_t{max_units} * (2 * sizeof(std::uint32_t) + sizeof(std::uint8_t));
+            return std::uint64_t{max_units} * (2 * sizeof(std::uint32_t) + 2 * sizeof(std::uint8_t));
         }
         /// For the next hold(): a unit's number in its group. The same one again, and numbers beyond the largest group,
         /// are passed over.
@@ -52,14 +57,35 @@ public:
             const auto u = static_cast<std::uint32_t>(unit);
             if (u < is_wanted_.size() && std::exchange(is_wanted_[u], std::uint8_t{1}) == 0) wanted_.push_back(u);
         }
-        [[nodiscard]] std::uint64_t waited_ns() const noexcept { return waited_ns_; }  ///< for storage, so far
+        /// Whether a unit of the group of the last begin() was in memory then.
+        [[nodiscard]] bool is_here(std::int32_t unit) const noexcept {
+            const auto u = static_cast<std::uint32_t>(unit);
+            return u < is_here_.size() && is_here_[u] != 0;
+        }
+        [[nodiscard]] const PagerCounts& counts() const noexcept { return counts_; }  ///< so far
+
+        /// A unit that had to be read, or was read ahead and is needed for the first time.
+        struct Read {
+            std::uint32_t unit = 0;  ///< numbered over all groups
+            bool ahead = false;
+            std::uint64_t waited_ns = 0;
+        };
+        /// Whether reads are noted, which allocates; forgets those so far.
+        void note_reads(bool wanted) noexcept { notes_reads_ = wanted, reads_.clear(); }
+        [[nodiscard]] std::span<const Read> reads() const noexcept { return reads_; }
 
     private:
         friend class Pager;
-        std::vector<std::uint8_t> is_wanted_;
+        std::vector<std::uint8_t> is_wanted_, is_here_;
         std::vector<std::uint32_t> wanted_, held_;  // held: numbered over all groups
-        std::uint64_t waited_ns_ = 0;
+        PagerCounts counts_;
+        bool notes_reads_ = false;
+        std::size_t first_read_ = 0;  // of reads_, of the units that are waited for
+        std::vector<Read> reads_;
     };
+
+    /// What of the units is in memory that a run has begun to hold.
+    enum class Begun : std::uint8_t { cancelled, all, some, none };
 
     /// The files must outlive it. Reads nothing. Throws out_of_memory, and not_available where no thread can be made.
     Pager(const PagingPlan& plan, std::span<const InputFile* const> files);
@@ -79,7 +105,36 @@ public:
     /// `cancelled` said so (asked now and then while it waits; null: never); throws io_error naming tensor, unit and
     /// place in the file, and limit_exceeded where the units do not fit together. Nothing is held then. Any thread.
     [[nodiscard]] bool hold(Hold& hold, std::size_t group, bool (*cancelled)(void*) noexcept, void* context);
+    /// The same in two parts: holds all units of which some may still be read, and waits for these. Units that are in
+    /// memory when begin() returns can be used before finish().
+    [[nodiscard]] Begun begin(Hold& hold, std::size_t group, bool (*cancelled)(void*) noexcept, void* context);
+    [[nodiscard]] bool finish(Hold& hold, bool (*cancelled)(void*) noexcept, void* context);
     void release(Hold& hold) noexcept;
+    /// What a noted read was of: one slice of each tensor. Its run and time are left to the caller.
+    void tell(const Hold::Read& read, std::vector<ReadEvent>& out) const;
+
+    /// The rows of a group's router, which must outlive the pager.
+    void set_router(std::size_t group, const std::byte* rows) noexcept { groups_[group].router_rows = rows; }
+    /// At most so many tokens' vectors are looked at in a guess.
+    static constexpr std::size_t kGuessTokens = 8;
+    /// A group will be needed, and these are the vectors that the router before its own has got, n_in floats each at
+    /// most kGuessTokens of them: what its router says of them is read at low priority, by other threads. Nothing where
+    /// guesses do not pay.
+    void guess(std::size_t group, const float* x, std::size_t n_in, std::size_t n_tokens);
+    /// All of a group will be needed, or nearly.
+    void expect_all(std::size_t group);
+    /// The units that were needed most often are read into the room there is, by other threads, and count as picked.
+    /// `picks`: of each unit of the group.
+    void warm(std::size_t group, std::span<const std::uint64_t> picks);
+    void read_warm();
+    [[nodiscard]] std::vector<std::uint64_t> picks(std::size_t group) const;
+    /// Whether units are read before they are needed.
+    void set_ahead(bool on);
+
+    [[nodiscard]] std::size_t n_groups() const noexcept { return groups_.size(); }
+    [[nodiscard]] std::uint32_t n_units(std::size_t group) const noexcept { return groups_[group].n_units; }
+    [[nodiscard]] std::int32_t layer(std::size_t group) const noexcept { return groups_[group].layer; }
+    [[nodiscard]] bool is_streamed() const noexcept { return streamed_; }
 
     [[nodiscard]] PagerCounts counts() const;
     [[nodiscard]] std::uint64_t slot_bytes() const noexcept { return slot_bytes_; }
@@ -89,7 +144,10 @@ public:
     [[nodiscard]] std::optional<std::uint64_t> resident_bytes() const;
     [[nodiscard]] bool is_direct() const noexcept;  ///< reads pass the page cache by
 
+    static constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;  ///< of one request
+
 private:
+    static constexpr std::size_t kReaders = 4;  // requests that the storage has at once
     enum class State : std::uint8_t { absent, reading, resident };
     struct Tensor {
         PagedSlices slices;
@@ -101,6 +159,9 @@ private:
         std::uint32_t first_unit = 0, n_units = 0;
         std::uint64_t unit_bytes = 0, n_pieces = 0;
         std::uint64_t n_passes = 0;  ///< how often units of it were held
+        std::int32_t layer = -1;
+        PagedRouter router;
+        const std::byte* router_rows = nullptr;
     };
     struct Unit {
         double weight = 0;  ///< how much it is needed: log2 of picks that count half after kHalfLife passes, plus age
@@ -108,16 +169,51 @@ private:
         std::uint32_t at = 0;  ///< in resident_
         State state = State::absent;
         bool failed = false;
+        bool ahead = false;                             ///< it is, or was, read ahead and nobody has needed it yet
         std::uint32_t next_piece = 0, pieces_left = 0;  ///< while it is read: to hand out, and to end
+        std::uint64_t n_picks = 0;
+    };
+    /// How good guesses were of late.
+    struct Guesses {
+        std::uint32_t n_used = 0, n_wasted = 0;  ///< of the units read ahead, in this window
+        std::uint32_t n_paused = 0;              ///< guesses that are left out
+        std::uint64_t n_holds_since_miss = 0;
+    };
+    /// A guess that waits for its thread.
+    struct Question {
+        std::int64_t group = -1;  ///< -1: there is none
+        std::size_t n_tokens = 0;
+        std::vector<float> x;
+    };
+
+    /// A unit that may be dropped, and how much it would be missed: the least of them goes.
+    struct Rank {
+        bool ahead = false;
+        std::int64_t weight = 0;
+        std::size_t nearness = 0;  ///< the fewer groups come before its own, the larger
+        auto operator<=>(const Rank&) const = default;
     };
 
     void read_pieces(std::size_t reader) noexcept;
+    void answer_questions() noexcept;
+    void answer(const Question& question, std::vector<std::uint32_t>& named) const;
     std::size_t read_piece(const Group& group, std::uint32_t unit, std::uint32_t piece, std::span<std::byte> buffer);
-    bool wait_for(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept, void* context);
     bool reserve(Hold& hold);
     bool drop_one();
+    bool drop_one_behind(std::size_t least_distance) noexcept;
+    bool forget_waiting() noexcept;
+    [[nodiscard]] Rank rank(const Unit& unit) const noexcept;
+    [[nodiscard]] std::size_t distance(std::size_t group) const noexcept;
+    bool look_at(Hold& hold, std::uint32_t unit, Group& group);
+    void count_wait(Hold& hold, std::chrono::steady_clock::time_point begin) noexcept;
+    bool wait_a_moment(std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept, void* context);
+    bool wait_for_room(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept,
+                       void* context);
     void drop(std::uint32_t unit) noexcept;
-    void begin_reading(std::uint32_t unit);
+    void read_next_of_stream();
+    bool read_ahead(std::uint32_t unit, std::size_t least_distance);
+    void note_guess(bool used) noexcept;
+    void begin_reading(std::uint32_t unit, std::vector<std::uint32_t>& queue);
     void count_pick(Unit& unit, Group& group) noexcept;
     [[nodiscard]] bool overlaps_kept(const Group& group, const Tensor& tensor, std::uint64_t page) const noexcept;
     void unpin(Hold& hold) noexcept;
@@ -127,6 +223,12 @@ private:
     std::vector<Unit> units_;              // of all groups, one behind the other
     std::vector<std::uint32_t> resident_;  // units in memory, in no order
     std::vector<std::uint32_t> wanted_;    // units that readers take pieces of, first come first served
+    std::vector<std::uint32_t> ahead_;     // the same where nobody waits for them yet
+    std::size_t n_ahead_readers_ = 0;      // at work on these
+    std::size_t at_group_ = 0;             // that was held last
+    bool streamed_ = false, reads_ahead_ = true;
+    Guesses guesses_;
+    Question question_;
     std::vector<std::unique_ptr<UnbufferedFile>> files_;
     std::vector<AlignedBuffer> buffers_;             // of readers
     std::map<std::uint32_t, std::string> failures_;  // of units whose last read failed
@@ -134,9 +236,10 @@ private:
     PagerCounts counts_;
     long process_ = 0;
     mutable std::mutex mutex_;  // of all above that changes
-    std::condition_variable work_, done_;
+    std::condition_variable work_, done_, asked_;
     bool stopped_ = false;
     std::vector<std::jthread> readers_;  // last: they use the rest
+    std::jthread guesser_;
 };
 
 }  // namespace tinfer

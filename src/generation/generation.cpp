@@ -203,6 +203,13 @@ struct Generation::Impl {
             finish(StopReason::limit);
     }
 
+    void note_experts(const Timings& before, const Timings& now) {
+        timings.expert_hits += now.expert_hits - before.expert_hits;
+        timings.expert_misses += now.expert_misses - before.expert_misses;
+        timings.expert_bytes += now.expert_bytes - before.expert_bytes;
+        timings.expert_wait_s += now.expert_wait_s - before.expert_wait_s;
+    }
+
     /// Adds the time of a step that is done.
     void note(const Timings& before, bool was_prompt, double seconds) {
         (was_prompt ? timings.prompt_s : timings.generation_s) += seconds;
@@ -265,9 +272,10 @@ std::optional<std::string_view> Generation::next(Context& context, Sampler& samp
         if (g.stop) return std::nullopt;
         const bool was_prompt = g.is_prompt;
         const std::size_t shown = g.text.size();
-        const Timings before = g.timings;
+        const Timings before = g.timings, of_context = context.timings();
         const auto begin = std::chrono::steady_clock::now();
         g.step(context, sampler);
+        g.note_experts(of_context, context.timings());
         g.note(before, was_prompt, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
         return std::string_view(g.text).substr(shown);
     });

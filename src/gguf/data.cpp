@@ -189,7 +189,16 @@ std::unique_ptr<Pager> make_pager(const File::Impl& impl, const PagingPlan& pagi
     for (std::size_t g = 0; g < paging.groups.size(); ++g)
         for (std::size_t t = 0; t < paging.groups[g].tensors.size(); ++t)
             places[paging.groups[g].tensors[t].id] = {pager->address(g, t), static_cast<std::int32_t>(g)};
+    for (std::size_t g = 0; g + 1 < paging.groups.size(); ++g)
+        if (const std::int64_t id = paging.groups[g].router.id; id >= 0)
+            places[static_cast<std::size_t>(id)].next_group = static_cast<std::int32_t>(g + 1);
     return pager;
+}
+
+void show_routers(const PagingPlan& paging, std::span<const std::byte* const> tensors, Pager& pager) {
+    for (std::size_t g = 0; g < paging.groups.size(); ++g)
+        if (const std::int64_t id = paging.groups[g].router.id; id >= 0)
+            pager.set_router(g, tensors[static_cast<std::size_t>(id)]);
 }
 
 }  // namespace
@@ -224,6 +233,7 @@ void File::load_all(const ModelOptions& options, const PagingPlan* paging) {
         }
         progress.finish();
 
+        if (pager) show_routers(*paging, places, *pager);
         impl_->paged_places = std::move(paged_places);
         impl_->pager = std::move(pager);
         impl_->weights = std::move(weights);

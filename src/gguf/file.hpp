@@ -52,10 +52,12 @@ private:
     const Impl* impl_;
 };
 
-/// What the pager has of a tensor: its addresses, and its group; null and -1: nothing.
+/// What the pager has of a tensor: its addresses, and its group; null and -1: nothing. Of a router that can be asked
+/// early: the group that comes after its own.
 struct PagedPlace {
     std::byte* address = nullptr;
     std::int32_t group = -1;
+    std::int32_t next_group = -1;
 };
 
 /// One or several shards as one directory. Immutable after open; tensor bytes are mapped or read by load_data().

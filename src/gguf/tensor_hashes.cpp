@@ -12,6 +12,20 @@
 #include "base/pager.hpp"
 #include "base/xxhash.hpp"
 
+namespace tinfer {
+
+std::string_view to_string(WeightPlace place) noexcept {
+    switch (place) {
+        case WeightPlace::mapped: return "mapped";
+        case WeightPlace::read: return "read";
+        case WeightPlace::paged: return "paged";
+        case WeightPlace::streamed: return "streamed";
+    }
+    return "unknown";
+}
+
+}  // namespace tinfer
+
 namespace tinfer::gguf {
 
 std::vector<std::uint64_t> tensor_hashes(const File& file, const ProgressFn& progress) {
@@ -60,7 +74,9 @@ std::vector<WeightPlacement> placement(const File& file, bool use_mmap, const Pa
         WeightPlacement weight{.tensor = std::string(tensor->name), .type = tensor->type, .bytes = tensor->bytes};
         weight.file_index = tensor->file_index;
         weight.file_offset = tensor->file_offset;
-        weight.place = paged[tensor->id] ? WeightPlace::paged : use_mmap ? WeightPlace::mapped : WeightPlace::read;
+        weight.place = paged[tensor->id] ? (paging->streamed ? WeightPlace::streamed : WeightPlace::paged)
+                       : use_mmap        ? WeightPlace::mapped
+                                         : WeightPlace::read;
         weight.offset = weight.place == WeightPlace::read ? used : tensor->file_offset;
         if (weight.place == WeightPlace::read)
             used += *checked_round_up(tensor->bytes, 64);  // no overflow: checked when the directory was merged

@@ -202,6 +202,8 @@ std::uint32_t value_in(const BoundPlan& bound, const graph::Step& step, std::uin
     return graph::kNone;
 }
 
+bool is_plain_product(Op op) noexcept { return op == Op::mul_mat || op == Op::mul_mat_add; }
+
 // Which steps need experts that are paged. Those of a layer with the same ids need the same ones.
 void find_needs(const graph::Graph& graph, const MemoryMap& memory, BoundPlan& bound) {
     constexpr std::uint16_t kWeightSlot = 1, kIdsSlot = 3;  // of mul_mat_id (kernels/ops.hpp)
@@ -216,11 +218,23 @@ void find_needs(const graph::Graph& graph, const MemoryMap& memory, BoundPlan& b
             const graph::Value& root = value.is_view ? graph.values()[value.root] : value;
             if (root.tensor_class != TensorClass::weight || root.tensor >= memory.paged.size()) continue;
             const std::int32_t group = memory.paged[root.tensor].group;
+            if (operand.slot == kWeightSlot && is_plain_product(step.op))
+                bound.needs[i].asks_for_group = memory.paged[root.tensor].next_group;
             if (group < 0) continue;
-            if (step.op != Op::mul_mat_id || operand.slot != kWeightSlot || value.is_view)  // a bug of ours
+            const bool by_ids = step.op == Op::mul_mat_id;
+            if (!(by_ids || is_plain_product(step.op)) || operand.slot != kWeightSlot ||
+                value.is_view)  // a bug of ours
                 fail(ErrorCode::compute_failed,
                      cat("step ", i, " reads '", escaped(graph.display_name(operand.value)), "', which is paged"));
-            bound.needs[i] = {group, static_cast<std::uint32_t>(i)};
+            bound.needs[i].group = group;
+            bound.needs[i].first = static_cast<std::uint32_t>(i);
+            bound.needs[i].by_ids = by_ids;
+            if (!by_ids) {  // what it needs comes and goes while no thread is at work on another step
+                if (i > 0) bound.barriers[i - 1] = 1;
+                bound.barriers[i] = 1;
+                if (i + 1 < bound.calls.size()) bound.needs[i + 1].releases = true;
+                continue;
+            }
             for (std::size_t k = i; k-- > 0;) {
                 if (bound.needs[k].group < 0) continue;
                 const bool same = bound.needs[k].group == group &&

@@ -28,10 +28,13 @@ struct MemoryMap {
     std::span<const gguf::PagedPlace> paged{};  ///< by tensor id; empty: no weight is paged
 };
 
-/// What a step needs that may not be in memory: the experts of a group that its operand of ids names.
+/// What a step needs that may not be in memory: the experts of a group that its operand of ids names, or all of it.
 struct PagedNeed {
     std::int32_t group = -1;  ///< of the pager; -1: nothing
     std::uint32_t first = 0;  ///< the first step that needs the same: they stay from there on
+    bool by_ids = false;
+    bool releases = false;             ///< what an earlier step needed is not needed any more
+    std::int32_t asks_for_group = -1;  ///< the step is a router's: what it multiplies tells of the next group
 };
 
 inline constexpr std::size_t kMaxStepsBetweenBarriers = 4;

@@ -115,6 +115,7 @@ struct Context::Impl {
     std::unique_ptr<runtime::Head> head;                 ///< null: none
     const trace::HeadView* head_view = nullptr;          ///< of a draft head
     Timings timings;
+    PagerCounts held_before_;  // what timings have of the executor's
 
 private:
     template <class Given>

@@ -99,6 +99,12 @@ void Context::Impl::take_times() noexcept {
     const bool generates = transaction_.generates();
     (generates ? timings.generation_n : timings.prompt_n) += transaction_.n_kept();
     (generates ? timings.generation_s : timings.prompt_s) += transaction_.seconds();
+    const PagerCounts& held = runner.executor().held().counts();
+    timings.expert_hits += held.hits - held_before_.hits;
+    timings.expert_misses += held.misses - held_before_.misses;
+    timings.expert_bytes += held.bytes_read - held_before_.bytes_read;
+    timings.expert_wait_s += static_cast<double>(held.waited_ns - held_before_.waited_ns) * 1e-9;
+    held_before_ = held;
     if (!transaction_.is_verification()) return;
     const std::size_t n_drafted = transaction_.n_drafted();
     timings.drafted_n += n_drafted;

@@ -123,8 +123,8 @@ void Executor::set_cut(std::size_t step, bool cut) noexcept {
 
 // One thread's work on a step. A step that is cut is made into small parts that are handed out like chunks; a kernel
 // that claims chunks itself is known by its queue.
-void Executor::run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept {
-    const kernels::KernelCall& call = bound_->calls[step];
+void Executor::run_step(const kernels::KernelCall& call, std::size_t step, bool cut, int thread,
+                        int n_threads) noexcept {
     const kernels::KernelDescriptor& kernel = *bound_->kernels[step];
     kernels::WorkQueue& chunks = queue(step);
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
@@ -158,17 +158,28 @@ void Executor::loop(int thread, int n_threads) noexcept {
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice
     std::size_t first = first_step_, parity = 0;        // first: step since the last barrier
     std::size_t need_parity = 0;                        // of the needs so far
+    std::size_t part_end = 0;                           // steps before it have done a part
     std::uint64_t time = timed ? observer_->now() : 0;  // where this thread's next step begins
     for (std::size_t i = first_step_, n = bound_->calls.size(); i < n; ++i) {
         const kernels::KernelCall& call = bound_->calls[i];
         if (i + 1 < n) prefetch_call(bound_->calls[i + 1]);
         if (leader) arm(i + kAhead);
         const bool cut = cut_[i % kQueues];
+        if (leader && bound_->needs[i].releases && pager_ != nullptr) pager_->release(held_);
         if (begins_need(i)) {
             need_parity ^= 1;
-            if (leader) stop_at_need_[need_parity] = !hold_needs(i);
+            if (leader) needs_[need_parity] = hold_needs(i);
             meet(thread, n_threads);
-            if (stop_at_need_[need_parity]) return;
+            part_end = needs_[need_parity].part_end;
+            if (needs_[need_parity].stops) return;
+            if (part_end > i) {
+                for (std::size_t k = i; k < part_end; ++k) run_part(k, false, thread, n_threads);
+                meet(thread, n_threads);
+                need_parity ^= 1;
+                if (leader) needs_[need_parity] = await_rest(i, part_end);
+                meet(thread, n_threads);
+                if (needs_[need_parity].stops) return;
+            }
             if constexpr (Traced) {  // the wait is no kernel's
                 if (leader) observer_->begin_slice();
                 if (timed) time = observer_->now();
@@ -187,7 +198,9 @@ void Executor::loop(int thread, int n_threads) noexcept {
             }
         }
         const std::uint32_t n_before = worker.n_chunks;
-        run_step(i, cut, thread, n_threads);
+        if (leader && bound_->needs[i].asks_for_group >= 0) ask_ahead(i);
+        if (i < part_end) run_part(i, cut, thread, n_threads);
+        else run_step(call, i, cut, thread, n_threads);
         if (timed) {
             const std::uint32_t n_chunks = worker.n_chunks - n_before;
             const std::uint64_t begin = std::exchange(time, observer_->now());
@@ -217,20 +230,91 @@ void Executor::loop(int thread, int n_threads) noexcept {
     }
 }
 
-// Brings the experts that the step's ids name into memory, and keeps them there until the next need. The ids are final:
-// a barrier stands between the step that wrote them and this one. What was held before is no longer read by anybody,
-// because these ids depend on what it has made.
-bool Executor::hold_needs(std::size_t step) noexcept {
+// Brings what a step needs into memory, and keeps it there until the next need: of the experts those that the step's
+// ids name. The ids are final: a barrier stands between the step that wrote them and this one. What was held before is
+// no longer read by anybody, because these ids depend on what it has made.
+Executor::Need Executor::hold_needs(std::size_t step) noexcept {
+    const PagedNeed& need = bound_->needs[step];
     const kernels::Operand& ids = bound_->calls[step][3];
-    bool held = false;
+    Need found{.stops = true};
     observe([&] {
-        for (std::int64_t t = 0; t < ids.ne[1]; ++t)
+        if (!need.by_ids) held_.want(0);
+        for (std::int64_t t = 0; need.by_ids && t < ids.ne[1]; ++t)
             for (std::int64_t k = 0; k < ids.ne[0]; ++k) held_.want(ids.row<const std::int32_t>(t)[k]);
-        held = pager_->hold(held_, static_cast<std::size_t>(bound_->needs[step].group),
-                            cancel_ != nullptr ? poll_cancel : nullptr, const_cast<CancelFn*>(cancel_));
-        cancelled_ = cancelled_ || !held;
+        const auto poll = cancel_ != nullptr ? poll_cancel : nullptr;
+        auto* const context = const_cast<CancelFn*>(cancel_);
+        const auto begun = pager_->begin(held_, static_cast<std::size_t>(need.group), poll, context);
+        if (begun == Pager::Begun::some && need.by_ids) found.part_end = end_of_parts(step);
+        if (found.part_end > step) choose_part(ids, true);
+        found.stops =
+            begun == Pager::Begun::cancelled || (found.part_end <= step && !pager_->finish(held_, poll, context));
+        cancelled_ = cancelled_ || found.stops;
     });
-    return held;
+    return found;
+}
+
+// Whether a step, and those with the same needs that come before a barrier, first multiply by the experts that are in
+// memory, while the others are read. Each expert's rows are stored before they are summed, so no bit depends on it.
+// Observers that want times see each step once.
+std::size_t Executor::end_of_parts(std::size_t step) const noexcept {
+    const kernels::Operand& ids = bound_->calls[step][3];
+    if (static_cast<std::size_t>(ids.ne[0] * ids.ne[1]) > part_ids_.size()) return 0;
+    if (observer_ != nullptr && (observer_->immediate() || observer_->wants_times())) return 0;
+    std::size_t end = step;
+    while (end < bound_->calls.size() && bound_->needs[end].group >= 0 &&
+           bound_->needs[end].first == bound_->needs[step].first && !cut_[end % kQueues]) {
+        ++end;
+        if (bound_->barriers[end - 1] != 0) break;
+    }
+    return end;
+}
+
+void Executor::choose_part(const kernels::Operand& ids, bool here) noexcept {
+    std::size_t i = 0;
+    for (std::int64_t t = 0; t < ids.ne[1]; ++t)
+        for (std::int64_t k = 0; k < ids.ne[0]; ++k) {
+            const std::int32_t expert = ids.row<const std::int32_t>(t)[k];
+            part_ids_[i++] = held_.is_here(expert) == here ? expert : -1;
+        }
+}
+
+// The second part: waits for the experts that the first did not have.
+Executor::Need Executor::await_rest(std::size_t step, std::size_t part_end) noexcept {
+    Need found{.stops = true, .part_end = part_end};
+    for (std::size_t i = step; i < part_end; ++i) {
+        cancelled_ = cancelled_ || queue(i).stopped();
+        queue(i).rearm();
+        parts(i).rearm();
+    }
+    observe([&] {
+        found.stops = cancelled_ || !pager_->finish(held_, cancel_ != nullptr ? poll_cancel : nullptr,
+                                                    const_cast<CancelFn*>(cancel_));
+        cancelled_ = cancelled_ || found.stops;
+        choose_part(bound_->calls[step][3], false);
+    });
+    return found;
+}
+
+void Executor::run_part(std::size_t step, bool cut, int thread, int n_threads) noexcept {
+    kernels::KernelCall call = bound_->calls[step];
+    kernels::Operand& ids = call.operands[3];
+    ids.data = reinterpret_cast<std::byte*>(part_ids_.data());
+    ids.nb[1] = ids.ne[0] * static_cast<std::int64_t>(sizeof(std::int32_t));
+    call.next_product = 0;  // of the list of calls, which this is not in
+    run_step(call, step, cut, thread, n_threads);
+}
+
+// A router's step begins: what it multiplies is as good a question to the next router as there is now.
+void Executor::ask_ahead(std::size_t step) noexcept {
+    if (pager_ == nullptr) return;
+    const kernels::Operand& x = bound_->calls[step][2];
+    const auto group = static_cast<std::size_t>(bound_->needs[step].asks_for_group);
+    observe([&] {
+        const auto n_tokens = static_cast<std::size_t>(x.n_rows());
+        if (n_tokens > Pager::kGuessTokens) pager_->expect_all(group);
+        else if (x.type == DType::f32 && x.nb[1] == x.ne[0] * static_cast<std::int64_t>(sizeof(float)))
+            pager_->guess(group, x.row<const float>(0), static_cast<std::size_t>(x.ne[0]), n_tokens);
+    });
 }
 
 void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* cancel,
@@ -248,6 +332,7 @@ void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* c
     counted_since_ = paused_at_ = Clock::now();
     inside_step_ = cancelled_ = alone_ = false;
     error_ = nullptr;
+    held_.note_reads(observer != nullptr && pager_ != nullptr);
     for (kernels::WorkQueue& chunks : queues_) {
         chunks.rearm();
         chunks.set_poll(cancel_ != nullptr ? poll_cancel : nullptr, const_cast<CancelFn*>(cancel_));
@@ -290,7 +375,7 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     for (std::size_t i = 0; i < kQueues; ++i)
         set_cut(first_step_ + i, (i == 0 && inside_step_) || is_long(first_step_ + i));
     if (observer_ != nullptr) observer_->begin_slice();
-    const std::uint64_t waited_before = held_.waited_ns();
+    const std::uint64_t waited_before = held_.counts().waited_ns;
     if (maps_ != nullptr) {
         GuardedWork work(*maps_, thread_ids_);
         work_ = &work;
@@ -300,7 +385,7 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
         run_team_on_steps();
     }
     if (pager_ != nullptr) pager_->release(held_);
-    has_waited_ = held_.waited_ns() != waited_before;
+    has_waited_ = held_.counts().waited_ns != waited_before;
     first_step_ = rest_begin_;
     paused_at_ = Clock::now();
     if (error_) return RunStatus::failed;

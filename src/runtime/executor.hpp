@@ -46,6 +46,7 @@ public:
         inner_->thread_span(step, thread, begin, end, work_items);
     }
     [[nodiscard]] bool wants_threads() const noexcept override { return inner_->wants_threads(); }
+    [[nodiscard]] bool wants_times() const noexcept override { return inner_->wants_times(); }
     [[nodiscard]] std::uint64_t now() const noexcept override { return inner_->now(); }
 
 private:
@@ -73,9 +74,12 @@ public:
     /// max_units: experts that a step may need of a model that is paged.
     explicit Executor(int max_threads, std::uint32_t max_units = 0, int n_processors = usable_cpu_count())
         : n_processors_(n_processors), workers_(static_cast<std::size_t>(max_threads)),
-          thread_ids_(static_cast<std::size_t>(max_threads)), held_(max_units) {}
+          thread_ids_(static_cast<std::size_t>(max_threads)), held_(max_units), part_ids_(n_part_ids(max_units)) {}
     /// Holds what steps need of it while they run (null: nothing is paged). It must outlive all runs.
     void page(Pager* pager) noexcept { pager_ = pager; }
+    /// What steps needed of it so far, and the reads of the last run that was observed.
+    [[nodiscard]] const Pager::Hold& held() const noexcept { return held_; }
+    [[nodiscard]] const Pager* pager() const noexcept { return pager_; }
     /// Whether the last slice waited for storage: its time says nothing about other programs.
     [[nodiscard]] bool has_waited() const noexcept { return has_waited_; }
     /// Guards the threads of all runs from here on against what these mappings lose (null: does not).
@@ -101,7 +105,7 @@ public:
     [[nodiscard]] std::exception_ptr take_error() noexcept { return std::exchange(error_, nullptr); }
     [[nodiscard]] static std::uint64_t bytes(int max_threads, std::uint32_t max_units) noexcept {
         return static_cast<std::uint64_t>(max_threads) * (sizeof(kernels::Worker) + sizeof(GuardedWork::ThreadId)) +
-               Pager::Hold::bytes(max_units);
+               Pager::Hold::bytes(max_units) + n_part_ids(max_units) * sizeof(std::int32_t);
     }
 
 private:
@@ -114,7 +118,20 @@ private:
         const PagedNeed& need = bound_->needs[step];
         return need.group >= 0 && pager_ != nullptr && (need.first == step || need.first < first_step_);
     }
-    bool hold_needs(std::size_t step) noexcept;
+    /// What the leader has found of a need. Steps before part_end do first what is in memory.
+    struct Need {
+        bool stops = false;
+        std::size_t part_end = 0;
+    };
+    [[nodiscard]] Need hold_needs(std::size_t step) noexcept;
+    [[nodiscard]] Need await_rest(std::size_t step, std::size_t part_end) noexcept;
+    [[nodiscard]] std::size_t end_of_parts(std::size_t step) const noexcept;
+    void choose_part(const kernels::Operand& ids, bool here) noexcept;
+    void run_part(std::size_t step, bool cut, int thread, int n_threads) noexcept;
+    void ask_ahead(std::size_t step) noexcept;
+    [[nodiscard]] static std::size_t n_part_ids(std::uint32_t max_units) noexcept {
+        return max_units > 1 ? kMaxPartIds : 0;
+    }
     void run_team_on_steps() noexcept;
     void run_loop(int thread, int n_threads) noexcept;
     void meet(int thread, int n_threads) noexcept;
@@ -123,7 +140,7 @@ private:
     [[nodiscard]] bool is_long(std::size_t step) const noexcept;
     void arm(std::size_t step) noexcept;
     void set_cut(std::size_t step, bool cut) noexcept;
-    void run_step(std::size_t step, bool cut, int thread, int n_threads) noexcept;
+    void run_step(const kernels::KernelCall& call, std::size_t step, bool cut, int thread, int n_threads) noexcept;
     Next after(std::size_t first, std::size_t last, bool cut) noexcept;
     /// Written only where it changes: the other threads' copies of the cache line stay valid for hundreds of barriers.
     void decide(std::size_t parity, Next next) noexcept {
@@ -135,6 +152,7 @@ private:
     // A queue is armed again when all have passed a barrier since its last use, and before the one that precedes the
     // next.
     static constexpr std::size_t kAhead = kMaxStepsBetweenBarriers, kQueues = 2 * kAhead;
+    static constexpr std::size_t kMaxPartIds = 4096;  ///< of experts: steps with more do not begin with a part
     static constexpr Clock::duration kNeverCut = Clock::duration::max();
     template <class Fn>
     void observe(Fn&& fn) noexcept;
@@ -161,7 +179,8 @@ private:
     std::vector<GuardedWork::ThreadId> thread_ids_;
     Pager* pager_ = nullptr;
     Pager::Hold held_;
-    std::array<bool, 2> stop_at_need_{};  ///< alternating, as next_
+    std::array<Need, 2> needs_{};         ///< alternating, as next_
+    std::vector<std::int32_t> part_ids_;  ///< of the experts that a part is about; others are -1
     bool has_waited_ = false;
     GuardedMaps* maps_ = nullptr;
     GuardedWork* work_ = nullptr;  ///< while a team runs

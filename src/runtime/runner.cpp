@@ -108,7 +108,10 @@ void Runner::look_for_others(const Time& slice) noexcept {
 }
 
 void Runner::end(RunStatus status) {
-    if (std::exchange(is_seen_, false)) session_->end_run(event_status(status));
+    if (!std::exchange(is_seen_, false)) return;
+    std::vector<ReadEvent> reads;
+    for (const Pager::Hold::Read& read : executor_.held().reads()) executor_.pager()->tell(read, reads);
+    session_->end_run(event_status(status), std::move(reads));
 }
 
 }  // namespace tinfer::runtime

@@ -191,9 +191,9 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<StatsBy>(6, "op", "phase");
     check_names<TraceMode>(3, "sync", "ring");
     check_names<WhenFull>(2, "wait", "drop");
-    check_names<trace_format::BlockType>(18, "strings", "pieces", 1);
+    check_names<trace_format::BlockType>(19, "strings", "reads", 1);
     check_names<trace_format::OperandKind>(4, "whole", "elided");
-    check_names<WeightPlace>(3, "mapped", "paged");
+    check_names<WeightPlace>(4, "mapped", "streamed");
     check_names<AuditKind>(5, "literal", "clock");
     check_names<ToolUse>(3, "none", "required");
     check_names<SchemaOptions::Space>(3, "flexible", "spaced");

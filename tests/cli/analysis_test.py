@@ -274,6 +274,52 @@ class Forecast(unittest.TestCase):
         self.assertLess(abs(half["storage_bytes_per_token"] - none["storage_bytes_per_token"] / 2), 4)
         self.assertGreater(half["generation_tps"], none["generation_tps"])
 
+    def test_a_limit_is_told_by_the_choices_of_experts(self):  # [N30]
+        model = golden_model("olmoe")
+        if model is None:
+            self.skipTest("no golden data")
+        context = self.forecast(model)["context_bytes"]
+        limit = 530000
+        places = json.loads(tinfer("inspect", model, "--placement", "--ram", limit, "--json"))
+        paged = sum(p["bytes"] for p in places if p["place"] == "paged")
+        self.assertGreater(paged, 0)
+        experts = sum(int(t["bytes"]) * 1.0 / int(t["expert_count"]) for t in self.directory(model)
+                      if int(t["expert_count"] or 0) > 0)
+        metadata = json.loads(tinfer("inspect", model, "--json"))["metadata"]
+        n_used = metadata["olmoe.expert_used_count"]["value"]
+
+        def told(*args):
+            return self.forecast(model, "--ram", context + limit, "--disk-gbps", 0.01, *args)
+
+        alike, stated = told(), told("--hit-rate", 0.75)
+        self.assertEqual((alike["pages"], alike["choices"], stated["choices"]), (True, "uniform", "stated"))
+        self.assertEqual(stated["hit_rate"], 0.75)
+        self.assertLess(abs(stated["storage_bytes_per_token"] - experts * n_used / 4), 8)
+        self.assertTrue(0 < alike["hit_rate"] < 1)
+        # Reading takes as long as its bytes at the storage's rate, beside computing or after it.
+        read = stated["storage_bytes_per_token"] / 1e7
+        self.assertGreaterEqual(1 / stated["generation_tps"], read - 1e-9)
+        self.assertGreaterEqual(stated["generation_best_tps"], stated["generation_tps"])
+        # A profile whose picks are all of the same few experts: those stay.
+        profile = FOLDER / "profile.json"
+        tinfer("run", model, "--tokens", "5,6,7,8", "-n", 4, "--temp", 0, "--ram", limit, "--write-expert-profile",
+               profile)
+        layers = json.loads(profile.read_text())["experts"]
+        self.assertTrue(all(sum(layer["picks"]) > 0 for layer in layers))
+        for layer in layers:
+            layer["picks"] = [100] + [0] * (len(layer["picks"]) - 1)
+        profile.write_text(json.dumps({"experts": layers}))
+        by_profile = told("--expert-profile", profile)
+        self.assertEqual((by_profile["choices"], by_profile["hit_rate"]), ("profile", 1))
+        self.assertEqual(by_profile["storage_bytes_per_token"], 0)
+        one, other = (tinfer("run", model, "--tokens", "5,6,7,8", "-n", 4, "--temp", 0, "--ram", limit, *more)
+                      for more in ((), ("--expert-profile", profile)))
+        self.assertEqual(one, other)
+        profile.write_text("{}")
+        tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", limit, "--expert-profile", profile, code=1)
+        self.assertIn("is no profile of experts", tinfer.stderr)
+        tinfer("forecast", model, "--ram", "1G", "--hit-rate", 2, code=2)
+
     def test_what_is_measured_and_text(self):  # [N23]
         text = tinfer("forecast", MODEL, "-t", 1).decode()
         for word in ("prompt", "generation", "bound by", "GMAC/s"):

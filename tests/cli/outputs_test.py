@@ -21,6 +21,7 @@ ABSENT = str(FOLDER / "absent.gguf")   # so that an error about the output came 
 # Every option that names a file to write, by command.
 OUTPUTS = {
     ("run", "--receipt"): ["-p", "a"],
+    ("run", "--write-expert-profile"): ["-p", "a", "--ram", "1G"],
     ("run", "--prompt-cache"): ["-p", "a"],
     ("chat", "--transcript"): ["-p", "a"],
     ("chat", "--prompt-cache"): ["-p", "a"],

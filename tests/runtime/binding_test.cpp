@@ -89,6 +89,7 @@ struct ThreadTimes final : runtime::StepObserver {
     ThreadTimes(int n_threads, std::size_t n_steps)
         : spans(static_cast<std::size_t>(n_threads), std::vector<Span>(n_steps)), ends(n_steps) {}
     [[nodiscard]] bool immediate() const noexcept override { return false; }
+    [[nodiscard]] bool wants_times() const noexcept override { return true; }
     void begin_slice() noexcept override {}
     std::uint64_t before_step(std::size_t, const kernels::KernelCall&) override { return now(); }
     void after_step(std::size_t step, const kernels::KernelCall&, bool, std::uint64_t end) override {

@@ -8,62 +8,12 @@
 #include <iterator>
 #include <thread>
 
-#include "base/access.hpp"
-#include "base/pager.hpp"
-#include "gguf/model_file.hpp"
-#include "runtime/context_support.hpp"
+#include "runtime/paging_support.hpp"
 #include "support/child_process.hpp"
 #include "support/failing_calls.hpp"
 #include "support/golden.hpp"
-#include "tinfer/placement.hpp"
 
 namespace tinfer::test {
-
-namespace {
-
-/// The least limit with which a file can be loaded, as the message says; 0: it has no experts.
-std::uint64_t least_limit(const std::filesystem::path& path) {
-    try {
-        static_cast<void>(plan(path, {.memory_limit = 1}, {.n_ctx = 64}));
-    } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::limit_exceeded);
-        const std::string text = error.what();
-        CHECK(text.find("memory limit") != std::string::npos);
-        const std::string before = "at least ";
-        const auto at = text.find(before);
-        return at == text.npos ? 0 : std::stoull(text.substr(at + before.size()));
-    }
-    return 0;
-}
-
-Pager& pager_of(const Model& model) { return *detail::impl_of(model.file()).file->pager(); }
-
-/// Small experts, many of them.
-TinyModel mixture(const std::string& arch, DType type = DType::f32) {
-    TinyModel tiny = TinyModel::of(arch, type);
-    tiny.n_layer = 3;
-    tiny.n_expert = 12;
-    tiny.n_expert_used = 2;
-    return tiny;
-}
-
-std::vector<std::uint32_t> all_bits(const Model& model, std::span<const Token> tokens, ContextOptions options) {
-    return bits_of(logits_of(model, tokens, std::move(options)));
-}
-
-/// The last row of each token, decoded one by one.
-std::vector<std::uint32_t> one_by_one(const Model& model, std::span<const Token> tokens, ContextOptions options) {
-    Context context(model, std::move(options));
-    std::vector<std::uint32_t> all;
-    for (const Token token : tokens) {
-        REQUIRE(context.decode(std::span(&token, 1)) == DecodeStatus::ok);
-        const auto row = bits_of(context.logits());
-        all.insert(all.end(), row.begin(), row.end());
-    }
-    return all;
-}
-
-}  // namespace
 
 TEST_CASE("[N22] paging: the same bits with every limit, number of threads and cut of the batch") {
     for (const auto& mixed :
@@ -119,8 +69,6 @@ TEST_CASE("[N22] paging: memory is as it was planned, and within the limit") {
     const auto fits = Model::load(path, {.memory_limit = std::uint64_t{1} << 40});
     CHECK(detail::impl_of(fits.file()).file->pager() == nullptr);
     CHECK(fits.file().tensors()[0].address != nullptr);
-    const auto dense = TinyModel{}.save(folder.path());
-    CHECK(code_of([&] { static_cast<void>(Model::load(dense, {.memory_limit = 1000})); }) == ErrorCode::limit_exceeded);
 }
 
 TEST_CASE("[N22] paging: places are known before anything is loaded") {
@@ -207,11 +155,17 @@ TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one
     const auto expected =
         slice(all_bits(Model::load(path), tokens, {.n_ctx = 64, .n_threads = 1}), tokens.size() - 1, 128);
     const std::uint64_t least = least_limit(path);
-    for (const Fault fault : {Fault::error, Fault::interrupt, Fault::part}) {
+    // A read ahead that fails is made again when a step needs it: that is no error of the decode.
+    for (const auto& way :
+         {std::pair{Fault::error, false}, {Fault::error, true}, {Fault::interrupt, true}, {Fault::part, true}}) {
+        const Fault fault = way.first;
+        const bool ahead = way.second;
         CAPTURE(static_cast<int>(fault));
+        CAPTURE(ahead);
         CHECK(in_child(120, [&] {
                   if (!begin_failing_calls()) return 0;  // no filter of system calls here
                   const auto model = Model::load(path, {.memory_limit = least});
+                  pager_of(model).set_ahead(ahead);
                   Context context(model, {.n_ctx = 64, .n_threads = 1});
                   const auto decodes = [&] {
                       return context.decode(tokens) == DecodeStatus::ok && bits_of(context.logits()) == expected;
@@ -231,7 +185,7 @@ TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one
                       if (has_thrown && (fault != Fault::error || !has_failed || context.count(SeqId{0}) != 0))
                           return 3;
                       if (!has_thrown && !is_right) return 4;
-                      if (has_failed && fault == Fault::error && !has_thrown) return 5;
+                      if (has_failed && fault == Fault::error && !ahead && !has_thrown) return 5;
                       context.clear();
                       if (!decodes()) return 6;
                       if (!has_failed) return n > 20 ? 0 : 7;  // every seventh call has failed

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <unordered_map>
 
-#include "../options.hpp"
 #include "reuse.hpp"
 
 namespace tinfer::app {
@@ -36,16 +36,8 @@ std::vector<std::uint64_t> reuse_distances(const std::vector<Touch>& touches) {
     return distances;
 }
 
-CachePolicy policy_of(const std::string& name) {
-    if (name == "lru") return CachePolicy::lru;
-    if (name == "mru") return CachePolicy::mru;
-    if (name == "fifo") return CachePolicy::fifo;
-    if (name == "lfu") return CachePolicy::lfu;
-    if (name == "opt") return CachePolicy::opt;
-    throw UsageError("--policy: '" + name + "' is none of lru, mru, fifo, lfu, opt");
-}
-
-CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capacity, CachePolicy policy) {
+CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capacity, CachePolicy policy,
+                           double half_life) {
     constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
     std::vector<std::uint64_t> next(touches.size(), kNever);
     std::unordered_map<std::uint64_t, std::uint64_t> later;
@@ -61,6 +53,7 @@ CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capa
     };
     std::unordered_map<std::uint64_t, Kept> kept;
     std::unordered_map<std::uint64_t, std::uint64_t> uses;
+    std::unordered_map<std::uint64_t, double> weights;  // log2 of aged uses, plus their age (src/base/pager.cpp)
     std::set<std::pair<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t>> order;
     CacheResult result;
     result.missed.assign(touches.size(), false);
@@ -71,6 +64,7 @@ CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capa
             switch (policy) {
                 case CachePolicy::mru: return {kNever - i, 0};
                 case CachePolicy::lfu: return {uses[touch.object], i};
+                case CachePolicy::aged: return {std::uint64_t(weights[touch.object] * (1 << 20)), i};
                 case CachePolicy::opt: return {kNever - next[i], i};
                 case CachePolicy::lru:
                 case CachePolicy::fifo: break;
@@ -79,6 +73,11 @@ CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capa
         };
         result.bytes += touch.bytes;
         ++uses[touch.object];
+        if (policy == CachePolicy::aged) {
+            double& weight = weights[touch.object];
+            const double now = double(i) / half_life;
+            weight = now + std::log2(1 + std::exp2(std::max(weight - now, -60.0)));
+        }
         const auto found = kept.find(touch.object);
         if (found != kept.end()) {
             ++result.hits;

@@ -39,19 +39,44 @@ std::size_t n_common(const std::vector<std::uint32_t>& a, const std::vector<std:
         std::ranges::count_if(a, [&](std::uint32_t e) { return std::ranges::find(b, e) != b.end(); }));
 }
 
+/// What was read for each layer of the runs at hand, by a model under a memory limit: experts that steps needed (each
+/// once for a run), and of these those that had to be read.
+struct Measured {
+    std::uint64_t needed = 0, read = 0, ahead = 0;
+
+    static std::map<int, Measured> by_layer(const tinfer::TraceReader& trace, const Routes& routes) {
+        using Place = std::tuple<std::uint64_t, int, std::uint32_t>;
+        std::set<Place> needed, read;
+        std::map<int, Measured> layers;
+        if (trace.reads().empty()) return layers;
+        for (const auto& route : routes.list)
+            for (const auto expert : route.experts)
+                if (needed.insert({route.run, route.layer, expert}).second) ++layers[route.layer].needed;
+        for (const auto& one : trace.reads()) {
+            const Place place{one.run, one.layer, one.unit};
+            if (!needed.contains(place) || !read.insert(place).second) continue;  // once for all of its tensors
+            ++((one.flags & tinfer::trace_format::read_ahead) != 0 ? layers[one.layer].ahead : layers[one.layer].read);
+        }
+        return layers;
+    }
+};
+
 /// Counts, skew and overlap of each layer.
-Table table_of_layers(const Routes& routes) {
-    Table table({{"layer"},
-                 {"experts", Unit::count},
-                 {"touched", Unit::count},
-                 {"coverage", Unit::percent},
-                 {"tokens", Unit::count},
-                 {"picks", Unit::count},
-                 {"hottest", Unit::count},
-                 {"load_max_over_mean", Unit::real},
-                 {"entropy_over_log2", Unit::real},
-                 {"overlap_next", Unit::percent},
-                 {"jaccard_next", Unit::percent}});
+Table table_of_layers(const Routes& routes, const std::map<int, Measured>& measured) {
+    std::vector<Column> columns{{"layer"},
+                                {"experts", Unit::count},
+                                {"touched", Unit::count},
+                                {"coverage", Unit::percent},
+                                {"tokens", Unit::count},
+                                {"picks", Unit::count},
+                                {"hottest", Unit::count},
+                                {"load_max_over_mean", Unit::real},
+                                {"entropy_over_log2", Unit::real},
+                                {"overlap_next", Unit::percent},
+                                {"jaccard_next", Unit::percent}};
+    if (!measured.empty())
+        columns.insert(columns.end(), {{"read", Unit::count}, {"read_ahead", Unit::count}, {"found", Unit::percent}});
+    Table table(std::move(columns));
     for (const auto& [layer, list] : by_layer(routes)) {
         const std::uint32_t n = routes.n_experts.contains(layer) ? routes.n_experts.at(layer) : 0;
         std::map<std::uint32_t, std::uint64_t> counts;
@@ -77,10 +102,23 @@ Table table_of_layers(const Routes& routes) {
             if (count > most) most = count, hottest = expert;
         }
         const double pairs = double(std::max<std::uint64_t>(n_pairs, 1));
-        table.add({layer_cell(layer), std::uint64_t{n}, std::uint64_t{counts.size()},
-                   n > 0 ? double(counts.size()) / n : 0, std::uint64_t{list.size()}, n_picks, hottest,
-                   n_picks > 0 ? double(most) * n / double(n_picks) : 0, n > 1 ? entropy / std::log2(double(n)) : 0,
-                   overlap / pairs, jaccard / pairs});
+        std::vector<Cell> row{layer_cell(layer),
+                              std::uint64_t{n},
+                              std::uint64_t{counts.size()},
+                              n > 0 ? double(counts.size()) / n : 0,
+                              std::uint64_t{list.size()},
+                              n_picks,
+                              hottest,
+                              n_picks > 0 ? double(most) * n / double(n_picks) : 0,
+                              n > 1 ? entropy / std::log2(double(n)) : 0,
+                              overlap / pairs,
+                              jaccard / pairs};
+        if (const auto of_layer = measured.find(layer); of_layer != measured.end()) {
+            const Measured& m = of_layer->second;
+            const double found = 1 - double(m.read) / double(std::max<std::uint64_t>(m.needed, 1));
+            row.insert(row.end(), {m.read, m.ahead, found});
+        }
+        table.add(std::move(row));
     }
     return table;
 }
@@ -106,8 +144,8 @@ Table coverage_curve(const Routes& routes) {
 }
 
 /// Hit rates of caches by experts per layer; "static" keeps the hottest ones of the first half of the tokens, tested on
-/// the second half.
-Table cache_table(const Routes& routes, const ExpertsArgs& args) {
+/// the second half; "measured" is what the run itself had, where experts were read when they were needed.
+Table cache_table(const Routes& routes, const ExpertsArgs& args, const std::map<int, Measured>& measured) {
     Table table({{"cache", Unit::count},
                  {"policy"},
                  {"hits", Unit::count},
@@ -144,7 +182,10 @@ Table cache_table(const Routes& routes, const ExpertsArgs& args) {
                     std::vector<Touch> touches;
                     for (const Route* route : list)
                         for (const auto e : route->experts) touches.push_back({e, 1});
-                    layer_hits = simulate_cache(touches, size, policy_of(policy)).hits;
+                    constexpr double kHalfLife = 16;  // passes, as the pager has it
+                    const double picks_each = double(touches.size()) / double(std::max<std::size_t>(list.size(), 1));
+                    layer_hits =
+                        simulate_cache(touches, size, policy_of(policy), std::max(kHalfLife * picks_each, 1.0)).hits;
                     picks += touches.size();
                     tokens = std::max<std::uint64_t>(tokens, list.size());
                 }
@@ -155,6 +196,15 @@ Table cache_table(const Routes& routes, const ExpertsArgs& args) {
                        tokens > 0 ? saved / tokens : 0});
         }
     }
+    std::uint64_t hits = 0, needed = 0, saved = 0, tokens = 0;
+    for (const auto& [layer, m] : measured) {
+        hits += m.needed - m.read;
+        needed += m.needed;
+        saved += (m.needed - m.read) * routes.expert_bytes.at(layer);
+        tokens = std::max<std::uint64_t>(tokens, layers.at(layer).size());
+    }
+    if (needed > 0)
+        table.add({Cell(), "measured", hits, needed, double(hits) / double(needed), tokens > 0 ? saved / tokens : 0});
     return table;
 }
 
@@ -279,6 +329,7 @@ int show_experts(const ExpertsArgs& args) {
     if (routes.skipped_tokens > 0)
         note(counted(routes.skipped_tokens, "token") + " of prompts left out: record with --extras router to see them",
              Look::warning);
+    const auto measured = Measured::by_layer(trace, routes);
     const auto show = [&](const char* key, const Table& table) {
         print_result(args.style,
                      {{"from", routes.from_router ? "router" : "slices"}, {"skipped_tokens", routes.skipped_tokens}},
@@ -298,8 +349,8 @@ int show_experts(const ExpertsArgs& args) {
                                                                  times_of_layers(trace, routes), sizes[0].first,
                                                                  static_cast<std::size_t>(args.top), routers.get())));
     }
-    if (!args.caches.empty()) return show("caches", cache_table(routes, args));
-    const Table layers = table_of_layers(routes), curve = coverage_curve(routes);
+    if (!args.caches.empty()) return show("caches", cache_table(routes, args, measured));
+    const Table layers = table_of_layers(routes, measured), curve = coverage_curve(routes);
     if (!args.style.as_json) {
         print_result(args.style, {}, "", layers);
         if (!args.style.as_csv)
@@ -326,7 +377,7 @@ Verb add_experts(CLI::App& trace) {
     verb->add_flag("--matrix", args->matrix, "counts of every layer and expert, per sequence")->group(group);
     verb->add_option("--cache", args->caches, "experts kept per layer, as 8,16,32")->type_name("LIST")->group(group);
     verb->add_option("--policy", args->policies,
-                     "lru, mru, fifo, lfu, opt; a static set of the hottest is always shown")
+                     "lru, mru, fifo, lfu, aged, opt; a static set of the hottest is always shown")
         ->type_name("LIST")
         ->group(group);
     verb->add_option("--union", args->unions, "distinct experts of so many tokens in a row, as 2,4,8")

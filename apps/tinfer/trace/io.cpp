@@ -147,7 +147,7 @@ Verb add_io(CLI::App& trace) {
         ->type_name("SIZE")
         ->group(group);
     verb->add_option("--page", args->page, "size of a page")->type_name("SIZE")->group(group);
-    verb->add_option("--policy", args->policy, "lru, mru, fifo, lfu, opt")->type_name("NAME")->group(group);
+    verb->add_option("--policy", args->policy, "lru, mru, fifo, lfu, aged, opt")->type_name("NAME")->group(group);
     verb->add_flag("--lead", args->lead, "with each request the time since the event before it (always shown)")
         ->group(group);
     verb->add_flag("--sizes", args->sizes, "a histogram of the requests' sizes instead")->group(group);

@@ -10,6 +10,16 @@
 
 namespace tinfer::app {
 
+CachePolicy policy_of(const std::string& name) {
+    if (name == "lru") return CachePolicy::lru;
+    if (name == "mru") return CachePolicy::mru;
+    if (name == "fifo") return CachePolicy::fifo;
+    if (name == "lfu") return CachePolicy::lfu;
+    if (name == "aged") return CachePolicy::aged;
+    if (name == "opt") return CachePolicy::opt;
+    throw UsageError("--policy: '" + name + "' is none of lru, mru, fifo, lfu, aged, opt");
+}
+
 namespace {
 
 struct ReuseArgs : TraceArgs {
@@ -153,7 +163,7 @@ Verb add_reuse(CLI::App& trace) {
     verb->add_option("--class", args->classes, "weight, kv, state")->type_name("LIST")->group("Question");
     verb->add_option("--cache", args->caches, "sizes of caches, as 256M,1G")->type_name("LIST")->group("Question");
     verb->add_option("--policy", args->policies,
-                     "lru, mru, fifo, lfu, opt (evicts what is needed last, or does not keep it)")
+                     "lru, mru, fifo, lfu, aged, opt (evicts what is needed last, or does not keep it)")
         ->type_name("LIST")
         ->group("Question");
     args->add_output(*verb);

@@ -17,7 +17,8 @@ struct Touch {
 /// n), by a tree over the times of last accesses (F. Olken, 1981).
 [[nodiscard]] std::vector<std::uint64_t> reuse_distances(const std::vector<Touch>& touches);
 
-enum class CachePolicy { lru, mru, fifo, lfu, opt };
+/// aged: as lfu, but a use counts half after half_life touches (the pager of --ram keeps by that, docs/paging.md).
+enum class CachePolicy { lru, mru, fifo, lfu, aged, opt };
 [[nodiscard]] CachePolicy policy_of(const std::string& name);
 
 struct CacheResult {
@@ -26,6 +27,7 @@ struct CacheResult {
 };
 /// A cache of `capacity` bytes that starts empty. opt evicts the object with the farthest next use, and bypasses
 /// objects whose next use is later than all cached ones; objects that do not fit are never cached.
-[[nodiscard]] CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capacity, CachePolicy policy);
+[[nodiscard]] CacheResult simulate_cache(const std::vector<Touch>& touches, std::uint64_t capacity, CachePolicy policy,
+                                         double half_life = 64);
 
 }  // namespace tinfer::app

@@ -9,9 +9,9 @@ namespace tinfer {
 
 namespace {
 
-constexpr std::array<std::string_view, 17> kBlockNames{
+constexpr std::array<std::string_view, 18> kBlockNames{
     "strings", "session", "files",  "tensors", "plan",  "run",   "events",   "run_end", "sample",
-    "mark",    "pages",   "router", "hashes",  "drops", "index", "samplers", "pieces",
+    "mark",    "pages",   "router", "hashes",  "drops", "index", "samplers", "pieces",  "reads",
 };
 
 }  // namespace

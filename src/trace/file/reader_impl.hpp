@@ -33,6 +33,7 @@ struct TraceReader::Impl {
     std::unordered_map<std::uint64_t, std::size_t> run_places;
     std::vector<trace_format::Sample> samples;
     std::vector<trace_format::Mark> marks;
+    std::vector<trace_format::Read> reads;
     std::vector<trace_format::Pages> pages;
     std::vector<RecordedRouting> routings;
     std::vector<trace_format::Hash> hashes;

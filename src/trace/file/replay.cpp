@@ -359,6 +359,12 @@ void Replay::show_run(const RecordedRun& run) {
         result.observed_weight_bytes = run.end->observed_weight_bytes;
     }
     for (const RecordedEvents& events : run.events) show_events(events, *plan, info, result.end);
+    std::vector<ReadEvent> reads;
+    for (const trace_format::Read& read : trace_.reads)
+        if (read.run == record.run)
+            reads.push_back({read.run, read.time, read.file_offset, read.bytes, read.waited, read.layer, read.unit,
+                             read.file, (read.flags & trace_format::read_ahead) != 0});
+    if (!reads.empty()) observer_.on_reads(reads);
     observer_.on_run_end(result);
     ++summary_.runs;
 }

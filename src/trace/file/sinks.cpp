@@ -14,6 +14,27 @@
 #include "base/error.hpp"
 #include "base/threads.hpp"
 
+namespace tinfer {
+
+std::string_view to_string(TraceMode mode) noexcept {
+    switch (mode) {
+        case TraceMode::sync: return "sync";
+        case TraceMode::async: return "async";
+        case TraceMode::ring: return "ring";
+    }
+    return "unknown";
+}
+
+std::string_view to_string(WhenFull when_full) noexcept {
+    switch (when_full) {
+        case WhenFull::wait: return "wait";
+        case WhenFull::drop: return "drop";
+    }
+    return "unknown";
+}
+
+}  // namespace tinfer
+
 namespace tinfer::trace {
 
 namespace {

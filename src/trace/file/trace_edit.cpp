@@ -109,6 +109,13 @@ private:
         const RecordedPlan* plan = trace_.plan(run.record.plan);
         for (const RecordedEvents& events : run.events) write_events(run, events, plan);
         write_extras();
+        std::vector<trace_format::Read> reads;
+        for (const trace_format::Read& read : trace_.reads())
+            if (read.run == run.record.run) reads.push_back(read);
+        if (!reads.empty())
+            writer_.append({trace_format::BlockType::reads, static_cast<std::uint32_t>(reads.size()),
+                            sizeof(trace_format::Read), reads[0].time, reads[0].run},
+                           std::as_bytes(std::span(reads)));
         if (run.end)
             writer_.append(
                 {trace_format::BlockType::run_end, 1, sizeof(trace_format::RunEnd), run.end->end, run.record.run},

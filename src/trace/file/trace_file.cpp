@@ -271,23 +271,6 @@ struct TraceFile::Impl {
     std::uint64_t kept_bytes = 0;
 };
 
-std::string_view to_string(TraceMode mode) noexcept {
-    switch (mode) {
-        case TraceMode::sync: return "sync";
-        case TraceMode::async: return "async";
-        case TraceMode::ring: return "ring";
-    }
-    return "unknown";
-}
-
-std::string_view to_string(WhenFull when_full) noexcept {
-    switch (when_full) {
-        case WhenFull::wait: return "wait";
-        case WhenFull::drop: return "drop";
-    }
-    return "unknown";
-}
-
 TraceFile::TraceFile(const std::filesystem::path& path, TraceFileOptions options)
     : TraceFile(trace::open_file_sink(path, options.overwrite), std::move(options)) {}
 
@@ -454,6 +437,16 @@ void TraceFile::on_mark(std::uint64_t time, std::string_view text) {
     if (!m.is_silent()) m.strings.flush(m.writer);
     m.append_record(trace_format::BlockType::mark, mark, time, 0);
     m.flush();
+}
+
+void TraceFile::on_reads(std::span<const ReadEvent> reads) {
+    std::vector<trace_format::Read> records;
+    for (const ReadEvent& read : reads)
+        records.push_back({read.run, read.time, read.file_offset, read.bytes, read.waited, read.layer, read.unit,
+                           read.file_index, read.ahead ? std::uint32_t{trace_format::read_ahead} : 0u});
+    impl_->append({trace_format::BlockType::reads, static_cast<std::uint32_t>(records.size()),
+                   sizeof(trace_format::Read), records[0].time, records[0].run},
+                  std::as_bytes(std::span(records)));
 }
 
 void TraceFile::on_detach(const SessionSummary&) noexcept { impl_->flush(); }

@@ -156,6 +156,7 @@ void TraceReader::Impl::read_block(const TraceBlock& block) {
         }
         case trace_format::BlockType::sample: return append_records(block, payload, samples);
         case trace_format::BlockType::mark: return append_records(block, payload, marks);
+        case trace_format::BlockType::reads: return append_records(block, payload, reads);
         case trace_format::BlockType::pages: return append_records(block, payload, pages);
         case trace_format::BlockType::router: return read_router(payload, block.header.records);
         case trace_format::BlockType::hashes: return append_records(block, payload, hashes);
@@ -374,6 +375,7 @@ std::span<const RecordedPlan> TraceReader::plans() const& noexcept { return impl
 std::span<const RecordedRun> TraceReader::runs() const& noexcept { return impl_->runs; }
 std::span<const trace_format::Sample> TraceReader::samples() const& noexcept { return impl_->samples; }
 std::span<const trace_format::Mark> TraceReader::marks() const& noexcept { return impl_->marks; }
+std::span<const trace_format::Read> TraceReader::reads() const& noexcept { return impl_->reads; }
 std::span<const trace_format::Pages> TraceReader::pages() const& noexcept { return impl_->pages; }
 std::span<const RecordedRouting> TraceReader::routings() const& noexcept { return impl_->routings; }
 std::span<const trace_format::Hash> TraceReader::hashes() const& noexcept { return impl_->hashes; }

@@ -253,7 +253,7 @@ void TraceSession::deliver_batched() {
     });
 }
 
-void TraceSession::end_run(EventStatus status) {
+void TraceSession::end_run(EventStatus status, std::vector<ReadEvent> reads) {
     if (status == EventStatus::cancelled && n_begun_ > 0 &&
         events_[n_begun_ - 1].status == EventStatus::failed) {  // abandoned inside a step
         KernelEvent& last = events_[n_begun_ - 1];
@@ -270,8 +270,13 @@ void TraceSession::end_run(EventStatus status) {
     result.expected_weight_bytes = expected_weight_bytes();
     result.end = now();         // what observers do with the events is not the run's time
     std::exception_ptr thrown;  // by an observer now; every observer still sees the run end
+    for (ReadEvent& read : reads) {
+        read.run = run_.run;
+        read.time = result.end;
+    }
     try {
         deliver_batched();
+        if (!reads.empty()) for_each_observer([&](Attached& a) { a.observer->on_reads(reads); });
     } catch (const Error&) {
         thrown = std::current_exception();
         result.status = EventStatus::failed;

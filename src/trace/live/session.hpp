@@ -72,7 +72,8 @@ public:
     /// Around one run of the executor. An observer that throws leaves them as compute_failed, the original nested;
     /// end_run after a run that failed throws nothing of an observer's.
     void begin_run(const RunDetails& details);
-    void end_run(EventStatus status);
+    /// `reads`: for its steps, without run and time.
+    void end_run(EventStatus status, std::vector<ReadEvent> reads = {});
 
     /// `flag` is held meanwhile (Context::Impl::sample_flag): busy where it is set.
     void on_sample(SampleEvent event, std::atomic<bool>& flag);
@@ -89,6 +90,7 @@ public:
     void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                      std::uint32_t work_items) noexcept override;
     [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
+    [[nodiscard]] bool wants_times() const noexcept override { return clock_; }
     [[nodiscard]] std::uint64_t now() const noexcept override;
 
     /// Set while an operation of the context runs: others refuse then (another thread's, or a callback's).

@@ -25,6 +25,7 @@ public:
     virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                              std::uint32_t work_items) noexcept = 0;
     [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
+    [[nodiscard]] virtual bool wants_times() const noexcept = 0;  ///< level steps or threads
     /// Nanoseconds since the session's time zero.
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
 };

@@ -18,9 +18,9 @@ namespace {
 constexpr std::uint64_t kMaxExperts = 8192, kMaxPairs = std::uint64_t{1} << 24;
 
 /// Experts of one token, ascending.
-using ExpertPicks = std::vector<std::uint32_t>;
+using ChosenExperts = std::vector<std::uint32_t>;
 
-std::uint64_t in_common(const ExpertPicks& a, const ExpertPicks& b) {
+std::uint64_t in_common(const ChosenExperts& a, const ChosenExperts& b) {
     return static_cast<std::uint64_t>(
         std::ranges::count_if(a, [&](std::uint32_t expert) { return std::ranges::binary_search(b, expert); }));
 }
@@ -33,7 +33,7 @@ struct ExpertStats::Impl {
         std::vector<std::uint64_t> tokens;
         OwnMap<Phase, std::vector<std::uint64_t>> by_phase;
         OwnMap<SeqId, std::vector<std::uint64_t>> by_sequence;
-        OwnMap<SeqId, ExpertPicks> last;  // experts of its last token, known where that token had a run of its own
+        OwnMap<SeqId, ChosenExperts> last;  // experts of its last token, known where that token had a run of its own
         std::uint64_t pairs = 0;
         double overlap = 0;  // summed
         std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> with_next;
@@ -96,7 +96,7 @@ void ExpertStats::Impl::finish(const RunInfo& info) {
     }
     const bool single = info.tokens.size() == 1 && sequence;
     const auto chosen = [](const Seen& seen) {
-        ExpertPicks experts;
+        ChosenExperts experts;
         for (const auto& pick : seen.picks) experts.push_back(pick.first);
         return experts;
     };
@@ -108,7 +108,7 @@ void ExpertStats::Impl::finish(const RunInfo& info) {
             else layer.last.clear();
             continue;
         }
-        ExpertPicks now = chosen(run[i]);
+        ChosenExperts now = chosen(run[i]);
         if (const auto before = layer.last.find(*sequence); before != layer.last.end() && !now.empty()) {
             ++layer.pairs;
             layer.overlap += static_cast<double>(in_common(now, before->second)) / static_cast<double>(now.size());

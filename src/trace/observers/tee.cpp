@@ -181,6 +181,9 @@ void Tee::on_sample(const SampleEvent& sample) {
 void Tee::on_mark(std::uint64_t time, std::string_view text) {
     impl_->for_each([&](Impl::Branch& b) { b.observer->on_mark(time, text); });
 }
+void Tee::on_reads(std::span<const ReadEvent> reads) {
+    impl_->for_each([&](Impl::Branch& b) { b.observer->on_reads(reads); });
+}
 void Tee::on_detach(const SessionSummary& summary) noexcept {
     for (Impl::Branch& branch : impl_->branches) {
         if (branch.summary.error.empty()) branch.summary.error = summary.error;

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// The pager's threads: readers, which take pieces of units, and the one that asks routers early; what is read ahead.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/half.hpp"
+#include "base/pager.hpp"
+
+namespace tinfer {
+
+namespace {
+
+// Guesses are judged by so many units that were read ahead. Where less than a quarter was needed they have delayed
+// other reads more than they gave: they pause, and are tried again.
+constexpr std::uint32_t kGuessWindow = 64, kLeastShare = 4, kGuessPause = 1024;
+constexpr std::size_t kAheadGroups = 2;    // from the one before the router that is asked early
+constexpr std::uint64_t kFewMisses = 256;  // holds without a miss, from which on nothing is guessed
+
+float element(const std::byte* row, DType type, std::size_t i) noexcept {
+    if (type == DType::f32) {
+        float value = 0;
+        std::memcpy(&value, row + i * sizeof value, sizeof value);
+        return value;
+    }
+    std::uint16_t half = 0;
+    std::memcpy(&half, row + i * sizeof half, sizeof half);
+    return type == DType::f16 ? f16_to_f32(half) : bf16_to_f32(half);
+}
+
+float product(const std::byte* row, DType type, const float* x, std::size_t n) noexcept {
+    constexpr std::size_t kLanes = 8;
+    std::array<float, kLanes> sums{};
+    std::size_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+        for (std::size_t k = 0; k < kLanes; ++k) sums[k] += element(row, type, i + k) * x[i + k];
+    float sum = std::accumulate(sums.begin(), sums.end(), 0.0f);
+    for (; i < n; ++i) sum += element(row, type, i) * x[i];
+    return sum;
+}
+
+}  // namespace
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+std::size_t Pager::read_piece(const Group& group, std::uint32_t slice, std::uint32_t piece,
+                              std::span<std::byte> buffer) {
+    const auto tensor =
+        std::prev(std::ranges::upper_bound(group.tensors, std::uint64_t{piece}, {}, &Tensor::first_piece));
+    const PagedSlices& slices = tensor->slices;
+    const std::uint64_t at = (piece - tensor->first_piece) * kPieceBytes;
+    const std::uint64_t begin = slice * slices.slice_bytes + at;
+    const auto n = static_cast<std::size_t>(std::min(kPieceBytes, slices.slice_bytes - at));
+    try {
+        const auto bytes = files_[slices.file]->read(slices.offset + begin, n, buffer);
+        std::memcpy(tensor->memory.data() + begin, bytes.data(), n);
+        return n;
+    } catch (const Error& error) {
+        fail(ErrorCode::io_error, cat(error.what(), " (tensor '", escaped(slices.tensor), "', expert ", slice, ")"));
+    }
+}
+
+// The life of a reader.
+void Pager::read_pieces(std::size_t reader) noexcept {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        // One reader is left for those that are waited for.
+        const auto may_go_ahead = [&] { return !ahead_.empty() && n_ahead_readers_ + 1 < kReaders; };
+        work_.wait(lock, [&] { return stopped_ || !wanted_.empty() || may_go_ahead(); });
+        if (stopped_) return;
+        const bool goes_ahead = wanted_.empty();
+        std::vector<std::uint32_t>& queue = goes_ahead ? ahead_ : wanted_;
+        if (goes_ahead) ++n_ahead_readers_;
+        const std::uint32_t u = queue.front();
+        Unit& unit = units_[u];
+        const Group& group = groups_[unit.group];
+        const std::uint32_t piece = unit.next_piece++;
+        if (unit.next_piece == group.n_pieces) queue.erase(queue.begin());
+        std::string failure;
+        bool failed = false;
+        std::size_t n_bytes = 0;
+        lock.unlock();
+        try {
+            n_bytes = read_piece(group, u - group.first_unit, piece, buffers_[reader].bytes());
+        } catch (const std::exception& error) {
+            failed = true;
+            try {
+                failure = error.what();
+            } catch (...) {  // no memory for the message
+            }
+        }
+        lock.lock();
+        if (goes_ahead) {
+            --n_ahead_readers_;
+            work_.notify_one();
+        }
+        std::uint32_t n_ended = 1;
+        if (failed && !unit.failed) {
+            unit.failed = true;
+            try {
+                failures_.emplace(u, std::move(failure));
+            } catch (...) {
+            }
+            if (unit.next_piece < group.n_pieces) {  // nobody needs the others now
+                n_ended += static_cast<std::uint32_t>(group.n_pieces) - unit.next_piece;
+                unit.next_piece = static_cast<std::uint32_t>(group.n_pieces);
+                std::erase(wanted_, u);
+                std::erase(ahead_, u);
+            }
+        }
+        counts_.bytes_read += n_bytes;
+        unit.pieces_left -= n_ended;
+        if (unit.pieces_left > 0) continue;
+        if (unit.failed) {
+            drop(u);
+        } else {
+            unit.state = State::resident;
+            unit.at = static_cast<std::uint32_t>(resident_.size());
+            resident_.push_back(u);
+        }
+        done_.notify_all();
+    }
+}
+
+// ---- ahead ----------------------------------------------------------------------------------------------------------
+
+void Pager::set_ahead(bool on) {
+    const std::lock_guard lock(mutex_);
+    reads_ahead_ = on;
+    question_.group = -1;
+}
+
+/// Begins to read a unit where that needs no unit of a group that comes before its own. Returns whether there was room.
+bool Pager::read_ahead(std::uint32_t u, std::size_t least_distance) {
+    Unit& unit = units_[u];
+    if (unit.state != State::absent) return true;
+    const std::uint64_t bytes = groups_[unit.group].unit_bytes;
+    while (used_bytes_ + bytes > slot_bytes_)
+        if (!drop_one_behind(least_distance)) return false;
+    begin_reading(u, streamed_ ? wanted_ : ahead_);
+    unit.ahead = true;
+    return true;
+}
+
+// What comes next of a stream is certain, so it waits behind nothing but what comes before it.
+void Pager::read_next_of_stream() {
+    for (std::size_t d = 1; reads_ahead_ && d < groups_.size(); ++d) {
+        const std::uint32_t u = groups_[(at_group_ + d) % groups_.size()].first_unit;
+        if (units_[u].failed || !read_ahead(u, d)) return;
+    }
+}
+
+/// Takes back what was to be read ahead and has not begun. Returns whether there was something.
+bool Pager::forget_waiting() noexcept {
+    for (std::size_t i = ahead_.size(); i-- > 0;) {
+        const std::uint32_t u = ahead_[i];
+        if (units_[u].next_piece > 0 || units_[u].holds > 0) continue;
+        ahead_.erase(ahead_.begin() + static_cast<std::ptrdiff_t>(i));
+        units_[u].ahead = false;  // nothing was wasted
+        drop(u);
+        return true;
+    }
+    return false;
+}
+
+void Pager::note_guess(bool used) noexcept {
+    ++(used ? counts_.ahead_used : counts_.ahead_wasted);
+    if (streamed_) return;
+    ++(used ? guesses_.n_used : guesses_.n_wasted);
+    const std::uint32_t n = guesses_.n_used + guesses_.n_wasted;
+    if (n < kGuessWindow) return;
+    if (guesses_.n_used * kLeastShare < n) guesses_.n_paused = kGuessPause;
+    guesses_.n_used = guesses_.n_wasted = 0;
+}
+
+void Pager::expect_all(std::size_t group_index) {
+    const std::lock_guard lock(mutex_);
+    if (!reads_ahead_ || streamed_) return;
+    const Group& group = groups_[group_index];
+    for (std::uint32_t u = 0; u < group.n_units; ++u)
+        if (!read_ahead(group.first_unit + u, distance(group_index))) return;
+}
+
+void Pager::guess(std::size_t group, const float* x, std::size_t n_in, std::size_t n_tokens) {
+    const PagedRouter& router = groups_[group].router;
+    if (n_in != router.n_in || groups_[group].router_rows == nullptr || n_tokens > kGuessTokens) return;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!reads_ahead_ || guesses_.n_holds_since_miss > kFewMisses * groups_.size()) return;
+        if (guesses_.n_paused > 0) {
+            --guesses_.n_paused;
+            return;
+        }
+        question_.group = static_cast<std::int64_t>(group);
+        question_.n_tokens = n_tokens;
+        std::copy_n(x, n_in * n_tokens, question_.x.begin());
+    }
+    asked_.notify_one();
+}
+
+/// The units that a router would choose for each of the vectors.
+void Pager::answer(const Question& question, std::vector<std::uint32_t>& named) const {
+    const Group& group = groups_[static_cast<std::size_t>(question.group)];
+    const PagedRouter& router = group.router;
+    const std::size_t row_bytes = router.n_in * (router.type == DType::f32 ? sizeof(float) : sizeof(std::uint16_t));
+    std::vector<std::pair<float, std::uint32_t>> products(group.n_units);
+    named.clear();
+    for (std::size_t t = 0; t < question.n_tokens; ++t) {
+        for (std::uint32_t u = 0; u < group.n_units; ++u)
+            products[u] = {
+                product(group.router_rows + u * row_bytes, router.type, &question.x[t * router.n_in], router.n_in), u};
+        const auto n = std::min(router.n_used, group.n_units);
+        std::ranges::partial_sort(products, products.begin() + n, std::greater{});
+        for (std::uint32_t i = 0; i < n; ++i) named.push_back(products[i].second);
+    }
+}
+
+// The life of the thread that asks.
+void Pager::answer_questions() noexcept {
+    Question question;
+    std::vector<std::uint32_t> named;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        asked_.wait(lock, [&] { return stopped_ || question_.group >= 0; });
+        if (stopped_) return;
+        try {
+            question.x.resize(question_.x.size());
+            std::swap(question, question_);
+            question_.group = -1;
+            lock.unlock();
+            answer(question, named);
+            lock.lock();
+        } catch (const std::exception&) {  // no memory: nothing is guessed
+            if (!lock.owns_lock()) lock.lock();
+            question_.group = -1;
+            continue;
+        }
+        const auto group = static_cast<std::size_t>(question.group);
+        const std::size_t away = distance(group);
+        if (away > kAheadGroups) continue;  // too late
+        for (const std::uint32_t u : named)
+            if (!read_ahead(groups_[group].first_unit + u, away)) break;
+    }
+}
+
+}  // namespace tinfer
