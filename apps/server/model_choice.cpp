@@ -83,10 +83,11 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     auto kept = std::make_shared<Body>(std::move(body));
-    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept,
+    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept, facts = response.facts,
                                               &client = response.client](const WriteBytes& write) {
         client.set_answering(true);
         Response inner(client);
+        inner.facts = facts;
         std::optional<Models::Use> late;
         try {
             ClientWatch there(client, [&] { return write(": ping\n\n"); });
@@ -95,6 +96,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                 if (auto got = wait_for_model(*ticket, there, kSilence)) late.emplace(*std::move(got));
                 else if (there.gone()) return false;
             }
+            if (facts) facts->model = late->service().id;
             handler(late->service(), request, std::move(*kept), inner);
         } catch (const ApiError& error) {
             refuse(&request, inner, late ? late->service().told(error) : error);

@@ -65,7 +65,7 @@ int logits(const LogitsArgs& args) {
     options.logits_all = !args.last;
     if (args.pooled && args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none)
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the file names no kind of pooling: see --pooling");
-    tinfer::Context context(model, options);
+    tinfer::Context context = args.context.make(model, options, tokens.size());
     args.adapters.attach_to(context, args.model);
 
     if ((args.pooled || context.options().attention != tinfer::AttentionKind::causal) &&

@@ -90,7 +90,7 @@ public:
     ReadCall read() {
         if (in_.take_mark(format_.call_open)) {
             in_.skip_space();
-            if (inside() && (out_.is_content || close())) {
+            if (inside() && (out_.is_content || is_cut_ || close())) {
                 out_.outcome = Outcome::done;
                 out_.length = in_.at;
             }
@@ -139,6 +139,38 @@ private:
         return json;
     }
 
+    /// Reads the whole calls of a JSON list that begins at `begin` and that the end of the answer cuts. What is left of
+    /// the one behind them is not read.
+    bool cut_list(std::size_t begin) {
+        if (!final_ || !in_.at_end) return false;
+        LiteralReader list{in_.text, begin};
+        list.skip_space();
+        if (!list.take("[")) return false;
+        for (;;) {
+            list.skip_space();
+            bool is_cut = false;
+            const auto end = end_of_json(list.text, list.at, is_cut);
+            if (!end && !is_cut) return false;
+            if (!end) break;
+            const auto text = list.text.substr(list.at, *end - list.at);
+            const auto document = parse_json(text);
+            if (!document || !add_calls(format_, text, document->root(), out_.calls)) return false;
+            list.at = *end;
+            list.skip_space();
+            if (list.at == list.text.size()) break;
+            if (!list.take(",")) return false;
+        }
+        return end_cut(list.at);
+    }
+
+    /// The calls so far, up to `at`, are all that the answer has whole.
+    bool end_cut(std::size_t at) {
+        if (out_.calls.empty()) return false;
+        in_.at = at;
+        is_cut_ = true;
+        return true;
+    }
+
     /// Whether an object that begins here may be a call, judged by its first key.
     bool may_be_call(std::initializer_list<std::string_view> keys) {
         LiteralReader look = in_;
@@ -158,8 +190,9 @@ private:
         if (format_.begins_answer &&
             !may_be_call({format_.name_key, format_.arguments_key, "type", "function", "arguments", "id"}))
             return false;
+        const auto begin = in_.at;
         const auto text = json_text();
-        if (!text) return false;
+        if (!text) return cut_list(begin);
         const auto document = parse_json(*text);
         if (!document || !add_calls(format_, *text, document->root(), out_.calls)) return false;
         if (fenced) {
@@ -171,8 +204,12 @@ private:
 
     bool generic() {
         if (!may_be_call({"tool_calls", "tool_call", "response"})) return false;
+        LiteralReader list = in_;
         const auto text = json_text();
-        if (!text) return false;
+        if (!text) {
+            const auto take = [&](std::string_view part) { return list.skip_space(), list.take(part); };
+            return take("{") && (take("\"tool_calls\"") || take("\"tool_call\"")) && take(":") && cut_list(list.at);
+        }
         const auto document = parse_json(*text);
         if (!document) return false;
         const auto root = document->root();
@@ -395,19 +432,23 @@ private:
 
     bool python() {
         if (!in_.take_mark(format_.list_open)) return false;
+        std::size_t whole = in_.at;  // the end of the last whole call
+        const auto fails = [&] { return final_ && in_.at_end && end_cut(whole); };
         while (true) {
             in_.skip_space();
             call_ = {};
             call_.name = in_.name();
-            if (call_.name.empty() || !in_.take("(")) return false;
+            if (call_.name.empty() || !in_.take("(")) return fails();
             auto arguments = in_.keyword_arguments();
-            if (!arguments) return false;
+            if (!arguments) return fails();
             call_.arguments = *std::move(arguments);
             out_.calls.push_back(call_);
+            whole = in_.at;
             in_.skip_space();
             if (!format_.list_close.empty()) {
                 if (in_.take_mark(format_.list_close)) return true;
-                if (!in_.take(",")) return false;
+                if (!in_.take(",")) return fails();
+                whole = in_.at;
                 continue;
             }
             // Without brackets the closing mark ends the list.
@@ -437,6 +478,7 @@ private:
     LiteralReader in_;
     ToolCall call_;
     ReadCall out_;
+    bool is_cut_ = false;  ///< the list of calls ends within one of them, or before its closing bracket
 };
 
 }  // namespace

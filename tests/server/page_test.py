@@ -3,6 +3,7 @@
 """The page of the server in a headless Chromium, served by the program: conversations by keyboard and by touch, their
 versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
+import statistics
 import unittest
 
 from page_support import ANSWERED, FOLDER, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
@@ -318,10 +319,21 @@ class Settings(PageTest):
         self.assertEqual(page.run("at('spoken').getAttribute('aria-live')"), "polite")
 
     def test_first_paint(self):  # [V14]
-        self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
-        paint = self.page.run("""performance.getEntriesByType('paint').find(e => e.name === 'first-contentful-paint')
-            .startTime""")
-        self.assertLess(paint, 3000)   # 300 ms on a machine that does nothing else
+        """The program's page is painted after less than 300 ms; on a machine that others use, beside a page of a few
+        bytes, which takes half as long where nobody else does anything."""
+        def paint(path):
+            self.page.open(self.server.address + path)
+            self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
+            return self.page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        try:
+            few = statistics.median(paint("/health") for _ in range(5))
+            whole = statistics.median(paint("/") for _ in range(5))
+        finally:
+            self.page.open(self.server.address)
+            self.page.wait("server.model && document.querySelector('script[src]')")
+            self.page.errors.clear()   # the page of a few bytes has no icon
+        print(f"first paint: {whole:.0f} ms, of a few bytes {few:.0f} ms")
+        self.assertLess(whole, max(300, 4 * few))
 
 
 class Failures(unittest.TestCase):
@@ -376,6 +388,14 @@ class Failures(unittest.TestCase):
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-middle').click()")
             page.wait("at('full').hidden && shown().at(-1).truncated > 0 && " + IDLE)
+            # An answer that fills the context shifts it and goes on, until it is stopped.
+            page.run("talk.fit = 'oldest'; setup.settings = {temperature: 0}; window.before = talk.messages.size;"
+                     "input.value = 'go on'; at('form').requestSubmit()")
+            page.wait("talk.messages.size === before + 2 && shown().at(-1).asked?.begun", timeout=120)
+            page.wait("shown().at(-1).asked?.begunFrom > 0 && shown().at(-1).content.length > 600", timeout=120)
+            page.run("talk.abort?.abort()")
+            page.wait("shown().at(-1).finish === 'stopped' && " + IDLE)
+            page.run("setup.settings = {max_tokens: 8, temperature: 0}; 0")
             page.run("talk.fit = 'none'; input.value = %r; at('form').requestSubmit()" % text)
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-stop').click()")
