@@ -216,7 +216,7 @@ list.addEventListener("scroll", () => {
   end.top = list.scrollTop;
   list.style.overflowAnchor = end.follows ? "none" : "auto";  // heights that become known move nothing one reads
   if (end.follows) at("to-end").hidden = true;
-  hideToken();
+  tokensMoved();
 }, { passive: true });
 
 // Makes the list what is to be shown; items of messages that are as before stay.

@@ -331,7 +331,7 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
     tinfer::ContextOptions options;
     options.n_ctx = n_ctx;
     if (n_ctx < 0) {
-        options.n_ctx = info.n_ctx_train > 0 ? std::min(info.n_ctx_train, kDefaultContext) : kDefaultContext;
+        options.n_ctx = info.n_ctx_train > 0 ? std::min(info.n_ctx_train, 4096) : 4096;
         options.n_ctx = std::max(options.n_ctx, needed);
     }
     constexpr int kPage = 64;
@@ -352,17 +352,6 @@ tinfer::ContextOptions ContextArgs::options(const ModelArgs& model_args, const t
     options.log = model_args.log();
     options.cancel = [] { return interrupted(); };
     return options;
-}
-
-tinfer::Context ContextArgs::make(const tinfer::Model& model, const tinfer::ContextOptions& options,
-                                  std::size_t n_prompt) const {
-    try {
-        return tinfer::Context(model, options);
-    } catch (const tinfer::Error& error) {
-        if (n_ctx >= 0 || n_prompt <= static_cast<std::size_t>(kDefaultContext)) throw;
-        throw tinfer::Error(error.code(), "the prompt has " + counted(n_prompt, "token") +
-                                              ", and a context for so many cannot be made: " + error.what());
-    }
 }
 
 // ---- Text -----------------------------------------------------------------------------------------------------------

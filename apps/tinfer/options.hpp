@@ -86,10 +86,6 @@ struct ContextArgs {
     /// Without -c: room for 4096 tokens, less if the model was trained on less, more if `needed` is more.
     [[nodiscard]] tinfer::ContextOptions options(const ModelArgs& model_args, const tinfer::ModelInfo& info,
                                                  int needed) const;
-    /// The context for a prompt of so many tokens. Where its size comes from them, an error says so.
-    [[nodiscard]] tinfer::Context make(const tinfer::Model& model, const tinfer::ContextOptions& options,
-                                       std::size_t n_prompt) const;
-    static constexpr int kDefaultContext = 4096;
 };
 
 /// -p or -f.

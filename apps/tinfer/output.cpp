@@ -92,8 +92,6 @@ void note(std::string_view line, Look look) {
     if (!g_style.quiet) to_stderr(colored(line, look) + "\n");
 }
 
-void note_asked(std::string_view line) { to_stderr(std::string(line) + "\n"); }
-
 bool show_aside(std::string_view text) {
     if (g_style.quiet || !is_terminal(2)) return false;
     to_stderr(colored(text, Look::dim));

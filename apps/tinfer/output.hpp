@@ -35,8 +35,6 @@ void print_line(const Json& document);
 enum class Look { plain, dim, warning, error };
 /// Prints a line to stderr, unless --quiet; errors always.
 void note(std::string_view line, Look look = Look::plain);
-/// The same for a line that was asked for: also with --quiet.
-void note_asked(std::string_view line);
 /// Prints a piece of text to stderr, dimmed, if it is a terminal; else returns false.
 bool show_aside(std::string_view text);
 /// Prints "tinfer: <message>" to stderr, also with --quiet.

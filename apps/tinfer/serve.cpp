@@ -2,6 +2,7 @@
 // tinfer serve: many clients over HTTP, one model or several.
 #include "common.hpp"
 
+#include <cstdio>
 #include <optional>
 #include <sstream>
 
@@ -188,7 +189,9 @@ int run_serve(ServeArgs& args) {
     for (const auto parts : {viewer.before, viewer.between, viewer.after})
         options.viewer.insert(options.viewer.end(), parts.begin(), parts.end());
     if (args.check) return args.has_several() ? check_several(args) : check(args, *args.make_engine());
-    options.request_log = [](std::string_view line) { note_asked(line); };
+    options.request_log = [](std::string_view line) {  // with --quiet, too: it was asked for
+        (void)std::fputs((std::string(line) + "\n").c_str(), stderr);
+    };
     options.log = [](std::string_view text) { note("warning: " + std::string(text), Look::warning); };
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);

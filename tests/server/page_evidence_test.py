@@ -77,6 +77,33 @@ class Behind(PageTest):
             subprocess.run([TINFER, "replay", path, "-m", MODEL, "-t", "1"], check=True, capture_output=True)
         page.run("at('dialog').close()")
 
+    def test_every_control_has_a_name(self):  # [V14]
+        """In the accessibility tree, with everything open that can be open, on wide screens and on a phone."""
+        page = self.page
+        self.say("Tell me", 2)
+        self.button("Regenerate")
+        page.wait("talk.messages.size === 3 && " + ANSWERED % 2)
+        page.run("""const calls = [{id: "c", type: "function", function: {name: "now", arguments: "{}"}}];
+            add({role: "user", content: "x"}); add({role: "assistant", content: "- [x] y", calls, finish: "tool_calls"});
+            if (!strip.shown) at("strip-button").click();
+            for (const m of shown()) { m.showsScores = m.showsBytes = true; touch(m); } draw(true)""")
+        for width, is_touch in ((1200, False), (390, True)):
+            page.size(width, 844, touch=is_touch)
+            for panel in ("talks-panel", "panel"):
+                page.run("showSide(%r, true); document.querySelector('#panel details').open = true" % panel)
+                page.frames(3)
+                self.assertEqual(page.unnamed(), [], f"{panel} at {width} px")
+            page.run("showSide('panel', false); showSide('talks-panel', false)")
+            page.run("at('full').hidden = false; document.querySelector('.token').focus()")
+            self.assertEqual(page.run("at('token').hidden"), False)
+            self.assertEqual(page.unnamed(), [], f"tokens at {width} px")
+            page.run("hideToken(); at('full').hidden = true; showReceipt(shown()[1])")
+            self.assertEqual(page.unnamed(), [], f"receipt at {width} px")
+            page.run("at('dialog').close(); edit(shown()[0])")
+            self.assertEqual(page.unnamed(), [], f"edit at {width} px")
+            page.run("touch(shown()[0]); draw()")
+        page.run("at('strip-button').click()")
+
     def test_trace(self):  # [V14]
         page = self.page
         self.say("Tell me", 2)

@@ -337,6 +337,13 @@ class Settings(PageTest):
 
 
 class Failures(unittest.TestCase):
+    def check(self, page, one):
+        """What the page said on the console is of refused requests alone, and none went elsewhere."""
+        told = ("400", "ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY")
+        self.assertEqual([e for e in page.errors if not any(word in e for word in told)], [])
+        inside = (one.address, "data:", "about:", "blob:")
+        self.assertEqual([url for url in page.requests if not url.startswith(inside)], [])
+
     def test_server_gone(self):  # [V14]
         """The message stays in the box, the reason is said, Retry works when the server is back."""
         one, page = server(), browser.Page(1000, 800)
@@ -362,6 +369,7 @@ class Failures(unittest.TestCase):
             page.run("at('retry').click()")
             page.wait(ANSWERED % 4)
             self.assertEqual(page.run("[shown()[2].content, input.value]"), ["second", ""])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()
@@ -400,7 +408,7 @@ class Failures(unittest.TestCase):
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-stop').click()")
             self.assertEqual(page.run("at('full').hidden"), True)
-            self.assertEqual([e for e in page.errors if "400" not in e], [])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()
