@@ -105,7 +105,8 @@ function take(answer, document) {
   if (document.timings) answer.rate = document.timings.generation_tps;
 }
 
-// Streams an answer into `answer`, until `talk.abort` says stop; `show` is called on every update. Throws what went wrong; stopping is no error.
+// Streams an answer into `answer`, until `talk.abort` says stop; `show` is called on every update. Throws what went
+// wrong; stopping is no error.
 async function stream(path, answer, show, progress) {
   const start = performance.now();
   const { signal } = talk.abort;

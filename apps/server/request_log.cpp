@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "request_log.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <ctime>
+
+#include "ollama.hpp"
 
 namespace tinfer::server {
-
-namespace {
-
-/// UTC, as RFC 3339 writes it, to the millisecond.
-std::string time_text(std::chrono::system_clock::time_point at) {
-    using std::chrono::milliseconds;
-    const auto since = std::chrono::duration_cast<milliseconds>(at.time_since_epoch());
-    const auto seconds = static_cast<std::time_t>(since.count() / 1000);
-    std::tm parts{};
-    gmtime_r(&seconds, &parts);
-    char day[32], whole[48];
-    (void)std::strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &parts);
-    (void)std::snprintf(whole, sizeof whole, "%s.%03dZ", day, static_cast<int>(since.count() % 1000));
-    return whole;
-}
-
-}  // namespace
 
 std::string text_begin(std::string_view text) {
     constexpr std::size_t kMost = 4096;
@@ -35,7 +19,7 @@ std::string request_line(const Request* request, const Response& response, std::
                          bool is_whole) {
     constexpr std::size_t kMostOfName = 256;
     constexpr double kDigits = 1e6;
-    Json line{{"time", time_text(std::chrono::system_clock::now())}};
+    Json line{{"time", ollama::time_text(std::chrono::system_clock::now())}};
     line["method"] = request == nullptr ? Json() : Json(request->method.substr(0, kMostOfName));
     line["path"] = request == nullptr ? Json() : Json(request->path.substr(0, kMostOfName));
     line["status"] = response.status;

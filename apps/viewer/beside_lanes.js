@@ -61,7 +61,9 @@ besideLanes.say = found => {
     const {lanes, view, line} = besideLanes,
         time = lane => `${lane.name} ${formatTime(lane.time)}`;
     if (!found)
-        line.textContent = `Run ${besideLanes.run}: ${lanes.map(time).join(', ')}. Shown: ${formatTime(view[0])} to ${formatTime(view[1])}.`;
+        line.textContent =
+            `Run ${besideLanes.run}: ${lanes.map(time).join(', ')}. ` +
+            `Shown: ${formatTime(view[0])} to ${formatTime(view[1])}.`;
     else {
         const other = lanes.find(lane => lane !== found.lane),
             index = found.lane.intervals.indexOf(found.one),

@@ -159,7 +159,8 @@ TEST_CASE("[N18] answers: of a list that is cut the whole calls are delivered, a
          ""},
         {"<tool_calls>", R"(<tool_calls>[{"name": "now"}, {"name": "now", "arguments": {"a": 1}}, )", ""},
         {"x",
-         R"({"tool_calls": [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}, {"name": "now", "ar)",
+         R"({"tool_calls": [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}, )"
+         R"({"name": "now", "ar)",
          R"({"name": "now", "ar)"},
         {"<|tool_list_start|>", "<|tool_call_start|>[now(), now(a=1), now(a=", "now(a="},
         {"<function_calls>", "<function_calls>now()\nnow(a=1)\nno", "no"},

@@ -84,7 +84,8 @@ class Behind(PageTest):
         self.button("Regenerate")
         page.wait("talk.messages.size === 3 && " + ANSWERED % 2)
         page.run("""const calls = [{id: "c", type: "function", function: {name: "now", arguments: "{}"}}];
-            add({role: "user", content: "x"}); add({role: "assistant", content: "- [x] y", calls, finish: "tool_calls"});
+            add({role: "user", content: "x"});
+            add({role: "assistant", content: "- [x] y", calls, finish: "tool_calls"});
             if (!strip.shown) at("strip-button").click();
             for (const m of shown()) { m.showsScores = m.showsBytes = true; touch(m); } draw(true)""")
         for width, is_touch in ((1200, False), (390, True)):
