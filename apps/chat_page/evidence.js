@@ -35,6 +35,14 @@ function hideToken() {
   at("token").hidden = true;
 }
 
+// A focused token that is scrolled into sight keeps what is said of it.
+function tokensMoved() {
+  const { focused } = at("token");
+  if (!at("token").hidden && focused && focused.element === document.activeElement) showToken(focused.message,
+    focused.element);
+  else hideToken();
+}
+
 // Where the content begins in the tokens: thoughts and marks come before it. -1: nowhere.
 function contentBegin({ scores, scoresBegin = "", content }) {
   const wanted = content.slice(scoresBegin.length);
@@ -64,6 +72,7 @@ function showToken(message, element, focuses = false) {
   tip.replaceChildren(make("table", {}, make("tbody", {}, row([token, logprob], true),
     ...others.map(other => row(other, false)))));
   tip.hidden = false;
+  tip.focused = { message, element };
   const box = element.getBoundingClientRect(), size = tip.getBoundingClientRect();
   tip.style.left = Math.max(8, Math.min(innerWidth - size.width - 8, box.left)) + "px";
   tip.style.top = (box.bottom + size.height + 4 < innerHeight ? box.bottom + 2 : Math.max(8,

@@ -85,10 +85,11 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     auto kept = std::make_shared<Body>(std::move(body));
-    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept, begin,
+    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept, begin, facts = response.facts,
                                               &client = response.client](const WriteBytes& write) {
         client.set_answering(true);
         Response inner(client);
+        inner.facts = facts;
         std::optional<Models::Use> late;
         try {
             ClientWatch there(client, [&] { return write(": ping\n\n"); });
@@ -98,6 +99,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                 else if (there.gone()) return false;
             }
             inner.load_time = std::chrono::steady_clock::now() - begin;
+            if (facts) facts->model = late->service().id;
             handler(late->service(), request, std::move(*kept), inner);
         } catch (const ApiError& error) {
             refuse(&request, inner, late ? late->service().told(error) : error);

@@ -269,6 +269,7 @@ std::optional<std::string> read_model(Fields& fields, const Service& service) {
     if (!model || model->empty()) model = old;
     if (model && model->empty()) model.reset();
     service.check_model(model);
+    if (model && !service.is_named(*model)) model = service.id;  // answers say who gave them
     return model;
 }
 

@@ -134,8 +134,8 @@ Json operation_of(const Operation& operation, const Service& service) {
             Json::array({{{"name", "id"},
                           {"in", "path"},
                           {"required", true},
-                          {"schema", service.options.any_model ? Json{{"type", "string"}, {"minLength", 1}}
-                                                               : schema::is(service.id)}}});
+                          {"schema", service.broker.takes_any_name() ? Json{{"type", "string"}, {"minLength", 1}}
+                                                                     : schema::is(service.id)}}});
     if (!operation.request.empty())
         result["requestBody"] = {{"required", true},
                                  {"content", content("application/json", schema::reference(operation.request))}};

@@ -115,7 +115,7 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
 }
 
 void add_model(Json& fields, const Service& service) {
-    fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
+    fields["model"] = service.broker.takes_any_name() ? text("Any name.") : word("This server has one.", {service.id});
 }
 
 void add_token_fields(Json& fields, const Service& service) {
@@ -469,7 +469,7 @@ Json requests(const Service& service) {
     add_taken(tokenize["properties"], {"model"});
     all["TokenizeRequest"] = tokenize;
     const Json any_name{{"type", "string"}, {"description", "Any name."}};
-    all["ModelRequest"] = object({{"model", service.options.any_model ? any_name : is(service.id)}}, {"model"});
+    all["ModelRequest"] = object({{"model", service.broker.takes_any_name() ? any_name : is(service.id)}}, {"model"});
     Json detokenize{{"tokens", token_ids(service)}};
     add_taken(detokenize, {"model"});
     all["DetokenizeRequest"] = object(detokenize, {"tokens"});

@@ -35,7 +35,11 @@ struct ServeOptions {
     std::vector<std::string> api_keys;  ///< empty: no key needed
     std::vector<std::string> cors;      ///< origins; "*": any
     std::string cert, key;              ///< PEM files; empty: no TLS
-    bool any_model = false;             ///< requests may name any model
+    bool any_model = false;             ///< requests may name any model: unknown names mean the default one
+    bool strict_model = false;          ///< unknown names are refused, also where there is one model
+    bool log_requests = false;          ///< a line for each request, to request_log
+    bool log_text = false;              ///< with the first bytes of prompt and answer
+    WarningLog::Sink request_log{};     ///< takes the lines, on any thread
     bool strict = false;                ///< unknown fields are errors
     bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
     bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
@@ -164,6 +168,8 @@ public:
 
     /// Null while the first ones are loaded.
     [[nodiscard]] Models* models() const noexcept { return models_; }
+    /// Whether requests for models that are not known are served, by the only one or the default one.
+    [[nodiscard]] bool takes_any_name() const noexcept;
     /// `models` must outlive all requests.
     void open(Models& models) noexcept { models_ = &models; }
     /// Refuses requests from now on.
@@ -233,7 +239,7 @@ public:
     /// Whether a request for that model is for this one: by its name, with the tag ":latest" or without, or by the name
     /// of one of its adapters.
     [[nodiscard]] bool is_named(std::string_view name) const noexcept;
-    /// Throws ApiError 404 unless the named model is absent or this one.
+    /// Throws ApiError 404 unless the named model is absent or this one, or means this one because it is the only one.
     void check_model(const std::optional<std::string>& name) const;
 
 private:
@@ -246,6 +252,9 @@ private:
     tinfer::TemplateCapabilities plain_able_, with_tools_able_;
 };
 
+/// The name in answers of a model without an alias: that of its file, without spaces, so that it can be one word of a
+/// command or a path.
+[[nodiscard]] std::string default_id(std::string name);
 [[nodiscard]] std::int64_t unix_time();
 /// The prefix and 24 random letters and digits.
 [[nodiscard]] std::string new_id(std::string_view prefix);

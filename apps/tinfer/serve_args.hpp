@@ -48,6 +48,7 @@ struct ServeArgs {
     /// For a model of that kind, without what has to be loaded first.
     [[nodiscard]] tinfer::EngineOptions engine_options(const tinfer::ModelInfo& info) const;
     [[nodiscard]] std::unique_ptr<tinfer::Engine> make_engine();
+    void warn_of_length(const tinfer::ModelInfo& info, const tinfer::ContextOptions& made) const;
 };
 
 /// Bytes by purpose, and their sum as `total`.

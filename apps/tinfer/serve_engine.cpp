@@ -128,6 +128,8 @@ void ServeArgs::add_engine_options(CLI::App& command) {
 void ServeArgs::check_together() const {
     if (speculate == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
     if (speculate == "off" && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
+    if (options.any_model && options.strict_model)
+        throw UsageError("--any-model and --strict-model: one of them at most");
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
@@ -140,6 +142,7 @@ void ServeArgs::resolve() {
                                                : tinfer::EngineRequest::Speculate::none;
     options.trace_limit = static_cast<std::uint64_t>(trace_limit);
     options.max_waiting = static_cast<std::size_t>(max_queue);
+    options.log_requests = options.log_requests || options.log_text;
     options.metrics_as_vllm = metrics_as == "vllm";
     options.overrides = model.options().overrides;
     if (!no_counts) options.activity = std::make_shared<server::Activity>();
@@ -172,6 +175,15 @@ tinfer::EngineOptions ServeArgs::engine_options(const tinfer::ModelInfo& info) c
     return made;
 }
 
+/// The context itself warns where every answer has so much room; here one answer may take the room of others.
+void ServeArgs::warn_of_length(const tinfer::ModelInfo& info, const tinfer::ContextOptions& made) const {
+    const int trained = info.n_ctx_train;
+    if (context.n_ctx < 0 || trained <= 0 || made.n_ctx <= trained || made.n_ctx / made.n_seq_max > trained) return;
+    note("warning: with --ctx " + std::to_string(made.n_ctx) + " an answer may go beyond the training context " +
+             std::to_string(trained) + ": quality may degrade",
+         Look::warning);
+}
+
 std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     const auto loaded = model.load();
     (void)loaded.file().full_fingerprint(model.fingerprint_folder());  // for those that are small, or kept
@@ -201,6 +213,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
         made.count_bytes = true;
         if (options.activity) made.observers = {options.activity};
     }
+    warn_of_length(loaded.info(), made.context);
     try {
         return std::make_unique<tinfer::Engine>(loaded, made);
     } catch (const tinfer::Error& error) {

@@ -242,7 +242,7 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
         args->draft_file.clear();
         args->store_folder.clear();
     }
-    const TableKeys keys = apply_table(*args, model);
+    TableKeys keys = apply_table(*args, model);
     server::ModelSource source;
     source.is_default = model.name.empty();
     if (source.is_default) args->model.files = files;
@@ -254,8 +254,11 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
             throw tinfer::Error(tinfer::ErrorCode::io_error, path.string() + ": there is no such file");
         source.files.push_back(path);
     }
-    if (source.id.empty()) source.id = args->model.open().metadata_value("general.name").value_or("");
-    if (source.id.empty()) source.id = source.files.front().stem().string();
+    if (source.id.empty()) {
+        const std::string name = args->model.open().metadata_value("general.name").value_or("");
+        source.id = server::default_id(name.empty() ? source.files.front().stem().string() : name);
+        if (!name.empty() && name != source.id) keys.aliases.push_back(name);
+    }
     source.aliases = keys.aliases;
     std::error_code none;
     for (const auto& lora : args->adapters.loras)

@@ -3,6 +3,7 @@
 """The page of the server in a headless Chromium, served by the program: conversations by keyboard and by touch, their
 versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
+import statistics
 import subprocess
 import sys
 import unittest
@@ -320,10 +321,21 @@ class Settings(PageTest):
         self.assertEqual(page.run("at('spoken').getAttribute('aria-live')"), "polite")
 
     def test_first_paint(self):  # [V14]
-        self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
-        paint = self.page.run("""performance.getEntriesByType('paint').find(e => e.name === 'first-contentful-paint')
-            .startTime""")
-        self.assertLess(paint, 3000)   # 300 ms on a machine that does nothing else
+        """The program's page is painted after less than 300 ms; on a machine that others use, beside a page of a few
+        bytes, which takes half as long where nobody else does anything."""
+        def paint(path):
+            self.page.open(self.server.address + path)
+            self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
+            return self.page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        try:
+            few = statistics.median(paint("/health") for _ in range(5))
+            whole = statistics.median(paint("/") for _ in range(5))
+        finally:
+            self.page.open(self.server.address)
+            self.page.wait("server.model && document.querySelector('script[src]')")
+            self.page.errors.clear()   # the page of a few bytes has no icon
+        print(f"first paint: {whole:.0f} ms, of a few bytes {few:.0f} ms")
+        self.assertLess(whole, max(300, 4 * few))
 
 
 class Models(PageTest):
@@ -362,6 +374,13 @@ class Models(PageTest):
 
 
 class Failures(unittest.TestCase):
+    def check(self, page, one):
+        """What the page said on the console is of refused requests alone, and none went elsewhere."""
+        told = ("400", "ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY")
+        self.assertEqual([e for e in page.errors if not any(word in e for word in told)], [])
+        inside = (one.address, "data:", "about:", "blob:")
+        self.assertEqual([url for url in page.requests if not url.startswith(inside)], [])
+
     def test_server_gone(self):  # [V14]
         """The message stays in the box, the reason is said, Retry works when the server is back."""
         one, page = server(), browser.Page(1000, 800)
@@ -387,6 +406,7 @@ class Failures(unittest.TestCase):
             page.run("at('retry').click()")
             page.wait(ANSWERED % 4)
             self.assertEqual(page.run("[shown()[2].content, input.value]"), ["second", ""])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()
@@ -413,11 +433,19 @@ class Failures(unittest.TestCase):
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-middle').click()")
             page.wait("at('full').hidden && shown().at(-1).truncated > 0 && " + IDLE)
+            # An answer that fills the context shifts it and goes on, until it is stopped.
+            page.run("talk.fit = 'oldest'; setup.settings = {temperature: 0}; window.before = talk.messages.size;"
+                     "input.value = 'go on'; at('form').requestSubmit()")
+            page.wait("talk.messages.size === before + 2 && shown().at(-1).asked?.begun", timeout=120)
+            page.wait("shown().at(-1).asked?.begunFrom > 0 && shown().at(-1).content.length > 600", timeout=120)
+            page.run("talk.abort?.abort()")
+            page.wait("shown().at(-1).finish === 'stopped' && " + IDLE)
+            page.run("setup.settings = {max_tokens: 8, temperature: 0}; 0")
             page.run("talk.fit = 'none'; input.value = %r; at('form').requestSubmit()" % text)
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-stop').click()")
             self.assertEqual(page.run("at('full').hidden"), True)
-            self.assertEqual([e for e in page.errors if "400" not in e], [])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()
