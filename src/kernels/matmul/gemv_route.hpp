@@ -123,44 +123,50 @@ private:
 };
 #endif
 
-#if defined(__AVX2__)
-/// Products of as many tokens as there are, Most at most and Least at least, by groups of eight rows.
-template <class Arch, class Format, int Least, int Most>
-struct EightRowsByTokens {
+#if defined(__AVX2__) || defined(__aarch64__)
+/// Products of as many tokens as there are, Most at most and Least at least, by groups of N rows.
+template <class Arch, class Format, int N, int Least, int Most>
+struct RowsByTokens {
     template <class Product, int T = Most>
     static void multiply(const PanelJob& job, Product product) noexcept {
         if constexpr (T > Least)
             if (job.n_columns < T) return multiply<Product, T - 1>(job, product);
         Activations x[T];
         activations_of<Arch, Format>(job, T, x);
-        RowStreams<Arch, Most>::template for_each_group<EightRows>(job, [&](const EightRows& rows, float(*results)[8]) {
-            product(std::integral_constant<int, T>{}, rows, job.k, x, results);
-        });
+        RowStreams<Arch, Most>::template for_each_group<RowGroup<N>>(
+            job, [&](const RowGroup<N>& rows, float(*results)[N]) {
+                product(std::integral_constant<int, T>{}, rows, job.k, x, results);
+            });
     }
 };
-template <class Arch, class Format, Route R>
-using EightRowsOfRoute =
-    EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMaxRouteTokens<Arch, Format::kType, R>>;
+template <class Arch, class Format, int N, Route R>
+using RowsOfRoute =
+    RowsByTokens<Arch, Format, N, kLeastTokens<Arch, Format::kType, R>, kMaxRouteTokens<Arch, Format::kType, R>>;
+
+template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
+    static_assert(kHasRowDecoder<Format>);
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        using Lanes = typename Arch::Half;
+        constexpr int N = Lanes::kLanes;
+        RowsOfRoute<Arch, Format, N, Route::skinny>::multiply(
+            job, []<int T>(std::integral_constant<int, T>, const RowGroup<N>& rows, std::int64_t k,
+                           const Activations* x, float(*results)[N]) {
+                multiply_rows_in_lanes<Lanes, Format, T>(rows, k, x, results);
+            });
+    }
+};
+#endif
+
+#if defined(__AVX2__)
 
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::row_dot_avx2>::multiply(
+        RowsOfRoute<Arch, Format, 8, Route::row_dot_avx2>::multiply(
             job,
             []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
                       float(*results)[8]) { multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results); });
-    }
-};
-
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::skinny_avx2> : NoScratch {
-    static_assert(kHasRowDecoder<Format>);
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::skinny_avx2>::multiply(
-            job, []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
-                           float(*results)[8]) {
-                multiply_eight_rows<typename Arch::Half, Format, T>(rows, k, x, results);
-            });
     }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are transposed
+// Decoders of four, eight or sixteen rows at once, of the formats whose speed matters most: bytes are transposed
 // first, so that lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for all
 // of the rows. The integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in
 // kernels/pack/transposed_decode_b32.hpp.
@@ -7,7 +7,7 @@
 
 #include "kernels/pack/transpose_lanes.hpp"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 namespace tinfer::kernels {
 
@@ -86,7 +86,6 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_unit
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q6_K>::kBias == Q6_K::kMaxCode);  // what the file has
     RowBytes<N> scales[4];
     load_words(b, 192, scales);
     sink.d(load_last_f16s(b, 208));
@@ -105,8 +104,8 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_unit
                 const auto code = [&](int c) {
                     const RowBytes<N> bits = pair < 2 ? shift_left_16(upper[c], pair == 0 ? 4 : 2)
                                                       : shift_right_16(upper[c], pair == 2 ? 0 : 2);
-                    return bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]),
-                                   bits_and(bits, upper_mask));
+                    return rebias<Arch, Q6_K, N>(bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]),
+                                                         bits_and(bits, upper_mask)));
                 };
 #    pragma GCC unroll 2
                 for (int second = 1; second >= 0; --second)
@@ -139,7 +138,6 @@ TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t 
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q3_K>::kBias == Q3_K::kMaxCode);  // what the file has
     RowBytes<N> s[4], third[8];  // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
     load_words(b, 92, s);
     load_words(b, 0, third);
@@ -154,7 +152,7 @@ TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_unit
     };
     decode_bit_pairs(
         b, 32, sink, [&](int pair) { return signed_byte_pair<N>(subtract_bytes(scales[pair / 2], offset), pair % 2); },
-        [&](RowBytes<N> bits, int c, int pair) { return bits_or(bits, third_of(c, pair)); });
+        [&](RowBytes<N> bits, int c, int pair) { return rebias<Arch, Q3_K, N>(bits_or(bits, third_of(c, pair))); });
 }
 
 template <class Arch, int N, bool Masked, class Sink>

@@ -14,6 +14,7 @@ namespace tinfer::kernels {
 struct neon {
     static constexpr Isa kIsa = Isa::neon;
     using Vector = neon;
+    using Half = neon;
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
     static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27,
@@ -25,6 +26,7 @@ struct neon {
 struct neon_dot : neon {
     static constexpr Isa kIsa = Isa::neon_dot;
     using Vector = neon_dot;
+    using Half = neon_dot;
     static constexpr int kMicroTileTokens = 6;  ///< 24 accumulators
 };
 
@@ -77,6 +79,28 @@ static TINFER_INLINE i32v<neon> dot4(i32v<neon> acc, i32v<neon> w, i32v<neon> a,
 #    if defined(__ARM_FEATURE_DOTPROD)
 static TINFER_INLINE i32v<neon_dot> dot4(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
     return vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
+}
+#    endif
+/// acc + the four products of each lane of w with word number `word` of x: of four words one register is loaded.
+static TINFER_INLINE i32v<neon> dot4_word(i32v<neon> acc, i32v<neon> w, const std::int8_t* x, int word, neon) {
+    const int32x4_t four = vreinterpretq_s32_s8(vld1q_s8(x + word / 4 * 16));
+    switch (word % 4) {
+        case 0: return dot4(acc, w, vdupq_laneq_s32(four, 0), neon{});
+        case 1: return dot4(acc, w, vdupq_laneq_s32(four, 1), neon{});
+        case 2: return dot4(acc, w, vdupq_laneq_s32(four, 2), neon{});
+        default: return dot4(acc, w, vdupq_laneq_s32(four, 3), neon{});
+    }
+}
+#    if defined(__ARM_FEATURE_DOTPROD)
+static TINFER_INLINE i32v<neon_dot> dot4_word(i32v<neon_dot> acc, i32v<neon_dot> w, const std::int8_t* x, int word,
+                                              neon_dot) {
+    const int8x16_t four = vld1q_s8(x + word / 4 * 16), codes = vreinterpretq_s8_s32(w);
+    switch (word % 4) {
+        case 0: return vdotq_laneq_s32(acc, codes, four, 0);
+        case 1: return vdotq_laneq_s32(acc, codes, four, 1);
+        case 2: return vdotq_laneq_s32(acc, codes, four, 2);
+        default: return vdotq_laneq_s32(acc, codes, four, 3);
+    }
 }
 #    endif
 /// out[i][j] = in[j][i] of 32-bit words.
