@@ -33,7 +33,9 @@ static TINFER_INLINE int32x4_t shift_right_32(int32x4_t v, int n) {
 static TINFER_INLINE int32x4_t shift_left_32(int32x4_t v, int n) {
     return vreinterpretq_s32_u32(vreinterpretq_u32_s32(v) << vdupq_n_u32(static_cast<std::uint32_t>(n)));
 }
-static TINFER_INLINE int32x4_t subtract_bytes(int32x4_t a, int32x4_t b) { return as_words(vsubq_u8(as_u8(a), as_u8(b))); }
+static TINFER_INLINE int32x4_t subtract_bytes(int32x4_t a, int32x4_t b) {
+    return as_words(vsubq_u8(as_u8(a), as_u8(b)));
+}
 static TINFER_INLINE int32x4_t subtract_words(int32x4_t a, int32x4_t b) { return vsubq_s32(a, b); }
 static TINFER_INLINE int32x4_t multiply_words(int32x4_t a, int32x4_t b) { return vmulq_s32(a, b); }
 static TINFER_INLINE int32x4_t choose(int32x4_t mask, int32x4_t a, int32x4_t b) {

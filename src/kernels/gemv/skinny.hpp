@@ -76,7 +76,7 @@ struct LaneSuperSums : LaneSums<Arch, Format, T> {
     f32v<Arch> d_w, dmin_w;
 
     TINFER_INLINE LaneSuperSums(const PrefetchAhead<LaneRows<Arch>>& prefetches, const Activations* x,
-                                 std::int64_t block) noexcept
+                                std::int64_t block) noexcept
         : ahead(prefetches) {
 #    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) {
@@ -111,8 +111,9 @@ private:
 
 /// Super-block i of a row in each lane: acc[t][row] continues by its float steps.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_super_blocks_in_lanes(const RowBlocks<Arch::kLanes>& blocks, const PrefetchAhead<LaneRows<Arch>>& ahead,
-                                               std::int64_t i, const Activations* x, float (*acc)[Arch::kLanes]) noexcept {
+TINFER_INLINE void multiply_super_blocks_in_lanes(const RowBlocks<Arch::kLanes>& blocks,
+                                                  const PrefetchAhead<LaneRows<Arch>>& ahead, std::int64_t i,
+                                                  const Activations* x, float (*acc)[Arch::kLanes]) noexcept {
     using Sums = LaneSuperSums<Arch, Format, T>;
     Sums sums(ahead, x, i);
     decode_rows<Arch>(Format{}, blocks, 8, sums);
@@ -137,7 +138,7 @@ struct LaneBlockSums : LaneSums<Arch, Format, T> {
     f32v<Arch> acc[T], d_w, m_w;
 
     TINFER_INLINE LaneBlockSums(const PrefetchAhead<LaneRows<Arch>>& prefetches, const Activations* tokens,
-                                 std::int64_t first_block) noexcept
+                                std::int64_t first_block) noexcept
         : ahead(prefetches), x(tokens), first(first_block) {
 #    pragma GCC unroll 8
         for (int t = 0; t < T; ++t) this->q[t] = x[t].q + 32 * first;
@@ -163,9 +164,9 @@ struct LaneBlockSums : LaneSums<Arch, Format, T> {
 
 /// n_units blocks of 32 of a row in each lane, from block number `first` on.
 template <class Arch, class Format, int T>
-TINFER_INLINE void multiply_blocks_in_lanes(const RowBlocks<Arch::kLanes>& blocks, const PrefetchAhead<LaneRows<Arch>>& ahead,
-                                         std::int64_t first, int n_units, const Activations* x,
-                                         float (*acc)[Arch::kLanes]) noexcept {
+TINFER_INLINE void multiply_blocks_in_lanes(const RowBlocks<Arch::kLanes>& blocks,
+                                            const PrefetchAhead<LaneRows<Arch>>& ahead, std::int64_t first, int n_units,
+                                            const Activations* x, float (*acc)[Arch::kLanes]) noexcept {
     LaneBlockSums<Arch, Format, T> sums(ahead, x, first);
 #    pragma GCC unroll 8
     for (int t = 0; t < T; ++t) sums.acc[t] = load_f32<Arch>(acc[t]);
@@ -177,7 +178,7 @@ TINFER_INLINE void multiply_blocks_in_lanes(const RowBlocks<Arch::kLanes>& block
 /// Results of a row of k values in each lane against T tokens.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_rows_in_lanes(const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
-                                           float (*results)[Arch::kLanes]) noexcept {
+                                              float (*results)[Arch::kLanes]) noexcept {
     RowBlocks<Arch::kLanes> blocks = blocks_of(rows);
     for (int t = 0; t < T; ++t) f32v<Arch>(0.0f).store_unaligned(results[t]);
     for (std::int64_t s = 0; s * kKBlock < k; ++s, blocks.at += kKBlockBytes<Format>) {

@@ -3,6 +3,7 @@
 // cut into groups for its code, and what it puts into scratch.
 #pragma once
 
+#include "kernels/gemv/along.hpp"
 #include "kernels/gemv/b32_avx512.hpp"
 #include "kernels/gemv/codebook_avx512.hpp"
 #include "kernels/gemv/generic_x86.hpp"
@@ -150,16 +151,42 @@ struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
         using Lanes = typename Arch::Half;
         constexpr int N = Lanes::kLanes;
         RowsOfRoute<Arch, Format, N, Route::skinny>::multiply(
-            job, []<int T>(std::integral_constant<int, T>, const RowGroup<N>& rows, std::int64_t k,
-                           const Activations* x, float(*results)[N]) {
-                multiply_rows_in_lanes<Lanes, Format, T>(rows, k, x, results);
+            job,
+            []<int T>(std::integral_constant<int, T>, const RowGroup<N>& rows, std::int64_t k, const Activations* x,
+                      float(*results)[N]) { multiply_rows_in_lanes<Lanes, Format, T>(rows, k, x, results); });
+    }
+};
+#endif
+
+#if defined(__aarch64__)
+/// A pass is for one, two or four tokens: with three the last is a copy.
+template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::along> : NoScratch {
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        if (kMaxTokens == 1 || job.n_columns == 1) return multiply_pass<1>(job);
+        if (job.n_columns == 2) return multiply_pass<std::min(kMaxTokens, 2)>(job);
+        multiply_pass<kMaxTokens>(job);
+    }
+
+private:
+    static constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::along>;
+    static_assert(kMaxTokens == 1 || kMaxTokens == 4);
+
+    template <int T>
+    static void multiply_pass(const PanelJob& job) noexcept {
+        Activations x[T] = {};
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        if constexpr (T == 4)
+            if (job.n_columns == 3) x[3] = x[2];
+        RowStreams<Arch, T>::template for_each_group<LaneRows<Arch>>(
+            job, [&](const LaneRows<Arch>& rows, float(*results)[Arch::kLanes]) {
+                multiply_rows_along<Arch, Format, T>(rows, job.k, x, results);
             });
     }
 };
 #endif
 
 #if defined(__AVX2__)
-
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {

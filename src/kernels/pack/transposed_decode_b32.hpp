@@ -34,8 +34,7 @@ template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink,
-                            [](RowBytes<N> code, int) { return rebias<Arch, Q4_0, N>(code); });
+        decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return rebias<Arch, Q4_0, N>(code); });
     }
 }
 
@@ -63,11 +62,11 @@ TINFER_INLINE RowBytes<N> fifth_bits(RowBytes<N> bits, int c) {
 template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at, int unit, Sink& sink) {
     const RowBytes<N> high = load_words32(b, at);
-    decode_nibble_block(b, at + 4, unit, sink,
-                        [&](RowBytes<N> code, int c) { const RowBytes<N> five = bits_or(code, fifth_bits<N>(high, c));
-                            if constexpr (Format::kHasMin) return five;
-                            else return rebias<Arch, Format, N>(five);
-                        });
+    decode_nibble_block(b, at + 4, unit, sink, [&](RowBytes<N> code, int c) {
+        const RowBytes<N> five = bits_or(code, fifth_bits<N>(high, c));
+        if constexpr (Format::kHasMin) return five;
+        else return rebias<Arch, Format, N>(five);
+    });
 }
 
 template <class Arch, int N, class Sink>

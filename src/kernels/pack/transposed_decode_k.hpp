@@ -104,8 +104,8 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_unit
                 const auto code = [&](int c) {
                     const RowBytes<N> bits = pair < 2 ? shift_left_16(upper[c], pair == 0 ? 4 : 2)
                                                       : shift_right_16(upper[c], pair == 2 ? 0 : 2);
-                    return rebias<Arch, Q6_K, N>(bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]),
-                                                         bits_and(bits, upper_mask)));
+                    return rebias<Arch, Q6_K, N>(
+                        bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]), bits_and(bits, upper_mask)));
                 };
 #    pragma GCC unroll 2
                 for (int second = 1; second >= 0; --second)

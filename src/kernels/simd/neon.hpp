@@ -114,6 +114,11 @@ static TINFER_INLINE void transpose(i32v<neon> (&m)[4], neon) {
     m[3] = vreinterpretq_s32_s64(vtrn2q_s64(pairs(odd01), pairs(odd23)));
 }
 
+/// Lane r: the sum of the lanes of m[r].
+static TINFER_INLINE i32v<neon> sum_rows(const i32v<neon> (&m)[4], neon) {
+    return vpaddq_s32(vpaddq_s32(m[0], m[1]), vpaddq_s32(m[2], m[3]));
+}
+
 static TINFER_INLINE float root(float x, neon) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 static TINFER_INLINE float reduce_parts(const f32v<neon> (&part)[4], neon) {
     const float32x4_t four = vaddq_f32(vaddq_f32(part[0], part[2]), vaddq_f32(part[1], part[3]));
