@@ -15,8 +15,8 @@ import struct
 import subprocess
 import sys
 
-TYPES = ("q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq1_s iq1_m iq4_nl iq4_xs "
-         "tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0").split()
+TYPES = ("q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq1_s iq1_m iq4_nl "
+         "iq4_xs tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0").split()
 # bytes of 256 values
 BYTES = dict(zip(TYPES, (144, 160, 176, 192, 272, 84, 110, 144, 176, 210, 66, 74, 82, 98, 110, 50, 56, 144, 136, 54, 66,
                          136, 144, 36, 72)))

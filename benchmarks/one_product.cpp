@@ -12,9 +12,9 @@
 #include "base/dtype.hpp"
 #include "support/kernel_call.hpp"
 
-namespace {
+namespace tinfer::bench {
 
-using namespace tinfer;
+namespace {
 
 const kernels::KernelTable& table_named(const char* name) {
     for (const Isa isa : available_isas())
@@ -53,7 +53,7 @@ void multiply(char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
     try {
         if (argc != 7) throw std::runtime_error("usage: one_product TABLE TYPE TOKENS K ROWS TIMES");
         multiply(argv);
@@ -61,4 +61,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "%s\n", error.what());
         return 1;
     }
+    return 0;
 }
+
+}  // namespace tinfer::bench
+
+int main(int argc, char** argv) { return tinfer::bench::run(argc, argv); }

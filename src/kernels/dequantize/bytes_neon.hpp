@@ -43,6 +43,14 @@ static TINFER_INLINE int32x4_t choose(int32x4_t mask, int32x4_t a, int32x4_t b) 
 }
 static TINFER_INLINE int32x4_t low_nibbles(int32x4_t bytes) { return bits_and(bytes, bytes_of(15)); }
 static TINFER_INLINE int32x4_t high_nibbles(int32x4_t bytes) { return as_words(vshrq_n_u8(as_u8(bytes), 4)); }
+/// Six bits less 32: the upper bit of a pair decides about the sign. It is inverted, and what is shifted down brings it
+/// along.
+static TINFER_INLINE int32x4_t signed_six_bits(int32x4_t nibbles, int high, int32x4_t upper, int pair) {
+    const uint8x16_t inverted = veorq_u8(as_u8(upper), vdupq_n_u8(0xAA));
+    const int8x16_t top = vreinterpretq_s8_u8(inverted << vdupq_n_u8(static_cast<std::uint8_t>(6 - 2 * pair)));
+    const uint8x16_t low = high == 0 ? as_u8(nibbles) : vshrq_n_u8(as_u8(nibbles), 4);
+    return as_words(vbslq_u8(vdupq_n_u8(15), low, vreinterpretq_u8_s8(vshrq_n_s8(top, 2))));
+}
 /// The bytes of a table with these numbers; zero for those above fifteen.
 static TINFER_INLINE int32x4_t look_up(int32x4_t table, int32x4_t numbers) {
     return as_words(vqtbl1q_u8(as_u8(table), as_u8(numbers)));

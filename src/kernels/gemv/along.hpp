@@ -92,9 +92,9 @@ template <class Arch, class Format, int T>
     RowBlocks<N> blocks = blocks_of(rows);
     f32v<Arch> acc[T];
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
-    for (std::int64_t b = 0; b < k / Format::kBlockElems; ++b, blocks.at += Format::kBlockBytes) {
+    for (std::int64_t b = 0; b < k / Format::kBlockElems; ++b, blocks.advance(Format::kBlockBytes)) {
         const int next_row = static_cast<int>(b % N);  // so many blocks of a row, one row in each step
-        rows.template prefetch<N * Format::kBlockBytes>(next_row, blocks.at - next_row * Format::kBlockBytes);
+        rows.template prefetch<N * Format::kBlockBytes>(next_row, (b - next_row) * Format::kBlockBytes);
         const i32v<Arch> words = first_words(blocks);
 #    pragma GCC unroll 4
         for (int unit = 0; unit < kUnits; ++unit) {

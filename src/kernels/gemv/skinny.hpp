@@ -181,13 +181,22 @@ template <class Arch, class Format, int T>
                                               float (*results)[Arch::kLanes]) noexcept {
     RowBlocks<Arch::kLanes> blocks = blocks_of(rows);
     for (int t = 0; t < T; ++t) f32v<Arch>(0.0f).store_unaligned(results[t]);
-    for (std::int64_t s = 0; s * kKBlock < k; ++s, blocks.at += kKBlockBytes<Format>) {
-        const PrefetchAhead<LaneRows<Arch>> ahead{&rows, blocks.at};
+    for (std::int64_t s = 0; s * kKBlock < k; ++s, blocks.advance(kKBlockBytes<Format>)) {
+        const PrefetchAhead<LaneRows<Arch>> ahead{&rows, s * kKBlockBytes<Format>};
         if constexpr (Format::kUnit == 256) {
             multiply_super_blocks_in_lanes<Arch, Format, T>(blocks, ahead, s, x, results);
         } else {
             const int n_units = static_cast<int>(std::min<std::int64_t>(k - s * kKBlock, kKBlock) / 32);
+#    if defined(__aarch64__)  // the loop over eight is unrolled
+            if (n_units == 8) {
+                multiply_blocks_in_lanes<Arch, Format, T>(blocks, ahead, 8 * s, 8, x, results);
+                continue;
+            }
+            for (int u = 0; u < n_units; ++u, blocks.advance(Format::kBlockBytes))
+                multiply_blocks_in_lanes<Arch, Format, T>(blocks, {nullptr, 0}, 8 * s + u, 1, x, results);
+#    else
             multiply_blocks_in_lanes<Arch, Format, T>(blocks, ahead, 8 * s, n_units, x, results);
+#    endif
         }
     }
 }

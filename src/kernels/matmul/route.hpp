@@ -59,7 +59,8 @@ struct RouteArch {
         case Isa::avx512vnni: return {16, true, true, false};
         case Isa::amx: return {16, true, true, true};
         case Isa::neon: return {4, false, false, false};
-        case Isa::neon_dot: return {4, false, true, false};
+        case Isa::neon_dot:
+        case Isa::neon_i8mm: return {4, false, true, false};
         case Isa::automatic:
         case Isa::reference: break;
     }
@@ -136,7 +137,7 @@ struct RouteFormat {
 /// was at hand, so they follow from counts of instructions.
 [[nodiscard]] constexpr std::int64_t max_skinny_neon(DType type) noexcept {
     const FormatFamily family = family_of(type);
-    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 8;
+    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 4;
 }
 /// And of rows decoded one by one: of a token of Q8_0, too, whose rows need no decoding.
 [[nodiscard]] constexpr std::int64_t max_along_neon(DType type) noexcept {

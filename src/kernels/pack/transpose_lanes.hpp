@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Registers whose lanes are rows: bytes of four rows (NEON, kernels/pack/transpose_lanes_neon.hpp), of eight (AVX2) or of
-// sixteen (AVX-512), transposed as they are loaded, and what decoders do with them
+// Registers whose lanes are rows: bytes of four rows (NEON: kernels/pack/transpose_lanes_neon.hpp), of eight (AVX2) or
+// of sixteen (AVX-512), transposed as they are loaded, and what decoders do with them
 // (kernels/pack/transposed_decode_k.hpp), under one name for all.
 #pragma once
 
@@ -19,6 +19,13 @@ struct RowBlocks {
     const std::uint8_t* row[N];
     std::int64_t at = 0;  ///< where in its row each block begins
     [[nodiscard]] TINFER_INLINE const std::uint8_t* operator[](int r) const noexcept { return row[r] + at; }
+    TINFER_INLINE void advance(std::int64_t bytes) noexcept {
+#    if defined(__aarch64__)
+        for (const std::uint8_t*& begin : row) begin += bytes;  // a load adds a register or a constant, not both
+#    else
+        at += bytes;
+#    endif
+    }
 };
 
 /// The registers of N rows, 32 bits of each.

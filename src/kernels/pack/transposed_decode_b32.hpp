@@ -11,6 +11,7 @@ namespace tinfer::kernels {
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q8_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 34 * u));
         RowBytes<N> words[8];
@@ -32,6 +33,7 @@ TINFER_INLINE void decode_nibble_block(const RowBlocks<N>& b, std::int64_t at, i
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
         decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return rebias<Arch, Q4_0, N>(code); });
@@ -40,6 +42,7 @@ TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& s
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_1, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         const RowBytes<N> head = load_words32(b, 20 * u);
         sink.d(u, low_f16(head));
@@ -71,6 +74,7 @@ TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at,
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 22 * u));
         decode_five_bit_block<Arch, Q5_0>(b, 22 * u + 2, u, sink);
@@ -79,6 +83,7 @@ TINFER_INLINE void decode_rows(Q5_0, const RowBlocks<N>& b, int n_units, Sink& s
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_1, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         const RowBytes<N> head = load_words32(b, 24 * u);
         sink.d(u, low_f16(head));
@@ -89,6 +94,7 @@ TINFER_INLINE void decode_rows(Q5_1, const RowBlocks<N>& b, int n_units, Sink& s
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(IQ4_NL, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
         decode_nibble_block(b, 18 * u + 2, u, sink,
@@ -98,6 +104,7 @@ TINFER_INLINE void decode_rows(IQ4_NL, const RowBlocks<N>& b, int n_units, Sink&
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
         decode_nibble_block(b, 17 * u + 1, u, sink,

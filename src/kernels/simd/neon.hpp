@@ -29,6 +29,18 @@ struct neon_dot : neon {
     using Half = neon_dot;
     static constexpr int kMicroTileTokens = 6;  ///< 24 accumulators
 };
+/// With the matrix products of bytes (optional in ARMv8.2, there from ARMv8.6 on): one instruction multiplies two rows
+/// with two tokens, eight values of each.
+struct neon_i8mm : neon_dot {
+    static constexpr Isa kIsa = Isa::neon_i8mm;
+    using Vector = neon_i8mm;
+    using Half = neon_i8mm;
+};
+/// Whether multiply_pairs is there.
+template <class Arch>
+inline constexpr bool kHasMatrixProducts = false;
+template <>
+inline constexpr bool kHasMatrixProducts<neon_i8mm> = true;
 
 static TINFER_INLINE f32v<neon> fma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmaq_f32(c, a, b); }
 static TINFER_INLINE f32v<neon> fnma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmsq_f32(c, a, b); }
@@ -79,6 +91,13 @@ static TINFER_INLINE i32v<neon> dot4(i32v<neon> acc, i32v<neon> w, i32v<neon> a,
 #    if defined(__ARM_FEATURE_DOTPROD)
 static TINFER_INLINE i32v<neon_dot> dot4(i32v<neon_dot> acc, i32v<neon_dot> w, i32v<neon_dot> a, neon_dot) {
     return vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
+}
+#    endif
+#    if defined(__ARM_FEATURE_MATMUL_INT8)
+/// Two rows of eight bytes each times two others: lanes are first with first, first with second, second with first, …
+static TINFER_INLINE i32v<neon_i8mm> multiply_pairs(i32v<neon_i8mm> acc, i32v<neon_i8mm> rows, i32v<neon_i8mm> tokens,
+                                                    neon_i8mm) {
+    return vmmlaq_s32(acc, vreinterpretq_s8_s32(rows), vreinterpretq_s8_s32(tokens));
 }
 #    endif
 /// acc + the four products of each lane of w with word number `word` of x: of four words one register is loaded.
