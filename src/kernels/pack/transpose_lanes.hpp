@@ -59,7 +59,11 @@ TINFER_INLINE RowBytes<N> each_word(int value) {
 
 }  // namespace tinfer::kernels
 
-#    include "kernels/pack/transpose_lanes_neon.hpp"
+#endif
+
+#include "kernels/pack/transpose_lanes_neon.hpp"
+
+#if defined(__AVX2__) || defined(__aarch64__)
 
 namespace tinfer::kernels {
 
