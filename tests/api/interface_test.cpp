@@ -162,7 +162,7 @@ void check_names(int n, std::string_view first, std::string_view last, int begin
 TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<LogLevel>(3, "debug", "warning");
     check_names<ErrorCode>(static_cast<int>(ErrorCode::template_error) + 1, "io_error", "template_error");
-    check_names<Isa>(static_cast<int>(Isa::neon_dot) + 1, "automatic", "neon_dot");
+    check_names<Isa>(static_cast<int>(Isa::neon_i8mm) + 1, "automatic", "neon_i8mm");
     check_names<TensorClass>(10, "weight", "scratch");
     check_names<Part>(13, "none", "pool");
     check_names<AttentionKind>(3, "from_model", "bidirectional");
