@@ -19,9 +19,9 @@ Json any_text() { return {{"type", "string"}}; }
 
 /// "model", or its old name.
 void add_model_names(Json& fields, const Service& service) {
-    std::vector<std::string> names{service.id, service.id + ":latest"};
-    for (const char* field : {"model", "name"})
-        fields[field] = service.options.any_model ? text("Any name.") : word("This server has one.", names);
+    fields["model"] = service.options.any_model ? text("Any name.")
+                                                : word("This server has one.", {service.id, service.id + ":latest"});
+    fields["name"] = text("The old name of model; counts where that is not there.");
 }
 
 /// An object that has to have one of the two.
@@ -118,9 +118,13 @@ Json vectors_of_ollama(const Service& service, bool is_old) {
     add_keep_alive(fields);
     Json one = any_text();
     if (service.model.vocab().encode("").empty()) one["minLength"] = 1;
-    fields[is_old ? "prompt" : "input"] =
-        is_old ? or_null(one)
-               : any_of({{{"type", "null"}}, one, {{"type", "array"}, {"items", one}, {"maxItems", 64}}});
+    const auto last = static_cast<std::int64_t>(service.model.vocab().size()) - 1;
+    const Json ids{
+        {"type", "array"}, {"minItems", 1}, {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last}}}};
+    if (is_old) fields["prompt"] = or_null(one);
+    else
+        fields["input"] = any_of(
+            {{{"type", "null"}}, one, ids, {{"type", "array"}, {"items", any_of({one, ids})}, {"maxItems", 64}}});
     if (!is_old) fields["dimensions"] = whole("The first so many, normalized again.", 1, service.model.info().n_embd);
     return object(fields);
 }

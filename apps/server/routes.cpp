@@ -62,7 +62,7 @@ std::optional<ApiError> not_supported(std::string_view path) {
         if (path.starts_with(name) && (path.size() == name.size() || path[name.size()] == '/'))
             return ApiError(501,
                             std::string(name) + " is not supported by tinfer" +
-                                (name == "/api/delete" ? "; remove the file of the model" : ""),
+                                (name == "/api/delete" ? "; use tinfer rm" : ""),
                             "not_supported");
     return std::nullopt;
 }

@@ -77,6 +77,11 @@ def fits(body):
             return False
     elif body.get("format") not in (None, "") and names_of(body.get("tools")):
         return False
+    messages = body.get("messages")
+    if body.get("continue_final_message") and isinstance(messages, list):
+        last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
+        if last.get("role") != "assistant" or not isinstance(last.get("content"), str) or last.get("tool_calls"):
+            return False
     if body.get("raw") and (body.get("system") or body.get("context")):
         return False
     return not (body.get("trace") and answers > 16)
