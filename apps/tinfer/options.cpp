@@ -195,7 +195,7 @@ void ModelArgs::add_to(CLI::App& command) {
             .add_option("--expert-profile", expert_profile,
                         "with --ram, begin with the experts that were chosen most often (run --write-expert-profile)")
             ->type_name("FILE")
-            ->group(rare(more));
+            ->group(more);
     command.add_flag("--no-mmap", no_mmap, "read the file instead of mapping it")->group(more);
     command.add_flag("--mlock", mlock, "lock the weights in memory")->group(more);
     command.add_flag("--populate", populate, "touch all of the mapping at load")->group(more);

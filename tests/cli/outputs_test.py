@@ -37,6 +37,7 @@ OUTPUTS = {
     ("trace record", "--output"): ["-p", "a"],
     ("trace record", "--router-inputs"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
     ("trace record", "--receipt"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
+    ("trace record", "--write-expert-profile"): ["-p", "a", "-o", str(FOLDER / "third.tntrace"), "--ram", "1G"],
     ("trace record", "--prompt-cache"): ["-p", "a", "-o", str(FOLDER / "other.tntrace")],
     ("trace view", "--output"): [],
     ("trace export", "--output"): ["--format", "csv"],
@@ -47,7 +48,7 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --imatrix --merge --input --router-inputs --peaks --recipe --model-a --model-b""".split())
+    --vars --expect --imatrix --merge --input --router-inputs --peaks --recipe --model-a --model-b --expert-profile""".split())
 
 
 def commands():
