@@ -166,7 +166,8 @@ besideLanes.make = (a, b) => {
         'wheel',
         event => {
             event.preventDefault();
-            besideLanes.zoom(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - besideLanes.gutter) / (canvas.clientWidth - besideLanes.gutter));
+            const {gutter, zoom} = besideLanes;
+            zoom(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - gutter) / (canvas.clientWidth - gutter));
         },
         {passive: false}
     );
