@@ -2,7 +2,7 @@
 // The same run of two traces as two timelines, one under the other, on one scale that begins with each run: what took
 // longer is longer. Wheel, pinch and keys zoom and move both at once.
 
-const besideLanes = {run: 0, view: null, at: null, lanes: null};
+const besideLanes = {run: 0, view: null, lanes: null, gutter: 18}; // gutter: pixels with the names of the lanes
 
 /** Neighbouring events of a run with the same layer and part: {begin, end, colour, name, event}, in ns of the run. */
 function runIntervals(model, run) {
@@ -53,7 +53,8 @@ besideLanes.zoom = (factor, at = 0.5) => {
 besideLanes.find = (x, y) => {
     const {canvas, view, lanes} = besideLanes,
         lane = lanes[y < canvas.clientHeight / 2 ? 0 : 1],
-        time = view[0] + ((view[1] - view[0]) * x) / canvas.clientWidth,
+        {gutter} = besideLanes,
+        time = view[0] + ((view[1] - view[0]) * (x - gutter)) / (canvas.clientWidth - gutter),
         one = lane.intervals.find(i => i.begin <= time && time < i.end);
     return one && {lane, one};
 };
@@ -78,10 +79,21 @@ besideLanes.say = found => {
 
 besideLanes.draw = () => {
     const {canvas, lanes, view} = besideLanes,
-        width = canvas.parentElement.clientWidth,
+        {gutter} = besideLanes,
+        whole = canvas.parentElement.clientWidth,
+        width = whole - gutter,
         row = 30,
-        g = fitCanvas(canvas, width, 2 * row + 26),
+        g = fitCanvas(canvas, whole, 2 * row + 26),
         scale = width / (view[1] - view[0]);
+    lanes.forEach((lane, k) => {
+        g.fillStyle = themeColour('text');
+        g.fillText(lane.name, 4, k * (row + 4) + row / 2);
+    });
+    g.save();
+    g.translate(gutter, 0);
+    g.beginPath();
+    g.rect(0, 0, width, 2 * row + 26);
+    g.clip();
     lanes.forEach((lane, k) => {
         const y = k * (row + 4);
         g.fillStyle = themeColour('line');
@@ -98,13 +110,12 @@ besideLanes.draw = () => {
             g.fillStyle = '#ffffff';
             g.fillText(fitText(g, besideLanes.name(one), size - 8), x + 4, y + row / 2);
         }
-        g.fillStyle = themeColour('ink');
-        g.fillText(lane.name, 4, y + row / 2);
     });
     const step = niceStep(view[1] - view[0], Math.max(2, width / 120));
     g.fillStyle = themeColour('quiet');
     for (let t = Math.ceil(view[0] / step) * step; t < view[1]; t += step)
         g.fillText(formatTime(t), (t - view[0]) * scale + 2, 2 * row + 16);
+    g.restore();
     besideLanes.say(null);
 };
 
@@ -155,7 +166,8 @@ besideLanes.make = (a, b) => {
         'wheel',
         event => {
             event.preventDefault();
-            besideLanes.zoom(event.deltaY < 0 ? 0.8 : 1.25, event.offsetX / canvas.clientWidth);
+            const {gutter, zoom} = besideLanes;
+            zoom(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - gutter) / (canvas.clientWidth - gutter));
         },
         {passive: false}
     );

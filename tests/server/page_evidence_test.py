@@ -47,7 +47,8 @@ class Behind(PageTest):
         self.say("Count them", 2)
         self.button("Bytes")
         page.wait("document.querySelector('figure.bytes')")
-        self.assertRegex(page.run("document.querySelector('figure.bytes p').textContent"), "were read in 2[0-9] steps")
+        self.assertRegex(page.run("document.querySelector('figure.bytes p').textContent"),
+                         "were read in 2[0-9] steps .* a step, .* of them in each layer, .* outside of layers")
         self.assertEqual(page.run("document.querySelectorAll('.bars .bar').length"), page.run(
             "shown()[1].bytes.layers.length"))
         self.picture("bytes")
