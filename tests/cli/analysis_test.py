@@ -315,6 +315,16 @@ class Forecast(unittest.TestCase):
         one, other = (tinfer("run", model, "--tokens", "5,6,7,8", "-n", 4, "--temp", 0, "--ram", limit, *more)
                       for more in ((), ("--expert-profile", profile)))
         self.assertEqual(one, other)
+        # What was read is in a trace, beside what a cache would have missed.
+        trace = FOLDER / "paged.tntrace"
+        tinfer("trace", "record", model, "--tokens", "5", "-n", 12, "--temp", 0, "--ram", limit, "-o", trace)
+        layers = json.loads(tinfer("trace", "experts", trace, "--json"))["layers"]
+        self.assertTrue(any(layer["read"] > 0 for layer in layers))
+        for layer in layers:
+            self.assertAlmostEqual(layer["found"], 1 - layer["read"] / layer["picks"], 6)
+        *_, measured = json.loads(tinfer("trace", "experts", trace, "--cache", 2, "--json"))["caches"]
+        self.assertEqual(measured["policy"], "measured")
+        self.assertEqual(measured["picks"] - measured["hits"], sum(layer["read"] for layer in layers))
         profile.write_text("{}")
         tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", limit, "--expert-profile", profile, code=1)
         self.assertIn("is no profile of experts", tinfer.stderr)
