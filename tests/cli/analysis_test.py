@@ -8,10 +8,11 @@ import csv
 import io
 import json
 import math
+import subprocess
 import unittest
 import zipfile
 
-from cli_support import FOLDER, MODEL, NO_EOG, golden_model, make_model, tinfer
+from cli_support import FOLDER, MODEL, NO_EOG, TINFER, environment, golden_model, make_model, tinfer
 
 try:
     import numpy
@@ -315,10 +316,38 @@ class Forecast(unittest.TestCase):
         one, other = (tinfer("run", model, "--tokens", "5,6,7,8", "-n", 4, "--temp", 0, "--ram", limit, *more)
                       for more in ((), ("--expert-profile", profile)))
         self.assertEqual(one, other)
+        texts = {tinfer("run", model, "--tokens", "5,6,7,8,5,6,7,8", "-n", 24, "--temp", 0, *more) for more in (
+            (), ("--ram", limit), ("--ram", limit, "--speculate", "ngram"), ("--ram", limit, "-t", 1))}
+        self.assertEqual(len(texts), 1)   # drafts are verified under a limit, too
+        # What was read is in a trace, beside what a cache would have missed.
+        trace = FOLDER / "paged.tntrace"
+        tinfer("trace", "record", model, "--tokens", "5", "-n", 12, "--temp", 0, "--ram", limit, "-o", trace)
+        layers = json.loads(tinfer("trace", "experts", trace, "--json"))["layers"]
+        self.assertTrue(any(layer["read"] > 0 for layer in layers))
+        for layer in layers:
+            self.assertAlmostEqual(layer["found"], 1 - layer["read"] / layer["picks"], 6)
+        *_, measured = json.loads(tinfer("trace", "experts", trace, "--cache", 2, "--json"))["caches"]
+        self.assertEqual(measured["policy"], "measured")
+        self.assertEqual(measured["picks"] - measured["hits"], sum(layer["read"] for layer in layers))
         profile.write_text("{}")
         tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", limit, "--expert-profile", profile, code=1)
         self.assertIn("is no profile of experts", tinfer.stderr)
         tinfer("forecast", model, "--ram", "1G", "--hit-rate", 2, code=2)
+
+    def test_processes_on_one_file_under_a_limit_do_not_meet(self):  # [N22]
+        model = golden_model("olmoe")
+        if model is None:
+            self.skipTest("no golden data")
+        command = [str(a) for a in (TINFER, "run", model, "--tokens", "5,6,7,8", "--temp", 0, "--ram", 530000)]
+        alone = tinfer(*command[1:], "-n", 8)
+        with subprocess.Popen([*command, "-n", "60"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              env=environment()) as killed:
+            killed.stdout.read(1)   # it is at work
+            both = [subprocess.Popen([*command, "-n", "8"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                     env=environment()) for _ in range(2)]
+            killed.kill()
+            for one in both:
+                self.assertEqual((one.communicate(timeout=60)[0], one.returncode), (alone, 0))
 
     def test_what_is_measured_and_text(self):  # [N23]
         text = tinfer("forecast", MODEL, "-t", 1).decode()

@@ -48,8 +48,8 @@ OUTPUTS = {
 # Options that name a file to read.
 INPUTS = set("""--file --model --config --grammar-file --json-schema --lora --control-vector --draft --system-file
     --template --tools --messages --kl --base --api-key-file --chat-template-file --cert --key --disk --match-file
-    --vars --expect --imatrix --merge --input --router-inputs --peaks --recipe --model-a --model-b
-    --expert-profile""".split())
+    --vars --expect --imatrix --merge --input --router-inputs
+    --peaks --recipe --model-a --model-b --expert-profile""".split())
 
 
 def commands():
