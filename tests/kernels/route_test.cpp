@@ -87,7 +87,7 @@ TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::amx, DType::q8_0, 16) == Route::microkernel_amx);
     CHECK(route(Isa::amx, DType::q6_k, 16) == Route::skinny_avx512);
     CHECK(route(Isa::amx, DType::nvfp4, 64) == Route::microkernel_q8);
-    CHECK(route(Isa::neon_dot, DType::q4_k, 4) == Route::skinny);
+    CHECK(route(Isa::neon_dot, DType::q4_k, 8) == Route::skinny);
     CHECK(route(Isa::neon, DType::q8_0, 1) == Route::along);
     CHECK(route(Isa::avx512, DType::bf16, 30) == Route::float_outer);
     CHECK(route(Isa::avx512, DType::bf16, 30, true) == Route::float_rows);

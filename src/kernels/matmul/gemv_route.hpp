@@ -125,28 +125,34 @@ private:
 #endif
 
 #if defined(__aarch64__)
-/// Products of one, two or four tokens by groups of as many rows as there are lanes: with three the last one is a copy.
-/// Each number would be compiled for itself, and there are many formats.
+/// Products of one token or of two, four, six or eight by groups of as many rows as there are lanes: of an odd number
+/// the last one comes twice. Each number is compiled for itself, and there are many formats.
 template <class Arch, class Format, Route R>
 struct LanesOfRoute {
     template <class Product>
     static void multiply(const PanelJob& job, Product product) noexcept {
         if (kMaxTokens == 1 || job.n_columns == 1) return multiply_pass<1>(job, product);
-        if (kMaxTokens == 2 || job.n_columns == 2) return multiply_pass<std::min(kMaxTokens, 2)>(job, product);
-        multiply_pass<kMaxTokens>(job, product);
+        multiply_at_most<kMaxTokens>(job, product);
     }
 
 private:
     static constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, R>;
-    static_assert(kMaxTokens == 1 || kMaxTokens == 2 || kMaxTokens == 4);
+    static_assert(kMaxTokens == 1 || kMaxTokens % 2 == 0);
+
+    template <int T, class Product>
+    static void multiply_at_most(const PanelJob& job, Product product) noexcept {
+        if constexpr (T > 2)
+            if (job.n_columns <= T - 2) return multiply_at_most<T - 2>(job, product);
+        multiply_pass<T>(job, product);
+    }
 
     template <int T, class Product>
     static void multiply_pass(const PanelJob& job, Product product) noexcept {
         constexpr int N = Arch::kLanes;
         Activations x[T] = {};
         activations_of<Arch, Format>(job, job.n_columns, x);
-        if constexpr (T == 4)
-            if (job.n_columns == 3) x[3] = x[2];
+        if constexpr (T > 1)
+            if (job.n_columns < T) x[T - 1] = x[T - 2];
         RowStreams<Arch, T>::template for_each_group<LaneRows<Arch>>(
             job, [&](const LaneRows<Arch>& rows, float(*results)[N]) {
                 product(std::integral_constant<int, T>{}, rows, job.k, x, results);

@@ -137,7 +137,7 @@ struct RouteFormat {
 /// was at hand, so they follow from counts of instructions.
 [[nodiscard]] constexpr std::int64_t max_skinny_neon(DType type) noexcept {
     const FormatFamily family = family_of(type);
-    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 4;
+    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 8;
 }
 /// And of rows decoded one by one: of a token of Q8_0, too, whose rows need no decoding.
 [[nodiscard]] constexpr std::int64_t max_along_neon(DType type) noexcept {
