@@ -86,8 +86,8 @@ public:
     std::string id;   ///< constant once the server is ready
     Metrics metrics;  ///< of its requests, whether it is loaded or not
 
-    /// Whether a request means it: by its id or an alias, with the tag ":latest" or without, by an adapter, or by a name
-    /// of the hub with "hf.co/" in front. Any thread.
+    /// Whether a request means it: by its id or an alias, with the tag ":latest" or without, by an adapter, or by a
+    /// name of the hub with "hf.co/" in front. Any thread.
     [[nodiscard]] bool is_named(std::string_view name) const;
     /// Of the source, and those that pulls gave it. Any thread.
     [[nodiscard]] std::vector<std::string> aliases() const;

@@ -28,6 +28,11 @@ Pull::View Pull::wait(const View& seen, std::chrono::milliseconds patience) cons
     return view_;
 }
 
+bool Pull::has_ended() const {
+    const std::lock_guard lock(mutex_);
+    return view_.has_ended;
+}
+
 void Pull::report(const PullStep& step) {
     const std::lock_guard lock(mutex_);
     const auto at = std::ranges::find(view_.steps, step.digest, &PullStep::digest);
@@ -49,6 +54,13 @@ void Pull::end(std::optional<ApiError> error) {
     changed_.notify_all();
 }
 
+void Pull::end_without_memory() noexcept {
+    const std::lock_guard lock(mutex_);
+    view_.error.emplace(std::move(no_memory_));
+    view_.has_ended = true;
+    changed_.notify_all();
+}
+
 Pulls::~Pulls() {
     stop();
     for (auto& one : running_)
@@ -57,7 +69,7 @@ Pulls::~Pulls() {
 
 void Pulls::remove_ended() {
     std::erase_if(running_, [](Running& one) {
-        if (!one.pull->wait({}, std::chrono::milliseconds(0)).has_ended) return false;
+        if (!one.pull->has_ended()) return false;
         if (one.thread.joinable()) one.thread.join();
         return true;
     });
@@ -77,6 +89,8 @@ std::shared_ptr<const Pull> Pulls::begin(const std::string& name) {
         if (one.pull->name() == plain) return one.pull;
     if (running_.size() >= kMost)
         throw ApiError(503, std::to_string(kMost) + " models are being downloaded already", "too_many_pulls");
+    if (models_.all().size() >= kMostModels)
+        throw ApiError(503, "this server has " + std::to_string(kMostModels) + " models already", "too_many_models");
     auto pull = std::make_shared<Pull>(plain);
     auto& one = running_.emplace_back(Running{pull});
     try {
@@ -84,29 +98,40 @@ std::shared_ptr<const Pull> Pulls::begin(const std::string& name) {
     } catch (const std::system_error&) {
         running_.pop_back();
         throw ApiError(503, "no thread could be started", "out_of_memory");
+    } catch (...) {
+        running_.pop_back();
+        throw;
     }
     return pull;
 }
 
 void Pulls::run(Pull& pull) noexcept {
-    std::optional<ApiError> error;
     try {
-        auto source = pulling_.fetch(
-            pull.name(), [&](const PullStep& step) { pull.report(step); }, [this] { return stops_.load(); });
-        pull.fetched();
-        const HostedModel& model = models_.add(std::move(source), pull.name());
-        if (!model.has_files())
-            error = ApiError(
-                409, "model '" + model.id + "' is served from files that are gone; a restart takes the new ones",
-                "files_gone", "model");
-    } catch (const tinfer::Error& failure) {
-        error = pull_error(failure);
-    } catch (const std::bad_alloc&) {
-        error = ApiError(503, "out of memory", "out_of_memory");
-    } catch (const std::exception& failure) {
-        error = ApiError(500, failure.what(), "internal");
+        std::optional<ApiError> error;
+        try {
+            fetch(pull, error);
+        } catch (const tinfer::Error& failure) {
+            error = pull_error(failure);
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::exception& failure) {
+            error = ApiError(500, failure.what(), "internal");
+        }
+        pull.end(std::move(error));
+    } catch (...) {
+        pull.end_without_memory();
     }
-    pull.end(std::move(error));
+}
+
+void Pulls::fetch(Pull& pull, std::optional<ApiError>& error) {
+    auto source = pulling_.fetch(
+        pull.name(), [&](const PullStep& step) { pull.report(step); }, [this] { return stops_.load(); });
+    pull.fetched();
+    const HostedModel& model = models_.add(std::move(source), pull.name());
+    if (!model.has_files())
+        error =
+            ApiError(409, "model '" + model.id + "' is served from files that are gone; a restart takes the new ones",
+                     "files_gone", "model");
 }
 
 }  // namespace tinfer::server

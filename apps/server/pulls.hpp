@@ -29,8 +29,8 @@ struct PullStep {
     bool operator==(const PullStep&) const = default;
 };
 
-/// How names are understood, and models fetched. Called on any thread; both throw tinfer::Error with a line that clients
-/// may see.
+/// How names are understood, and models fetched. Called on any thread; both throw tinfer::Error with a line that
+/// clients may see.
 struct Pulling {
     /// A name in the one form in which names are compared. Throws bad_parameter for what is no name.
     std::function<std::string(std::string_view)> plain_name;
@@ -56,9 +56,11 @@ public:
     /// How far it is, as soon as that is more than `seen` tells, or after `patience`.
     [[nodiscard]] View wait(const View& seen, std::chrono::milliseconds patience) const;
 
+    [[nodiscard]] bool has_ended() const;
     void report(const PullStep& step);
     void fetched();
     void end(std::optional<ApiError> error);
+    void end_without_memory() noexcept;
 
 private:
     [[nodiscard]] bool is_news(const View& seen) const;
@@ -67,12 +69,14 @@ private:
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     View view_;
+    ApiError no_memory_{503, "out of memory", "out_of_memory"};  ///< made while there is some
 };
 
 /// All downloads of a server. Any thread may call every member.
 class Pulls {
 public:
-    static constexpr std::size_t kMost = 4;  ///< downloads at a time
+    static constexpr std::size_t kMost = 4;           ///< downloads at a time
+    static constexpr std::size_t kMostModels = 1000;  ///< of the server, beyond which nothing is downloaded
 
     /// `models` must outlive it.
     Pulls(Models& models, Pulling pulling) : models_(models), pulling_(std::move(pulling)) {}
@@ -82,7 +86,8 @@ public:
     ~Pulls();
 
     /// Downloads a model, which is added to the server's under its own name and the given one; the same download where
-    /// one goes on. Throws ApiError: 400 for what is no name, 503 if there are too many or the server stops.
+    /// one goes on. Throws ApiError: 400 for what is no name, 503 if there are too many
+    /// downloads or models, or the server stops.
     [[nodiscard]] std::shared_ptr<const Pull> begin(const std::string& name);
     /// Makes all downloads end soon, and refuses new ones.
     void stop() noexcept { stops_ = true; }
@@ -93,6 +98,7 @@ private:
         std::thread thread{};
     };
     void run(Pull& pull) noexcept;
+    void fetch(Pull& pull, std::optional<ApiError>& error);
     void remove_ended();
 
     Models& models_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "model_names.hpp"
 
+#include <new>
 #include <variant>
 
 #include "download_report.hpp"
@@ -154,7 +155,11 @@ CachedName fetched_model(const std::string& name, const std::function<void(const
     settings.cancelled = [&] { return interrupted() || stops(); };
     settings.progress = [&](const hub::FileProgress& progress) {
         const bool is_checked = progress.state == hub::FileState::verifying || progress.state == hub::FileState::done;
-        report({progress.hash, progress.size, progress.completed, is_checked && progress.completed == progress.size});
+        try {
+            report(
+                {progress.hash, progress.size, progress.completed, is_checked && progress.completed == progress.size});
+        } catch (const std::bad_alloc&) {  // the step is not told; whoever calls this must not be left by an exception
+        }
     };
     try {
         const auto pulled = hub::pull(name, settings);

@@ -49,8 +49,8 @@ struct FetchStep {
     std::uint64_t size = 0, completed = 0;
     bool is_checked = false;  ///< all bytes are here, and their hash is computed
 };
-/// Fetches what is missing of a model, as `tinfer pull` does. `stops`: true ends it, as Ctrl-C does. Throws Error with a
-/// line without folders of this machine.
+/// Fetches what is missing of a model, as `tinfer pull` does. `stops`: true ends it, as Ctrl-C does. Throws Error with
+/// a line without folders of this machine.
 [[nodiscard]] CachedName fetched_model(const std::string& name, const std::function<void(const FetchStep&)>& report,
                                        const std::function<bool()>& stops);
 
