@@ -46,7 +46,8 @@ def run_node_ollama():
     sys.argv = [sys.argv[0], PROGRAM]
     from pulls_test import Pulling, hub
     from server_support import Server
-    with (Server("--parallel", 4, "-c", 2048) as text, Server("--pooling", "mean", "-c", 512) as vectors,
+    with (Server("--parallel", 4, "-c", 2048, "--strict-model") as text,
+          Server("--pooling", "mean", "-c", 512) as vectors,
           hub() as one, Pulling(one, "--allow-pull") as pulling):
         return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address,
                                pulling.address]).returncode

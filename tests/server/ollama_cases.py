@@ -42,7 +42,7 @@ def look(at: bool) -> str:
 class Clients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--parallel", 4, "-c", 4096)
+        cls.server = Server("--parallel", 4, "-c", 4096, "--strict-model")
         cls.vectors = Server("--pooling", "mean", "-c", 512)
         cls.client = ollama.Client(host=cls.server.address)
 
@@ -191,10 +191,10 @@ class Clients(unittest.TestCase):
             asynchronous = ollama.AsyncClient(host=server.address)
             self.assertEqual(asyncio.run(asynchronous.pull(NAME + ":Q6_K")).status, "success")
             self.assertEqual(len(client.list().models), 3)
-            with self.assertRaisesRegex(ollama.ResponseError, "missing, or private") as error:
+            with self.assertRaisesRegex(ollama.ResponseError, "there is no repository") as error:
                 client.pull("owner/none")
             self.assertEqual(error.exception.status_code, 404)
-            with self.assertRaisesRegex(ollama.ResponseError, "missing, or private"):
+            with self.assertRaisesRegex(ollama.ResponseError, "there is no repository"):
                 list(client.pull("owner/none", stream=True))
             for ask in [lambda: client.copy(NAME, "other"), lambda: client.create("other", from_=NAME),
                         lambda: client.push(NAME)]:

@@ -162,8 +162,10 @@ class Pull(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             last = json.loads(response.read().decode().splitlines()[-1])
             self.assertEqual(last, {"error": "the server is stopping"})
-            self.assertEqual(server.stop(), 0)
+            connection.close()
+            self.assertEqual(server.process.wait(30), 0)
             self.assertLess(time.monotonic() - begin, 10)
+            server.stop()
             with Pulling(one, "--allow-pull", cache=server.cache) as again:
                 self.assertEqual(again.pull(NAME)[-1], {"status": "success"})
             self.assertEqual(one.to("store")[-1]["range"], f"bytes={len(TINY) // 2}-")
@@ -179,7 +181,7 @@ class Pull(unittest.TestCase):
                     self.assertEqual(status, expected, data)
                     self.assertIn(words, json.loads(data)["error"])
             self.assertEqual(one.asked, [])
-            for name, words in [("owner/none", "missing, or private"), (NAME + ":Q2_K", "there is no Q2_K"),
+            for name, words in [("owner/none", "there is no repository"), (NAME + ":Q2_K", "there is no Q2_K"),
                                 (NAME + "@other", "other")]:
                 first, last = server.pull(name)
                 self.assertEqual(first, {"status": "pulling manifest"})
