@@ -70,7 +70,9 @@ class Pull(unittest.TestCase):
     def test_v17_stream_and_what_comes_of_it(self):  # [V17]
         """every line in its order, and then the model in all lists and in use by every form of its name"""
         with hub() as one, Pulling(one, "--allow-pull") as server:
-            self.assertEqual(server.names(), [])
+            self.assertEqual((server.names(), server.get("/v1/models")["data"], server.get("/slots")), ([], [], []))
+            self.assertEqual([server.ask("GET", path)[0] for path in ("/", "/metrics", "/health", "/props")],
+                             [200, 200, 200, 400])
             self.assertEqual(server.ask("POST", "/v1/chat/completions", chat("Hello", model=NAME))[0], 404)
             one.faults["store"] = [fake_hub.slow(len(TINY) // 4, 0.12)]
             lines = server.pull("hf.co/" + NAME)
