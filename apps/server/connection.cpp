@@ -167,6 +167,7 @@ bool Connection::refuse(const Head* head, Response& response, const ApiError& er
 /// Returns whether the connection goes on.
 bool Connection::respond(const Head* head, Response& response, bool keeps) {
     keeps = keeps && !group_.closing;
+    if (response.may_last) write_until_ = Clock::time_point::max();
     const bool is_http_11 = head == nullptr || head->is_http_11;
     const bool is_head = head != nullptr && head->method == "HEAD";
     const auto* source = std::get_if<Response::Source>(&response.body);

@@ -81,6 +81,7 @@ struct Response {
     std::shared_ptr<RequestFacts> facts{};  ///< null: nobody asks
     std::chrono::nanoseconds load_time{};   ///< that the request has waited for its model
     int status = 200;
+    bool may_last = false;  ///< beyond ConnectionLimits::whole, as long as its client reads
     std::vector<std::pair<std::string_view, std::string>> fields;  ///< names are literals
     std::string_view type;                                         ///< of the body, a literal
     /// Of a source: its size, or unknown for a stream.

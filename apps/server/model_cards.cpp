@@ -136,9 +136,8 @@ Json entry(Models& models, HostedModel& model) {
     }
     meta["defaults"] = defaults_of(options_of(models, model));
     if (const auto use = models.look(model)) add_loaded(meta, use->service());
-    Json document{{"id", model.id},       {"object", "model"}, {"created", created},
-                  {"owned_by", "tinfer"}, {"parent", nullptr}, {"aliases", model.source.aliases},
-                  {"status", state}};
+    Json document{{"id", model.id},    {"object", "model"},          {"created", created}, {"owned_by", "tinfer"},
+                  {"parent", nullptr}, {"aliases", model.aliases()}, {"status", state}};
     if (const Json* n_ctx = meta.find("n_ctx")) document["max_model_len"] = *n_ctx;
     document["meta"] = std::move(meta);
     return document;
@@ -189,7 +188,7 @@ std::shared_ptr<const ModelCard> card_of(Models& models, HostedModel& model) {
 
 Json model_list(Models& models) {
     Json list = Json::array();
-    for (const auto& model : models.all()) {
+    for (HostedModel* const model : models.all()) {
         Json own = entry(models, *model);
         for (const auto& adapter : model->source.adapters) list.push_back(adapter_entry(own, adapter));
         list.insert(list.size() - model->source.adapters.size(), std::move(own));

@@ -58,7 +58,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                              std::optional<Models::Use>& use) {
     Models& models = *broker_.models();
     // Where there is one model, the handler reads the name together with the rest.
-    const bool is_only = models.all().size() == 1 && request.method == "POST";
+    const bool is_only = models.has_one() && request.method == "POST";
     const ModelChoice choice = is_only ? ModelChoice{} : model_choice(broker_, request, body, response.client);
     HostedModel& model = models.find(choice.name);
     if (!choice.autoload) {

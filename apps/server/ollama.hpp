@@ -31,6 +31,8 @@ struct Ask {
 [[nodiscard]] Ask read(Kind kind, const Json& body, const Service& service);
 /// The name in `model`, which old clients call `name`; as it is. Throws ApiError 404 for a model that is not here.
 [[nodiscard]] std::optional<std::string> read_model(Fields& fields, const Service& service);
+/// The same name as it is, whoever is called so. Throws ApiError 400 where there is none.
+[[nodiscard]] std::string read_name(Fields& fields);
 /// A number of seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); as seconds. Throws ApiError 400.
 [[nodiscard]] std::optional<double> read_keep_alive(Fields& fields);
 

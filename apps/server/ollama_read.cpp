@@ -273,6 +273,13 @@ std::optional<std::string> read_model(Fields& fields, const Service& service) {
     return model;
 }
 
+std::string read_name(Fields& fields) {
+    auto name = fields.text("model"), old = fields.text("name");
+    if (!name || name->empty()) name = std::move(old);
+    if (!name || name->empty()) fields.refuse("model", "is missing");
+    return *std::move(name);
+}
+
 std::optional<double> read_keep_alive(Fields& fields) {
     const Json* given = fields.find("keep_alive");
     if (given == nullptr) return std::nullopt;

@@ -111,7 +111,8 @@ constexpr Operation kOperations[] = {
     {"/api/ps", "get", "ollamaPs", "Those in memory.", "", "OllamaModels"},
     {"/api/version", "get", "ollamaVersion", "The version of the interface.", "", "OllamaVersion"},
     {"/api/show", "post", "ollamaShow", "What is known of a model.", "OllamaShow", "OllamaModel"},
-    {"/api/pull", "post", "ollamaPull", "Success for a model that is here.", "OllamaPull", "OllamaStatus", true},
+    {"/api/pull", "post", "ollamaPull", "Downloads a model, where it may; success for one that is here.", "OllamaPull",
+     "OllamaStatus", true},
     {"/apply-template", "post", "applyTemplate", "The prompt that messages become.", "TemplateRequest", "Prompt"},
 };
 

@@ -161,6 +161,8 @@ Json ollama_requests(const Service& service) {
         pull{{"stream", flag("Lines; without it, too.")}};
     all["OllamaShow"] = with_model_name(std::move(show), service);
     all["OllamaPull"] = with_model_name(std::move(pull), service);
+    if (service.broker.pulls() != nullptr)
+        all["OllamaPull"]["properties"]["model"] = text("OWNER/REPO[:QUANT] of the hub, or the name of a model here.");
     return all;
 }
 
@@ -179,24 +181,26 @@ Json ollama_answers() {
                                {"digest", any_text()},
                                {"details", {{"type", "object"}}}},
                               {"name", "model", "size", "digest", "details"});
-    return {{"OllamaError", object({{"error", any_text()}}, {"error"})},
-            {"OllamaAnswer", object(answer, {"model", "created_at", "done"})},
-            {"OllamaVectors", object({{"model", any_text()},
-                                      {"embeddings", list_of(vector)},
-                                      {"total_duration", count},
-                                      {"load_duration", count},
-                                      {"prompt_eval_count", count}},
-                                     {"model", "embeddings"})},
-            {"OllamaVector", object({{"embedding", vector}}, {"embedding"})},
-            {"OllamaModels", object({{"models", list_of(model)}}, {"models"})},
-            {"OllamaModel", object({{"template", any_text()},
-                                    {"details", {{"type", "object"}}},
-                                    {"model_info", {{"type", "object"}}},
-                                    {"capabilities", list_of(any_text())}},
-                                   {"details", "model_info", "capabilities"})},
-            {"OllamaVersion", object({{"version", any_text()}}, {"version"})},
-            {"OllamaStatus", object({{"status", any_text()}}, {"status"})},
-            {"Infill", any_of({{{"type", "object"}}, list_of({{"type", "object"}})})}};
+    return {
+        {"OllamaError", object({{"error", any_text()}}, {"error"})},
+        {"OllamaAnswer", object(answer, {"model", "created_at", "done"})},
+        {"OllamaVectors", object({{"model", any_text()},
+                                  {"embeddings", list_of(vector)},
+                                  {"total_duration", count},
+                                  {"load_duration", count},
+                                  {"prompt_eval_count", count}},
+                                 {"model", "embeddings"})},
+        {"OllamaVector", object({{"embedding", vector}}, {"embedding"})},
+        {"OllamaModels", object({{"models", list_of(model)}}, {"models"})},
+        {"OllamaModel", object({{"template", any_text()},
+                                {"details", {{"type", "object"}}},
+                                {"model_info", {{"type", "object"}}},
+                                {"capabilities", list_of(any_text())}},
+                               {"details", "model_info", "capabilities"})},
+        {"OllamaVersion", object({{"version", any_text()}}, {"version"})},
+        {"OllamaStatus",
+         object({{"status", any_text()}, {"digest", any_text()}, {"total", count}, {"completed", count}}, {"status"})},
+        {"Infill", any_of({{{"type", "object"}}, list_of({{"type", "object"}})})}};
 }
 
 }  // namespace tinfer::server::schema

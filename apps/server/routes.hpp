@@ -78,6 +78,7 @@ private:
 void add_generating_routes(Router& router);
 void add_text_routes(Router& router);
 void add_ollama_routes(Router& router);
+void add_pull_route(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
 /// A part of the page for people. Throws ApiError if the server has none.

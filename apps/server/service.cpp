@@ -127,7 +127,7 @@ Broker::~Broker() = default;
 
 bool Broker::takes_any_name() const noexcept {
     const Models* const known = models();
-    return options.any_model || (!options.strict_model && (known == nullptr || known->all().size() == 1));
+    return options.any_model || (!options.strict_model && (known == nullptr || known->has_one()));
 }
 
 Service::Service(tinfer::Engine& given, Broker& given_broker, HostedModel* given_host)
@@ -190,7 +190,7 @@ ApiError Service::told(const ApiError& error) const {
     return {error.status, std::move(message), error.code, error.param};
 }
 
-bool Service::is_named(std::string_view name) const noexcept {
+bool Service::is_named(std::string_view name) const {
     if (host != nullptr && host->is_named(name)) return true;
     const auto& adapters = engine.options().adapters;
     // The name of the file stands for it, too, where it has spaces that the id has not.

@@ -148,6 +148,7 @@ private:
 
 class HostedModel;
 class Models;
+class Pulls;
 class TraceFolder;
 
 /// State that exists from the start and that all models share: limits, metrics, and the models once those of the start
@@ -170,14 +171,20 @@ public:
     [[nodiscard]] Models* models() const noexcept { return models_; }
     /// Whether requests for models that are not known are served, by the only one or the default one.
     [[nodiscard]] bool takes_any_name() const noexcept;
-    /// `models` must outlive all requests.
-    void open(Models& models) noexcept { models_ = &models; }
+    /// Null: no models are downloaded for requests.
+    [[nodiscard]] Pulls* pulls() const noexcept { return pulls_; }
+    /// Both must outlive all requests.
+    void open(Models& models, Pulls* pulls = nullptr) noexcept {
+        pulls_ = pulls;
+        models_ = &models;
+    }
     /// Refuses requests from now on.
     void drain() noexcept { is_draining_ = true; }
     [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
 
 private:
     std::atomic<Models*> models_{nullptr};
+    std::atomic<Pulls*> pulls_{nullptr};
     std::atomic<bool> is_draining_{false};
 };
 
@@ -238,7 +245,7 @@ public:
     [[nodiscard]] ApiError told(const ApiError& error) const;
     /// Whether a request for that model is for this one: by its name, with the tag ":latest" or without, or by the name
     /// of one of its adapters.
-    [[nodiscard]] bool is_named(std::string_view name) const noexcept;
+    [[nodiscard]] bool is_named(std::string_view name) const;
     /// Throws ApiError 404 unless the named model is absent or this one, or means this one because it is the only one.
     void check_model(const std::optional<std::string>& name) const;
 

@@ -31,6 +31,10 @@ void add_models(CLI::App& command, ServeArgs& args) {
         ->group(more);
     command.add_flag("--cached", args.cached, "every model that `tinfer list` shows, under its name there")
         ->group(more);
+    command
+        .add_flag("--allow-pull", args.allow_pull,
+                  "clients may have models downloaded into the cache, and use them (POST /api/pull)")
+        ->group(more);
     command.add_option("--memory", args.memory, "most memory of all loaded models and the server")
         ->default_str("with several models 80 % of what there is")
         ->type_name("SIZE")
@@ -160,9 +164,9 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
     return 0;
 }
 
-void serve_several(const ServeArgs& args, const server::ServeEvents& events) {
-    auto sources = model_sources(args);
-    server::serve(args.options, std::move(sources), memory_for_models(args), events);
+void serve_several(ServeArgs& args, const server::ServeEvents& events) {
+    args.turns = std::make_shared<tinfer::EngineTurns>();
+    server::serve(args.options, model_sources(args), memory_for_models(args), events, pulling(args));
 }
 
 /// What each model will take, by its header.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,9 @@ struct ServeArgs {
     /// What answers get: defaults of requests, the template. Call it once the options are known.
     void resolve();
     /// Whether models beside that of --model are named.
-    bool cached = false;
+    bool cached = false, allow_pull = false;
     [[nodiscard]] bool has_several() const {
-        return !models.empty() || !model_folder.empty() || !tables.empty() || cached;
+        return !models.empty() || !model_folder.empty() || !tables.empty() || cached || allow_pull;
     }
     /// Throws UsageError for incompatible options.
     void check_together() const;
@@ -60,6 +61,8 @@ struct ServeArgs {
 /// The models of a server that has several, as `args` names them: --model, --models, --model-dir and tables. Throws
 /// UsageError.
 [[nodiscard]] std::vector<server::ModelSource> model_sources(const ServeArgs& args);
+/// How models come that clients ask for, with --allow-pull. Throws not_available in a build that cannot download.
+[[nodiscard]] std::optional<server::Pulling> pulling(const ServeArgs& args);
 /// Bytes that all loaded models may take together, by --memory; the rest is the server's. Throws UsageError.
 [[nodiscard]] std::uint64_t memory_for_models(const ServeArgs& args);
 

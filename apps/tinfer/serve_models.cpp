@@ -242,7 +242,8 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
         args->draft_file.clear();
         args->store_folder.clear();
     }
-    TableKeys keys = apply_table(*args, model);
+    TableKeys keys;
+    if (!model.table.empty()) keys = apply_table(*args, model);
     server::ModelSource source;
     source.is_default = model.name.empty();
     if (source.is_default) args->model.files = files;
@@ -277,17 +278,35 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
     source.open = [args] { return args->model.open(); };
     source.vocab = [args] { return args->model.load_vocab(); };
     source.load = [args, name = source.id] { return load(*args, name); };
+    source.plain_name = plain_hub_name;
     return source;
 }
 
 }  // namespace
 
 std::vector<server::ModelSource> model_sources(const ServeArgs& args) {
-    ServeArgs all = args;
-    all.turns = std::make_shared<tinfer::EngineTurns>();
     std::vector<server::ModelSource> sources;
-    for (auto& model : named_models(args)) sources.push_back(source_of(all, std::move(model)));
+    for (auto& model : named_models(args)) sources.push_back(source_of(args, std::move(model)));
     return sources;
+}
+
+std::optional<server::Pulling> pulling(const ServeArgs& args) {
+    if (!args.allow_pull) return std::nullopt;
+    require_downloads("--allow-pull");
+    server::Pulling how;
+    how.plain_name = wanted_hub_name;
+    how.fetch = [all = std::make_shared<const ServeArgs>(args)](const std::string& name, const auto& report,
+                                                                const auto& stops) {
+        const auto tell = [&](const FetchStep& step) {
+            report({(step.hash.size() == 64 ? "sha256:" : "sha1:") + std::string(step.hash), step.size, step.completed,
+                    step.is_checked});
+        };
+        note("pulling " + name + " for a client");
+        const CachedName model = fetched_model(name, tell, stops);
+        note("pulled " + model.name);
+        return source_of(*all, Named{model.name, model.path});
+    };
+    return how;
 }
 
 std::uint64_t memory_for_models(const ServeArgs& args) {

@@ -44,9 +44,13 @@ def run_node_ollama():
     if folder is None:
         return SKIPPED
     sys.argv = [sys.argv[0], PROGRAM]
+    from pulls_test import Pulling, hub
     from server_support import Server
-    with Server("--parallel", 4, "-c", 2048) as text, Server("--pooling", "mean", "-c", 512) as vectors:
-        return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address]).returncode
+    with (Server("--parallel", 4, "-c", 2048, "--strict-model") as text,
+          Server("--pooling", "mean", "-c", 512) as vectors,
+          hub() as one, Pulling(one, "--allow-pull") as pulling):
+        return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address,
+                               pulling.address]).returncode
 
 
 if __name__ == "__main__":

@@ -72,7 +72,8 @@ class Frameworks(unittest.TestCase):
 
     def test_v17_litellm(self):  # [V17]
         """litellm over Ollama's interface: whole, as a stream, structured, tools, vectors, an error"""
-        with Server("--parallel", 4, "-c", 4096) as server, Server("--pooling", "mean", "-c", 512) as vectors:
+        with (Server("--parallel", 4, "-c", 4096, "--strict-model") as server,
+              Server("--pooling", "mean", "-c", 512) as vectors):
             ask = lambda **more: litellm.completion(**{**dict(
                 model="ollama_chat/tiny", api_base=server.address, messages=ASK, max_tokens=8, temperature=1, seed=3,
                 max_retries=0), **more})
