@@ -397,7 +397,9 @@ private:
             }
             // Without brackets the closing mark ends the list.
             LiteralReader look = in_;
+            look.at_end = false;
             if (look.take_mark(format_.call_close)) return true;
+            if (look.at_end && final_) in_.at = in_.text.size();  // the end of the answer cuts the mark
             in_.at_end = in_.at_end || look.at_end;
             if (in_.at == in_.text.size()) return final_;
         }
