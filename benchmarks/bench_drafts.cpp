@@ -2,12 +2,14 @@
 // What drafts gain where it is given how many of them are right: their tokens are replaced by those that the model will
 // draw, or by others. Decodes are real, a draft head computes what it would; plain and drafting runs alternate.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <random>
 #include <stdexcept>
 
 #include "base/access.hpp"
+#include "decoding.hpp"
 #include "runtime/context.hpp"
 #include "support.hpp"
 #include "tinfer/tinfer.hpp"
@@ -21,7 +23,8 @@ constexpr std::string_view kUsage =
     "                    [--tokens 256] [--prompt 64] [--rounds 3] [--threads 1] [--fixed] [--smoke] [--json]\n"
     "Generation with drafts of which so many percent are right, against generation without. --head: the drafts take\n"
     "what that head takes for them (one sequence), else nothing. --sequences: so many answers of one engine at once.\n"
-    "--fixed: drafts are always as long as they may be. The least of the rounds counts.\n";
+    "--fixed: drafts are always as long as they may be. The least of the rounds counts. bound: what drafts of the\n"
+    "best length would gain by what a step, a check of each length and the head take in this run.\n";
 
 struct Setting {
     int n_max, n_sequences, n_tokens, n_prompt, n_threads;
@@ -91,6 +94,70 @@ Took run_one(const Model& model, Context& context, const Setting& s, std::shared
     return {t.generation_s, t.drafted_n, t.accepted_n};
 }
 
+// ---- what drafts can gain -------------------------------------------------------------------------------------------
+
+/// The least that twelve calls take, of those that `after` is called behind.
+template <class Call, class After>
+double least_seconds(const Call& call, const After& after) {
+    double least = 0;
+    for (int round = 0; round < 12; ++round) {
+        const auto begin = std::chrono::steady_clock::now();
+        call();
+        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        least = round == 0 ? seconds : std::min(least, seconds);
+        after();
+    }
+    return least;
+}
+
+/// Of a decode of n_each tokens behind each prompt, all of them outputs.
+double seconds_of_check(Context& context, const Setting& s, int n_each) {
+    context.clear();
+    for (int i = 0; i < s.n_sequences; ++i) {
+        Batch batch;
+        batch.add_sequence(prompt_of(s, i), SeqId{i});
+        require(context.decode(batch) == DecodeStatus::ok, "a decode failed");
+    }
+    Batch batch;
+    for (int i = 0; i < s.n_sequences; ++i)
+        for (int k = 0; k < n_each; ++k) batch.add(Token{3 + 7 * k + 31 * i}, SeqId{i}, true);
+    return least_seconds([&] { require(context.decode(batch) == DecodeStatus::ok, "a decode failed"); },
+                         [&] { require(context.rm_all_seqs({Pos{s.n_prompt}}) == RemoveStatus::ok, "tokens stay"); });
+}
+
+double seconds_of_head(Context& context, const Setting& s, int n_drafted) {
+    const auto prompt = prompt_of(s, 0);
+    context.clear();
+    require(context.decode(prompt) == DecodeStatus::ok, "a decode failed");
+    Context::Impl& state = detail::impl_of(context);
+    std::vector<Token> out(static_cast<std::size_t>(n_drafted));
+    return least_seconds(
+        [&] {
+            const auto drafted = state.head->draft(SeqId{0}, prompt.back(), state.end_of(SeqId{0}), out);
+            require(drafted.n == out.size(), "the head drafts fewer tokens");
+        },
+        [] {});
+}
+
+/// Plain steps, and for drafts of 1 … n_max tokens the seconds of a check and of the head.
+struct Costs {
+    double step = 0;
+    std::vector<double> drafting;
+
+    Costs(Context& plain, Context& context, const Setting& s, bool has_head) : step(seconds_of_check(plain, s, 1)) {
+        for (int n = 1; n <= s.n_max; ++n)
+            drafting.push_back(seconds_of_check(context, s, n + 1) + (has_head ? seconds_of_head(context, s, n) : 0));
+    }
+
+    /// What the best length gains where each drafted token is right with this probability: a check of n of them draws
+    /// 1 + p + … + p^n tokens.
+    [[nodiscard]] double bound(double right) const {
+        double best = 1, drawn = 1, power = 1;
+        for (const double seconds : drafting) best = std::max(best, (drawn += power *= right) * step / seconds);
+        return best;
+    }
+};
+
 // ---- several answers of an engine -----------------------------------------------------------------------------------
 
 Took run_engine(const Model& model, const Setting& s, double right, std::vector<std::vector<Token>>& answers) {
@@ -102,6 +169,9 @@ Took run_engine(const Model& model, const Setting& s, double right, std::vector<
     Engine engine(model, options);
     const bool drafts = !answers.empty();
     std::vector<std::vector<Token>> drawn(static_cast<std::size_t>(n));
+    // From the event on with which all answers have begun: prompts are not in the time.
+    std::chrono::steady_clock::time_point begin;
+    std::size_t n_drawn = 0, n_before = 0;
     for (int i = 0; i < n; ++i) {
         const auto k = static_cast<std::size_t>(i);
         EngineRequest request{
@@ -115,15 +185,21 @@ Took run_engine(const Model& model, const Setting& s, double right, std::vector<
                                               .n_max = s.n_max,
                                               .adapt = !s.fixed};
         }
-        engine.submit(std::move(request), [&own = drawn[k]](const EngineEvent& event) {
-            for (const auto& choice : event.tokens) own.push_back(choice.token);
+        engine.submit(std::move(request), [&, k](const EngineEvent& event) {
+            for (const auto& choice : event.tokens) drawn[k].push_back(choice.token);
+            n_drawn += event.tokens.size();
+            if (n_before > 0 || std::ranges::any_of(drawn, [](const auto& own) { return own.empty(); })) return;
+            n_before = n_drawn;
+            begin = std::chrono::steady_clock::now();
         });
     }
     engine.drain();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (drafts && drawn != answers) throw std::runtime_error("drafts change a text");
     answers = std::move(drawn);
     const auto stats = engine.stats();
-    return {stats.busy_s, stats.drafted_tokens, stats.accepted_tokens};
+    const auto all = static_cast<double>(n_drawn), counted = static_cast<double>(n_drawn - n_before);
+    return {seconds * all / counted, stats.drafted_tokens, stats.accepted_tokens};
 }
 
 void measure(Options& options) {
@@ -139,15 +215,18 @@ void measure(Options& options) {
     const int n_rounds = static_cast<int>(options.number("rounds", smoke ? 1 : 3));
     Printer printer(options.flag("json"));
     options.finish();
+    require(head_path.empty() || s.n_sequences == 1, "a head drafts for one sequence");
     if (path.empty()) throw std::runtime_error("--model FILE is missing; see --help");
     const Model model = Model::load(path);
-    ContextOptions sizes{.n_ctx = s.n_prompt + s.n_tokens + 64,
-                         .n_outputs = s.n_max + 1,
+    ContextOptions sizes{.n_ctx = s.n_sequences * (s.n_prompt + s.n_tokens + 64),
+                         .n_seq_max = s.n_sequences,
+                         .n_outputs = s.n_sequences * (s.n_max + 1),
                          .n_threads = s.n_threads,
                          .n_threads_batch = s.n_threads};
     Context plain_context(model, sizes);
     if (!head_path.empty()) sizes.draft_head = DraftHead::load(model, head_path);
     Context context(model, sizes);
+    const Costs costs(plain_context, context, s, !head_path.empty());
     for (const std::string& text : rights) {
         const double right = std::stod(text) / 100;
         Took plain, drafted;
@@ -177,6 +256,7 @@ void measure(Options& options) {
                           .add("plain_tps", n / plain.seconds)
                           .add("tps", n / drafted.seconds)
                           .add("times", plain.seconds / drafted.seconds)
+                          .add("bound", costs.bound(right))
                           .add("drafted", drafted.drafted)
                           .add("accepted", drafted.accepted));
     }

@@ -9,8 +9,8 @@ namespace tinfer::generation {
 namespace {
 
 // In terms of a step of one token. The credit at the start and its growth bound what rejected tokens cost a text of n
-// tokens: 1.5 + 0.012 n.
-constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.012, kMaxCredit = 12.0;
+// tokens: 1.5 + 0.008 n.
+constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.008, kMaxCredit = 12.0;
 constexpr double kCostPerToken = 0.12;    // of a check, until it is measured
 constexpr std::size_t kFirstSize = 4;     // larger checks are tried once the next smaller one is measured
 constexpr double kLeastGain = 1.03;       // what a check has to promise

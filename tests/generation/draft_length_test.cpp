@@ -40,7 +40,7 @@ double time_of(const World& world, int n, std::uint64_t seed = 1, std::size_t li
 }  // namespace
 
 // A model of costs: that of real decodes is measured by benchmarks/bench_speculation.cpp, with the same floor.
-TEST_CASE("[J1] length of drafts: where costs are known no text runs below 0.97 of plain steps, whatever checks cost") {
+TEST_CASE("[J1] length of drafts: where costs are known no text runs below 0.98 of plain steps, whatever checks cost") {
     for (const double per_token : {0.02, 0.1, 0.3, 0.6, 1.0})
         for (const double chance : {0.0, 0.05, 0.2, 0.4})
             for (const double asking : {0.0, 0.05, 0.5})
@@ -50,7 +50,7 @@ TEST_CASE("[J1] length of drafts: where costs are known no text runs below 0.97 
                         CAPTURE(chance);
                         CAPTURE(asking);
                         CAPTURE(noise);
-                        CHECK(time_of({asking, per_token, chance, noise}, 400, seed) < 1 / 0.97);
+                        CHECK(time_of({asking, per_token, chance, noise}, 400, seed) < 1 / 0.98);
                     }
 }
 
