@@ -8,20 +8,28 @@
 #include <array>
 #include <cmath>
 
+#include "quantize/lanes.hpp"
+
 namespace tinfer::quantize {
 
 inline constexpr float kTiny = 1e-15f;  ///< magnitudes below are zero
 
+inline constexpr float kRounding = 12582912.0f;  ///< 1.5 · 2^23: its last place is 1
+
 /// To the nearest integer, ties to even; |x| ≤ 2^22.
-[[nodiscard]] inline float round_even(float x) noexcept {
-    constexpr float magic = 12582912.0f;  // 1.5 · 2^23: its last place is 1
-    return (x + magic) - magic;
-}
+[[nodiscard]] inline float round_even(float x) noexcept { return (x + kRounding) - kRounding; }
 
 /// The nearest integer in [low, high], both integers. NaN gives low.
 [[nodiscard]] inline float round_within(float x, float low, float high) noexcept {
     x = x > low ? x : low;
     return round_even(x < high ? x : high);
+}
+
+template <int L>
+[[nodiscard, gnu::always_inline]] inline Registers<L> round_within(const Registers<L>& x, const Registers<L>& low,
+                                                                   const Registers<L>& high) noexcept {
+    const Registers<L> magic(kRounding);
+    return (smaller(larger(x, low), high) + magic) - magic;
 }
 
 template <int L>
@@ -61,23 +69,28 @@ struct Fit {
 template <int L>
 [[nodiscard]] Fit<L> fit_symmetric(const float* x, const float* w, int n, float m, const Lanes<L>& f,
                                    float* codes) noexcept {
+    const Registers<L> inverse(f.data()), low(-m), high(m - 1.0f);
+    Registers<L> p(0.0f), q(0.0f);
+    for (int i = 0; i < n; ++i) {
+        const Registers<L> v(x + i * L), weight(w + i * L), l = round_within(inverse * v, low, high);
+        l.store(codes + i * L);
+        p += weight * v * l;
+        q += weight * l * l;
+    }
     Fit<L> fit;
-    for (int i = 0; i < n; ++i)
-        for (int g = 0; g < L; ++g) {
-            const float v = x[i * L + g], weight = w[i * L + g];
-            const float l = round_within(f[g] * v, -m, m - 1.0f);
-            codes[i * L + g] = l;
-            fit.p[g] += weight * v * l;
-            fit.q[g] += weight * l * l;
-        }
+    p.store(fit.p.data());
+    q.store(fit.q.data());
     return fit;
 }
 
-/// Copies the codes of the groups that are marked.
+/// Copies the codes of the groups whose mark is 1; others have 0. Codes are small integers, so nothing is rounded.
 template <int L>
 void keep_codes(const Lanes<L>& marks, const float* from, float* to, int n) noexcept {
-    for (int i = 0; i < n; ++i)
-        for (int g = 0; g < L; ++g) to[i * L + g] = marks[g] != 0 ? from[i * L + g] : to[i * L + g];
+    const Registers<L> mark(marks.data());
+    for (int i = 0; i < n; ++i) {
+        const Registers<L> old(to + i * L);
+        (old + mark * (Registers<L>(from + i * L) - old)).store(to + i * L);
+    }
 }
 
 template <int L>
@@ -182,12 +195,15 @@ namespace search_detail {
 template <int L>
 [[nodiscard]] Lanes<L> error_of(const float* x, const float* w, int n, const float* codes, const Lanes<L>& scale,
                                 const Lanes<L>& low, bool squared) noexcept {
-    Lanes<L> error{};
-    for (int i = 0; i < n; ++i)
-        for (int g = 0; g < L; ++g) {
-            const float off = scale[g] * codes[i * L + g] + low[g] - x[i * L + g];
-            error[g] += w[i * L + g] * (squared ? off * off : std::fabs(off));
-        }
+    const Registers<L> of_code(scale.data()), of_all(low.data()), zero(0.0f);
+    Registers<L> sum(0.0f);
+    for (int i = 0; i < n; ++i) {
+        const Registers<L> off = of_code * Registers<L>(codes + i * L) + of_all - Registers<L>(x + i * L);
+        if (squared) sum += Registers<L>(w + i * L) * (off * off);
+        else sum += Registers<L>(w + i * L) * larger(off, zero - off);
+    }
+    Lanes<L> error;
+    sum.store(error.data());
     return error;
 }
 
@@ -217,8 +233,9 @@ template <int L>
     Asymmetric<L> out;
     std::array<float, 256> codes;
     const auto encode = [&](float* to) {
+        const Registers<L> inverse(f.data()), least(low.data()), zero(0.0f), most(top);
         for (int i = 0; i < n; ++i)
-            for (int g = 0; g < L; ++g) to[i * L + g] = round_within(f[g] * (x[i * L + g] - low[g]), 0.0f, top);
+            round_within(inverse * (Registers<L>(x + i * L) - least), zero, most).store(to + i * L);
     };
     for (int g = 0; g < L; ++g) {
         f[g] = top / (high[g] - low[g]);
@@ -229,14 +246,17 @@ template <int L>
     for (int k = 0; k <= grid.last; ++k) {
         for (int g = 0; g < L; ++g) f[g] = (grid.first + grid.step * static_cast<float>(k) + top) / (high[g] - low[g]);
         encode(codes.data());
-        Lanes<L> a{}, b{}, c{}, scale{}, offset{}, better{};
-        for (int i = 0; i < n; ++i)
-            for (int g = 0; g < L; ++g) {
-                const float l = codes[i * L + g], wl = w[i * L + g] * l;
-                a[g] += wl;
-                b[g] += wl * l;
-                c[g] += wl * x[i * L + g];
-            }
+        Registers<L> sum_wl(0.0f), sum_wll(0.0f), sum_wlx(0.0f);
+        for (int i = 0; i < n; ++i) {
+            const Registers<L> l(codes.data() + i * L), wl = Registers<L>(w + i * L) * l;
+            sum_wl += wl;
+            sum_wll += wl * l;
+            sum_wlx += wl * Registers<L>(x + i * L);
+        }
+        Lanes<L> a, b, c, scale{}, offset{}, better{};
+        sum_wl.store(a.data());
+        sum_wll.store(b.data());
+        sum_wlx.store(c.data());
         for (int g = 0; g < L; ++g) {
             const float d = sum_w[g] * b[g] - a[g] * a[g];
             better[g] = d > 0 ? 1.0f : 0.0f;

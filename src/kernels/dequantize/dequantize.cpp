@@ -39,7 +39,7 @@ void dequantize_bytes(const std::uint8_t* block, float d, int n, float* out) noe
 
 /// Elements one by one: numbers of type T, which may lie unaligned.
 template <class T>
-void convert_row(const std::uint8_t* row, std::int64_t n, float* out, float (*convert)(T) noexcept) noexcept {
+void convert_row(const std::uint8_t* row, std::int64_t n, float* out, auto convert) noexcept {
     for (std::int64_t i = 0; i < n; ++i) {
         T value;
         std::memcpy(&value, row + i * static_cast<std::int64_t>(sizeof value), sizeof value);
@@ -47,22 +47,21 @@ void convert_row(const std::uint8_t* row, std::int64_t n, float* out, float (*co
     }
 }
 
-template <class T>
-float number_to_f32(T value) noexcept {
-    return static_cast<float>(value);
-}
+constexpr auto of_f16 = [](std::uint16_t half) { return f16_to_f32<reference>(half); };
+constexpr auto of_bf16 = [](std::uint16_t half) { return bf16_to_f32<reference>(half); };
+constexpr auto of_number = [](auto value) { return static_cast<float>(value); };
 
 /// Types that are no block format; false for those that remain.
 bool dequantize_plain_row(DType type, const std::uint8_t* row, std::int64_t n, float* out) noexcept {
     switch (type) {
         case DType::f32: std::memcpy(out, row, static_cast<std::size_t>(n) * sizeof(float)); return true;
-        case DType::f16: convert_row<std::uint16_t>(row, n, out, f16_to_f32); return true;
-        case DType::bf16: convert_row<std::uint16_t>(row, n, out, bf16_to_f32); return true;
-        case DType::f64: convert_row<double>(row, n, out, number_to_f32); return true;
-        case DType::i8: convert_row<std::int8_t>(row, n, out, number_to_f32); return true;
-        case DType::i16: convert_row<std::int16_t>(row, n, out, number_to_f32); return true;
-        case DType::i32: convert_row<std::int32_t>(row, n, out, number_to_f32); return true;
-        case DType::i64: convert_row<std::int64_t>(row, n, out, number_to_f32); return true;
+        case DType::f16: convert_row<std::uint16_t>(row, n, out, of_f16); return true;
+        case DType::bf16: convert_row<std::uint16_t>(row, n, out, of_bf16); return true;
+        case DType::f64: convert_row<double>(row, n, out, of_number); return true;
+        case DType::i8: convert_row<std::int8_t>(row, n, out, of_number); return true;
+        case DType::i16: convert_row<std::int16_t>(row, n, out, of_number); return true;
+        case DType::i32: convert_row<std::int32_t>(row, n, out, of_number); return true;
+        case DType::i64: convert_row<std::int64_t>(row, n, out, of_number); return true;
         case DType::q8_1:
             for (std::int64_t b = 0; b < n / 32; ++b, row += 36)
                 dequantize_bytes(row, load_f16<reference>(row), 32, out + 32 * b);
