@@ -106,7 +106,8 @@ def throw(n_calls, seed):
                cut, vanished, trace_file, tinfer.TraceReader("t.tntrace"), receipt, recorder, attachment, stream,
                request, llama, llama.save_state(), LlamaGrammar(grammar), Tokenizer(TALKS), observer.values[0],
                llm.generate("once", max_tokens=1, logprobs=1), llm.score("once upon"), model.tensors[0],
-               tinfer.ChatPrompt(talks, [{"role": "user", "content": "once"}]), tinfer.Error("no_room", "full"), tinfer.ErrorCode.no_room]
+               tinfer.ChatPrompt(talks, [{"role": "user", "content": "once"}]), tinfer.Error("no_room", "full"),
+               tinfer.ErrorCode.no_room]
     plain = [
         None, True, False, -1, 0, 1, 2, 5, 63, 64, 65, 255, 306, 2**31 - 1, -2**31, 2**31, 2**63, 2**70, 0.0, 0.5, 1.0,
         -1.5, math.nan, math.inf, -math.inf, 1e300, "", "a", "once upon a time", "a" * 3000, "\ud800", "\0", "user",
