@@ -90,6 +90,27 @@ class LlamaShape(unittest.TestCase):
         self.assertEqual([entry["index"] for entry in self.llama.create_embedding(["a", "b"])["data"]], [0, 1])
 
 
+class TokenizerShape(unittest.TestCase):
+    def test_texts_rows_and_conversations(self):
+        """What tokenizer_test.py shows beside the package, without it."""
+        from tinfer.shims.transformers import Tokenizer
+        tokenizer = Tokenizer(TALKS)
+        ids = tokenizer.encode("once upon")
+        self.assertEqual((ids[0], tokenizer.bos_token_id, tokenizer.eos_token), (1, 1, "</s>"))
+        self.assertEqual(tokenizer.decode(ids, skip_special_tokens=True).strip(), "once upon")
+        rows = tokenizer(["once upon", "a"], padding=True, return_tensors="np")
+        self.assertEqual((rows.input_ids.shape, rows["attention_mask"].sum()),
+                         ((2, len(ids)), len(ids) + len(tokenizer.encode("a"))))
+        talk = [{"role": "user", "content": "once"}]
+        whole = tokenizer.apply_chat_template(talk, add_generation_prompt=True, return_dict=False)
+        part = tokenizer.apply_chat_template(talk, return_dict=False)
+        self.assertEqual(whole[:len(part)], part)
+        self.assertIn("<user>once\n", tokenizer.apply_chat_template(talk, tokenize=False))
+        self.assertRaises(TypeError, tokenizer, [7])
+        self.assertRaises(ValueError, tokenizer, ["a"], padding="sideways")
+        self.assertRaises(TypeError, Tokenizer(tinfer.Vocab.load(TALKS)).apply_chat_template, talk)
+
+
 @needs("langchain_core")
 class LangChain(unittest.TestCase):
     def setUp(self):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, openai
-of npm, and those of both that speak Ollama's interface, installed beside the build. Which of them, the second argument
-says, so that each is a test of its own, which is skipped, saying so, where they cannot be installed: what is not there
-never passes beside what is.
+"""The clients that people use, unchanged: the Python packages openai, anthropic, litellm and langchain-openai, dspy
+and outlines, openai of npm, and those of both that speak Ollama's interface, installed beside the build. Which of them,
+the second argument says, so that each is a test of its own, which is skipped, saying so, where they cannot be
+installed: what is not there never passes beside what is.
 TINFER_CLIENTS names a folder that keeps them.
 
-usage: clients_test.py PROGRAM openai|frameworks|node|ollama|node_ollama
+usage: clients_test.py PROGRAM openai|frameworks|structured|node|ollama|node_ollama
 """
 import subprocess
 import sys
@@ -58,6 +58,7 @@ if __name__ == "__main__":
     openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py", "several_cases.py"]
     sys.exit({"openai": lambda: run_python("openai", openai, "openai", "anthropic", "pydantic"),
               "frameworks": lambda: run_python("frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
+              "structured": lambda: run_python("structured", ["structured_cases.py"], "dspy", "outlines", "openai"),
               "ollama": lambda: run_python("ollama", ["ollama_cases.py"], *ollama),
               "node_ollama": run_node_ollama,
               "node": run_node}[WHICH]())
