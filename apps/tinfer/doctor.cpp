@@ -23,7 +23,9 @@ constexpr double kFewBusy = 0.25;                 // processors that others may 
 constexpr double kCold = 0.02;                    // of a file outside the page cache
 constexpr double kSlow = 0.8;                     // of memory's rate, below which a file's pages are named
 constexpr double kSlowFormat = 0.5;               // the same of a format's kernels
-constexpr std::uint64_t kRateBytes = 256u << 20;  // that rates are measured with: more than caches hold
+constexpr std::uint64_t kRateBytes = 256u << 20;  // of layers that kernels are measured with
+constexpr std::uint64_t kMemoryBytes = 1u << 30;  // of memory: more than caches hold
+constexpr double kBitsOfFast = 4.5;               // of a weight in q4_k, whose kernels keep up with memory
 
 struct DoctorArgs {
     ModelArgs model;
@@ -142,13 +144,11 @@ tinfer::DType main_type(const tinfer::ModelFile& file) {
 }
 
 /// Bytes of weights that kernels read in a second for single tokens, by a few layers of the model's sizes and types.
-double kernel_rate(const tinfer::ModelFile& file, const DoctorArgs& args, int n_threads) {
+double kernel_rate(const tinfer::ModelFile& file, int n_threads) {
     const LayerSizes sizes = layer_sizes(file);
     const auto n_layers =
         std::clamp<std::int64_t>(std::int64_t(kRateBytes / std::max<std::uint64_t>(sizes.bytes, 1)), 1, sizes.n_layer);
-    tinfer::ContextOptions options{.n_ctx = 128, .n_threads = n_threads};
-    for (const tinfer::Isa isa : tinfer::available_isas())
-        if (tinfer::to_string(isa) == args.isa) options.isa = isa;
+    const tinfer::ContextOptions options{.n_ctx = 128, .n_threads = n_threads};
     SampleModel sample(file, n_layers, options, 1);
     std::uint64_t bytes = 0;
     for (const auto& tensor : sample.model().file().tensors())
@@ -162,13 +162,15 @@ double kernel_rate(const tinfer::ModelFile& file, const DoctorArgs& args, int n_
 // format are in the way. Models that caches hold, and mixtures, of which a token reads little, are left out.
 void judge_rates(const MachineFacts& machine, const ModelFacts& model, const DoctorArgs& args,
                  std::vector<Finding>& out) {
-    const bool fits = machine.memory == 0 || model.weight_bytes + kRateBytes <= machine.memory;
+    const bool fits = machine.memory == 0 || model.weight_bytes + kMemoryBytes <= machine.memory;
+    const std::string best(to_string(tinfer::available_isas().front()));
+    if (args.isa != "auto" && args.isa != best) return;  // which is what to begin with
     if (args.system != "/" || model.weight_bytes < kRateBytes || model.n_expert > 0 || !fits || !args.model.ram.empty())
         return;
     const tinfer::ModelFile file = args.model.open();
     const int n_threads = args.n_threads > 0 ? args.n_threads : machine.usable();
     roof::Team team(n_threads);
-    const double memory = roof::read_rate(team, roof::LargePages(kRateBytes).bytes());
+    const double memory = roof::read_rate(team, roof::LargePages(kMemoryBytes).bytes());
     const auto gbps = [](double rate) { return fixed(rate / 1e9, 1) + " GB/s"; };
     if (model.cached_bytes >= model.file_bytes * 98 / 100)
         if (const double mapped = roof::file_read_rate(team, file); mapped > 0 && mapped < kSlow * memory)
@@ -176,12 +178,16 @@ void judge_rates(const MachineFacts& machine, const ModelFacts& model, const Doc
                            "the file is read at " + gbps(mapped) + " from the page cache, where it lies in small " +
                                "pages, memory gives " + gbps(memory),
                            "--no-mmap, or let it be read anew (a file just written)", memory / mapped, "generation"});
-    if (const double kernels = kernel_rate(file, args, n_threads); kernels < kSlowFormat * memory)
+    double n_weights = 0;
+    for (const auto& tensor : file.tensors()) n_weights += double(tensor.ne[0] * tensor.ne[1] * tensor.ne[2]);
+    const double bits = 8 * double(model.weight_bytes) / std::max(n_weights, 1.0);
+    const double kernels = kernel_rate(file, n_threads);
+    // The other type has more bytes, or fewer.
+    if (const double gain = memory / kernels * bits / kBitsOfFast; kernels < kSlowFormat * memory && gain > 1.2)
         out.push_back({"format",
                        std::string(tinfer::to_string(main_type(file))) + " weights are multiplied at " + gbps(kernels) +
                            " for a token, memory gives " + gbps(memory),
-                       "a type whose kernels keep up, such as q4_k or q8_0 (tinfer quantize)", memory / kernels,
-                       "generation"});
+                       "a type whose kernels keep up, such as q4_k (tinfer quantize)", gain, "generation"});
 }
 
 int doctor(const DoctorArgs& args) {
