@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "api.hpp"
 
+#include <algorithm>
 #include <tinfer/error.hpp>
 #include <tinfer/json.hpp>
 
@@ -86,9 +87,13 @@ std::vector<RepoFile> ask_tree(const Client& client, const HubName& name, const 
             out.push_back(read_file(client, entry));
         }
         const auto next = next_page(client, reply);
-        if (!next) return out;
+        if (!next) break;
         url = *next;
     }
+    std::ranges::sort(out, {}, &RepoFile::path);
+    if (const auto twice = std::ranges::adjacent_find(out, {}, &RepoFile::path); twice != out.end())
+        client.fail(ErrorCode::damaged, "the hub lists the file '" + twice->path.substr(0, 200) + "' twice");
+    return out;
 }
 
 Url file_address(const Client& client, const HubName& name, const std::string& commit, const std::string& path) {

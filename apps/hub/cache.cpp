@@ -124,7 +124,7 @@ std::variant<std::monostate, Found, Unclear> look_up(const HubName& name, const 
         const auto all = candidates(repo.files(commit));
         const auto chosen = choose(name, all);
         if (chosen.size() == 1 && chosen[0]->is_complete())
-            return Found{commit, *chosen[0], id_of(name, *chosen[0], all)};
+            return Found{commit, *chosen[0], ShortNames(all).name(name, *chosen[0]).text()};
         if (chosen.size() > 1 && !unclear) {
             unclear.emplace();
             for (const auto* one : chosen) unclear->models.push_back(*one);

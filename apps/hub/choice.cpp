@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace tinfer::hub {
@@ -67,7 +68,7 @@ std::string folder_of(std::string_view path) {
 
 std::uint64_t Candidate::bytes() const {
     std::uint64_t sum = 0;
-    for (const auto& file : files) sum += file.size;
+    for (const auto& file : files) sum = std::max(sum, sum + file.size);  // what wraps stays large
     return sum;
 }
 
@@ -112,24 +113,35 @@ std::vector<const Candidate*> choose(const HubName& name, const std::vector<Cand
     return those([](const Candidate&) { return true; });
 }
 
-std::string id_of(const HubName& name, const Candidate& one, const std::vector<Candidate>& all) {
-    const bool is_unique =
-        std::ranges::count_if(all, [&](const Candidate& other) { return other.fits(one.label); }) == 1;
-    HubName id = name;
-    id.quant = is_unique ? one.label : "";
-    id.path = is_unique ? "" : one.files.front().path;
-    return id.text();
+ShortNames::ShortNames(const std::vector<Candidate>& all) {
+    for (const Candidate& one : all) {
+        const std::string label = lower(one.label), folder = lower(one.folder);
+        ++fitting_[label];
+        if (folder != label) ++fitting_[folder];
+    }
+}
+
+bool ShortNames::has_label(const Candidate& one) const {
+    const auto fitting = fitting_.find(lower(one.label));
+    return is_quant(one.label) && fitting != fitting_.end() && fitting->second == 1;
+}
+
+std::string ShortNames::text(const Candidate& one) const { return has_label(one) ? one.label : one.files.front().path; }
+
+HubName ShortNames::name(const HubName& repository, const Candidate& one) const {
+    HubName name = repository;
+    name.quant = has_label(one) ? one.label : "";
+    name.path = has_label(one) ? "" : one.files.front().path;
+    return name;
 }
 
 std::string list_text(const std::vector<Candidate>& all) {
+    constexpr std::size_t kMost = 40;
+    const ShortNames names(all);
     std::string text;
-    for (const auto& one : all) {
-        const bool is_unique =
-            std::ranges::count_if(all, [&](const Candidate& other) { return other.fits(one.label); }) == 1;
-        text += (text.empty() ? "" : ", ") + (is_unique ? one.label : one.files.front().path) + " (" +
-                size_text(one.bytes()) + ")";
-    }
-    return text;
+    for (const Candidate& one : std::span(all).first(std::min(all.size(), kMost)))
+        text += (text.empty() ? "" : ", ") + names.text(one) + " (" + size_text(one.bytes()) + ")";
+    return all.size() > kMost ? text + " and " + std::to_string(all.size() - kMost) + " more" : text;
 }
 
 std::string missing_parts(const Candidate& one) {

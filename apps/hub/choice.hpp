@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +36,21 @@ struct Candidate {
 /// Those of them that the name means: by its path or quantization; without them Q4_K_M, else Q8_0, else the only one.
 /// Not exactly one: it is not clear what is meant.
 [[nodiscard]] std::vector<const Candidate*> choose(const HubName& name, const std::vector<Candidate>& all);
-/// "OWNER/REPO:QUANT"; with the path where another candidate has the same label.
-[[nodiscard]] std::string id_of(const HubName& name, const Candidate& one, const std::vector<Candidate>& all);
-/// "Q4_K_M (1.1 GiB), Q8_0 (2.0 GiB)"
+/// What tells the models of a repository from each other.
+class ShortNames {
+public:
+    explicit ShortNames(const std::vector<Candidate>& all);
+    /// Whether the label means this one of them and nothing else, and can stand in a name.
+    [[nodiscard]] bool has_label(const Candidate& one) const;
+    /// Its label, or the path of its first file.
+    [[nodiscard]] std::string text(const Candidate& one) const;
+    /// OWNER/REPO:QUANT, or OWNER/REPO/PATH; with the revision of `repository`.
+    [[nodiscard]] HubName name(const HubName& repository, const Candidate& one) const;
+
+private:
+    std::map<std::string, int> fitting_;  // how many a quantization fits
+};
+/// "Q4_K_M (1.1 GiB), Q8_0 (2.0 GiB)"; of more than forty the first ones, and how many follow.
 [[nodiscard]] std::string list_text(const std::vector<Candidate>& all);
 /// "98.4 MiB"
 [[nodiscard]] std::string size_text(std::uint64_t bytes);

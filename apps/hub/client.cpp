@@ -142,10 +142,7 @@ void Client::refuse(const Answer& answer, std::string_view path) const {
 }
 
 void Client::fail(ErrorCode code, const std::string& why) const {
-    std::string line = name_.text() + ": " + why;  // one line, whatever an answer contained
-    std::ranges::replace_if(
-        line, [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
-    throw Error(code, line);
+    throw Error(code, spell_controls(name_.text() + ": " + why));  // one line, whatever an answer contained
 }
 
 }  // namespace tinfer::hub

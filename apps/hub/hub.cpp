@@ -65,14 +65,13 @@ std::vector<CachedModel> list(const Settings& settings) {
         const RepoCache repo(settings.cache, name);
         for (const auto& commit : repo.commits()) {
             const auto all = candidates(repo.files(commit));
+            const ShortNames names(all);
             for (const Candidate& one : all) {
-                CachedModel row{id_of(name, one, all), {}, one.bytes(), commit, one.is_complete()};
-                const auto meant = look_up(parse_hub_name(row.name), settings);
-                if (const auto* found = std::get_if<Found>(&meant); found != nullptr && found->commit != commit) {
-                    HubName older = name;
-                    older.revision = commit;
-                    row.name = id_of(older, one, all);
-                }
+                HubName id = names.name(name, one);
+                const auto meant = look_up(id, settings);
+                if (const auto* found = std::get_if<Found>(&meant); found != nullptr && found->commit != commit)
+                    id.revision = commit;
+                CachedModel row{id.text(), {}, one.bytes(), commit, one.is_complete()};
                 for (const auto& file : one.files) row.paths.push_back(repo.snapshot(commit) / file.path);
                 out.push_back(std::move(row));
             }

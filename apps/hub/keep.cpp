@@ -47,10 +47,8 @@ std::map<std::string, Candidate> meant(HubName name, const Settings& settings, s
                         name.text() + ": which one is not clear; in the cache are " + list_text(all));
         if (chosen.empty()) continue;
         if (out.empty()) {  // in other snapshots the same, not what a name without a quantization would mean there
-            id = id_of(name, *chosen[0], all);
-            const std::string revision = name.revision;
-            name = parse_hub_name(id);
-            name.revision = revision;
+            name = ShortNames(all).name(name, *chosen[0]);
+            id = name.text();
         }
         out.emplace(commit, *chosen[0]);
     }

@@ -51,7 +51,7 @@ void parse_rest(HubName& name, std::string_view rest, std::string_view text) {
     const bool has_revision = rest.starts_with('@');
     if (has_revision) rest.remove_prefix(1);
     const std::size_t colon = rest.find(':');
-    if (colon == rest.npos && is_gguf(rest)) {
+    if ((colon == rest.npos || rest.starts_with('/')) && is_gguf(rest)) {
         const std::size_t slash = has_revision ? end_of_revision(rest) : 0;
         if (slash == rest.npos) refuse(text, kForms);
         if (has_revision) name.revision = rest.substr(0, slash);
@@ -62,8 +62,7 @@ void parse_rest(HubName& name, std::string_view rest, std::string_view text) {
         if (has_revision) name.revision = rest.substr(0, colon);
         if (colon != rest.npos) {
             name.quant = rest.substr(colon + 1);
-            if (name.quant.empty() || !std::ranges::all_of(name.quant, is_letter))
-                refuse(text, "letters, digits, '_', '.' and '-' follow the colon");
+            if (!is_quant(name.quant)) refuse(text, "letters, digits, '_', '.' and '-' follow the colon");
         }
     }
     if (has_revision && !is_revision(name.revision)) refuse(text, "its revision is none");
@@ -72,6 +71,8 @@ void parse_rest(HubName& name, std::string_view rest, std::string_view text) {
 }  // namespace
 
 bool is_name(std::string_view text) noexcept { return text.starts_with("hf:") || text.starts_with("ollama:"); }
+
+bool is_quant(std::string_view text) noexcept { return !text.empty() && std::ranges::all_of(text, is_letter); }
 
 bool is_inside(std::string_view path) noexcept {
     if (path.empty() || path.size() > 1024) return false;

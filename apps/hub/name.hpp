@@ -33,6 +33,8 @@ struct OllamaName {
 /// The text begins with "ollama:". Throws bad_parameter.
 [[nodiscard]] OllamaName parse_ollama_name(std::string_view text);
 
+/// Whether it can follow the colon of a name: letters, digits, '_', '.' and '-'.
+[[nodiscard]] bool is_quant(std::string_view text) noexcept;
 /// Whether a path of a repository stays inside it: relative, without empty, "." and ".." parts, backslashes and control
 /// characters.
 [[nodiscard]] bool is_inside(std::string_view path) noexcept;

@@ -9,6 +9,7 @@
 #include "api.hpp"
 #include "download.hpp"
 #include "hub.hpp"
+#include "plain_text.hpp"
 
 namespace tinfer::hub {
 
@@ -65,7 +66,8 @@ std::uint64_t bytes_at(const fs::path& path) {
 void require_space(const Client& client, const RepoCache& repo, const Candidate& model) {
     std::uint64_t missing = 0;
     for (const RepoFile& file : model.files)
-        if (!is_cached(repo, file)) missing += file.size - std::min(file.size, bytes_at(repo.partial(file.hash)));
+        if (!is_cached(repo, file))
+            missing = std::max(missing, missing + file.size - std::min(file.size, bytes_at(repo.partial(file.hash))));
     make_folders(repo.folder());
     struct statvfs space {};
     if (::statvfs(repo.folder().c_str(), &space) != 0) return;  // then writing says what is wrong
@@ -87,10 +89,10 @@ Pulled pull(std::string_view text, const Settings& settings, PullAction action) 
     const auto all = candidates(ask_tree(client, name, revision.commit));
     const Candidate& model = choose_one(client, name, all);
     if (settings.say && !revision.license.empty())
-        settings.say(name.repository() + ": license " + revision.license.substr(0, 100) +
+        settings.say(name.repository() + ": license " + spell_controls(revision.license.substr(0, 100)) +
                      (revision.is_gated ? ", with terms to be accepted" : ""));
     const RepoCache repo(settings.cache, name);
-    Pulled out{{{}, id_of(name, model, all), revision.commit}, {}, 0};
+    Pulled out{{{}, ShortNames(all).name(name, model).text(), revision.commit}, {}, 0};
     if (action == PullAction::fetch) require_space(client, repo, model);
     for (const RepoFile& file : model.files) {
         PulledFile pulled{file.path, file.size, is_hex(file.hash, 64) ? file.hash : "", is_cached(repo, file)};

@@ -3,6 +3,11 @@
 
 #include <httplib.h>
 
+#if defined(__linux__)
+#    include <netinet/tcp.h>
+#    include <sys/socket.h>
+#endif
+
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -20,6 +25,8 @@ namespace {
 
 constexpr std::chrono::seconds kConnect{10};
 constexpr std::chrono::milliseconds kLook{50};  // how often a cancellation is looked for
+// What a connection may send beside its body, what waits in the system for being read and TLS included.
+constexpr std::uint64_t kMostBesideBody = std::uint64_t{64} << 20;
 
 /// Keeps a connection that breaks while it is written to from ending the process.
 class NoPipeSignal {
@@ -43,18 +50,39 @@ private:
     sigset_t pipe_{}, before_{};
 };
 
-/// Ends a connection once the work is cancelled, however long nothing arrives on it.
+/// Bytes that have come on a connection, its heads and chunk sizes too; 0 where the system does not tell.
+std::uint64_t received(int socket) noexcept {
+#if defined(__linux__)
+    struct {
+        tcp_info known{};  // what glibc has of it; linux/tcp.h has these behind it:
+        std::uint64_t pacing = 0, most_pacing = 0, acknowledged = 0, received = 0;
+    } info;
+    static_assert(sizeof info.known == 104);
+    socklen_t size = sizeof info;
+    const bool is_known = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && size >= sizeof info;
+    return is_known ? info.received : 0;
+#else
+    return 0;
+#endif
+}
+
+/// Ends a connection once the work is cancelled, however long nothing arrives on it, and one whose heads or chunk sizes
+/// have no end: the HTTP client keeps these in memory until they do.
 class Watch {
 public:
     Watch(httplib::ClientImpl& client, const Settings& settings) {
-        if (!settings.cancelled) return;
+        client.set_socket_options([this](socket_t socket) { socket_ = static_cast<int>(socket); });
         thread_ = std::thread([this, &client, &settings] {
             while (!is_over_) {
-                if (settings.cancelled()) client.stop();
+                const int socket = socket_;
+                if (socket >= 0 && received(socket) > n_body_ + kMostBesideBody) is_wordy_ = true;
+                if (is_wordy_ || (settings.cancelled && settings.cancelled())) client.stop();
                 std::this_thread::sleep_for(kLook);
             }
         });
     }
+    void add_body(std::size_t n) noexcept { n_body_ += n; }
+    [[nodiscard]] bool is_wordy() const noexcept { return is_wordy_; }
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
     ~Watch() {
@@ -63,7 +91,9 @@ public:
     }
 
 private:
-    std::atomic<bool> is_over_{false};
+    std::atomic<bool> is_over_{false}, is_wordy_{false};
+    std::atomic<int> socket_{-1};
+    std::atomic<std::uint64_t> n_body_{0};
     std::thread thread_;
 };
 
@@ -149,14 +179,18 @@ Answer send(const Request& request, const Settings& settings) {
         is_refused = request.on_head && !request.on_head(answer);
         return !is_refused;
     };
-    out.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
-        last_byte_at = std::chrono::steady_clock::now();
-        is_refused = request.on_body && !request.on_body({data, size});
-        return !is_refused;
-    };
+    bool is_wordy = false;
     const httplib::Result result = [&] {
-        const Watch watch(*client, settings);
-        return client->send(out);
+        Watch watch(*client, settings);
+        out.content_receiver = [&](const char* data, std::size_t size, std::uint64_t, std::uint64_t) {
+            last_byte_at = std::chrono::steady_clock::now();
+            watch.add_body(size);
+            is_refused = request.on_body && !request.on_body({data, size});
+            return !is_refused;
+        };
+        auto sent = client->send(out);
+        is_wordy = watch.is_wordy();
+        return sent;
     }();
     if (settings.cancelled && settings.cancelled()) throw Error(ErrorCode::cancelled, "interrupted");
     if (result && answer.status == 0) {  // there is no body, so nobody was asked
@@ -164,7 +198,13 @@ Answer send(const Request& request, const Settings& settings) {
         if (request.on_head) (void)request.on_head(answer);
     }
     const bool is_stalled = std::chrono::steady_clock::now() - last_byte_at >= settings.patience.stall;
-    if (!result && !is_refused) describe_failure(answer, result.error(), *client, request, settings, is_stalled);
+    if (!result && is_wordy) {
+        answer.failure = request.url.place() + " sends more than " + std::to_string(kMostBesideBody >> 20) +
+                         " MiB beside the body of its answer";
+        answer.is_final = true;
+    } else if (!result && !is_refused) {
+        describe_failure(answer, result.error(), *client, request, settings, is_stalled);
+    }
     return answer;
 }
 

@@ -5,6 +5,7 @@
 
 #    include <algorithm>
 
+#    include "hub/plain_text.hpp"
 #    include "output.hpp"
 
 namespace tinfer::app {
@@ -28,19 +29,20 @@ void DownloadReport::update(const hub::FileProgress& progress) {
     const int tenths = static_cast<int>(shown_ * 10 / progress.size);
     if (tenths <= tenths_ || progress.state != hub::FileState::downloading) return;
     tenths_ = tenths;
-    note(file_ + ": " + std::to_string(tenths * 10) + " % of " + size_text(progress.size), Look::dim);
+    note(name_ + ": " + std::to_string(tenths * 10) + " % of " + size_text(progress.size), Look::dim);
 }
 
 void DownloadReport::begin(const hub::FileProgress& progress) {
     clear();
     const bool is_new = progress.file != file_;
     file_ = progress.file;
+    name_ = hub::spell_controls(file_);
     state_ = progress.state;
     begun_at_ = Clock::now();
     first_ = shown_ = progress.completed;
     tenths_ = progress.size == 0 ? 0 : static_cast<int>(progress.completed * 10 / progress.size);
     if (state_ == hub::FileState::downloading && is_new && !Progress::is_shown())
-        note(file_ + ": " + size_text(progress.size) +
+        note(name_ + ": " + size_text(progress.size) +
                  (progress.completed > 0 ? ", " + size_text(progress.completed) + " of it are here" : ""),
              Look::dim);
 }
@@ -52,7 +54,7 @@ void DownloadReport::draw(const hub::FileProgress& progress) {
     is_drawn_ = true;
     const double spent = std::chrono::duration<double>(now - begun_at_).count();
     const double rate = spent > 0 ? double(shown_ - first_) / spent : 0;
-    std::string line = file_ + ": ";
+    std::string line = name_ + ": ";
     if (state_ == hub::FileState::verifying) line += "verifying, ";
     line += fixed(std::min(100.0, 100 * double(shown_) / double(progress.size)), 0) + " %, " + size_text(shown_) +
             " of " + size_text(progress.size);

@@ -28,7 +28,7 @@ private:
     void begin(const hub::FileProgress& progress);
     void draw(const hub::FileProgress& progress);
 
-    std::string file_;
+    std::string file_, name_;  // as it is, and as it is shown
     hub::FileState state_ = hub::FileState::done;
     std::uint64_t first_ = 0;  ///< bytes that were there when this began
     std::uint64_t shown_ = 0;  ///< most that was shown: a bar never goes back

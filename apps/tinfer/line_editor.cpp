@@ -203,7 +203,9 @@ int read_character(EditLine* editor, wchar_t* out) {
             typing.had_text = line != nullptr && line->lastchar > line->buffer;
             return n;
         }
-        if (byte == '\033' && std::mbsinit(&state) != 0 && take_paste_mark(typing)) continue;
+        // A byte that continues nothing begins a character, or a mark: what was begun before it is none.
+        if (std::mbsinit(&state) == 0 && (static_cast<unsigned char>(byte) & 0xC0) != 0x80) state = {};
+        if (byte == '\033' && take_paste_mark(typing)) continue;
         const auto length = std::mbrtowc(out, &byte, 1, &state);
         if (length == static_cast<std::size_t>(-2)) continue;  // more bytes follow
         if (length == static_cast<std::size_t>(-1)) {
@@ -290,19 +292,25 @@ void LineEditor::keep_history(const std::filesystem::path& file) {
     if (impl_ == nullptr || impl_->list == nullptr || file.empty()) return;
     std::error_code error;
     std::filesystem::create_directories(file.parent_path(), error);
-    const int opened = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (opened < 0 || ::fchmod(opened, 0600) != 0) {
-        note("note: what you type is not kept: " + file.string() + ": " + std::strerror(errno), Look::dim);
+    // A pipe would keep it waiting; a device is nothing to keep texts in.
+    const int opened = ::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+    struct stat status {};
+    const bool is_file = opened >= 0 && ::fstat(opened, &status) == 0 && S_ISREG(status.st_mode);
+    if (!is_file || ::fchmod(opened, 0600) != 0) {
+        const std::string why = opened >= 0 && !is_file ? "is no regular file" : std::strerror(errno);
+        note("note: what you type is not kept: " + file.string() + ": " + why, Look::dim);
         if (opened >= 0) ::close(opened);
         return;
     }
     impl_->history_file = opened;
-    std::string text;
-    char block[1 << 14];
-    for (ssize_t n = 0; (n = ::read(opened, block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(n));
-    if (text.size() > kMaxBytes) {  // the newer half stays
-        text.erase(0, std::min(text.find('\n', text.size() - kMaxBytes / 2), text.size() - 1) + 1);
-        if (::ftruncate(opened, 0) == 0 && ::write(opened, text.data(), text.size()) < 0)
+    const auto size = static_cast<std::size_t>(status.st_size);
+    const bool is_long = size > kMaxBytes;
+    std::string text(is_long ? kMaxBytes / 2 : size, '\0');  // of a long one the newer part
+    const ssize_t n_read = ::pread(opened, text.data(), text.size(), static_cast<off_t>(size - text.size()));
+    text.resize(n_read > 0 ? static_cast<std::size_t>(n_read) : 0);
+    if (is_long && !text.empty()) {
+        text.erase(0, std::min(text.find('\n'), text.size() - 1) + 1);
+        if (::ftruncate(opened, 0) != 0 || ::write(opened, text.data(), text.size()) != ssize_t(text.size()))
             note("note: the history of what was typed is lost: " + file.string(), Look::dim);
     }
     for (std::size_t at = 0; at < text.size();) {

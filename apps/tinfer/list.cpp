@@ -8,6 +8,7 @@
 #endif
 
 #include "download_report.hpp"
+#include "hub/plain_text.hpp"
 #include "hub_commands.hpp"
 #include "model_names.hpp"
 
@@ -26,10 +27,13 @@ std::string column_of(std::string text, std::size_t width) {
 
 void print_rows(const std::vector<hub::CachedModel>& models) {
     std::size_t width = 0;
-    for (const auto& model : models) width = std::max(width, model.name.size() + 2);
-    for (const auto& model : models) {
+    std::vector<std::string> names;
+    for (const auto& model : models) names.push_back(hub::spell_controls(model.name));
+    for (const auto& name : names) width = std::max(width, name.size() + 2);
+    for (std::size_t i = 0; i < models.size(); ++i) {
+        const auto& model = models[i];
         const bool is_partial = model.commit.empty();
-        print(column_of(model.name, width) + column_of(size_text(model.bytes), 12) +
+        print(column_of(names[i], width) + column_of(size_text(model.bytes), 12) +
               column_of(is_partial ? "a part of a download" : counted(model.paths.size(), "file"), 9) +
               (is_partial       ? model.paths.front().filename().string().substr(0, 12)
                : model.complete ? model.commit.substr(0, 12)
@@ -75,7 +79,8 @@ struct RmArgs {
 };
 
 bool agrees(const hub::Removal& removal) {
-    std::cerr << "remove " << removal.name << ", " << size_text(removal.bytes) << "? [y/N] " << std::flush;
+    std::cerr << "remove " << hub::spell_controls(removal.name) << ", " << size_text(removal.bytes) << "? [y/N] "
+              << std::flush;
     std::string answer;
     std::getline(std::cin, answer);
     return answer == "y" || answer == "Y" || answer == "yes";

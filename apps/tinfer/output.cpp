@@ -2,6 +2,8 @@
 // Output: streams, colours, progress, numbers.
 #include "output.hpp"
 
+#include "hub/plain_text.hpp"
+
 #include <tinfer/tinfer.hpp>
 
 #include <algorithm>
@@ -113,7 +115,7 @@ Json number_or_null(std::optional<double> value) { return value ? Json(*value) :
 void print_line(const Json& document) { print(document.dump() + "\n"); }
 
 void note(std::string_view line, Look look) {
-    if (!g_style.quiet) to_stderr(colored(line, look) + "\n");
+    if (!g_style.quiet) to_stderr(colored(hub::spell_controls(line, true), look) + "\n");
 }
 
 bool show_aside(std::string_view text) {
@@ -123,18 +125,7 @@ bool show_aside(std::string_view text) {
 }
 
 void note_error(std::string_view message) {
-    std::string line;  // one line without control characters, whatever a file or an argument contained
-    for (const char c : message) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte >= 0x20 && byte != 0x7F) {
-            line += c;
-            continue;
-        }
-        constexpr std::string_view kDigits = "0123456789abcdef";
-        line += "\\x";
-        line += kDigits[byte >> 4];
-        line += kDigits[byte & 15];
-    }
+    const std::string line = hub::spell_controls(message);  // one line, whatever a file or an argument contained
     to_stderr(colored("tinfer:", Look::error) + " " + line + "\n");
 }
 

@@ -45,13 +45,23 @@ OutputFile::OutputFile(const std::string& path) : path_(path), place_(path) {
         if (const auto followed = fs::canonical(path, error); !error) place_ = followed.string();
         // An existing name belongs to another process, or is left over from a crash.
         for (int attempt = 0; attempt < 16 && file_ == nullptr; ++attempt) {
-            beside_ = place_ + "." + std::to_string(attempt) + ".part";
-            errno = 0;
-            file_ = std::fopen(beside_.c_str(), "wbx");
+            const std::string end = "." + std::to_string(attempt) + ".part";
+            const auto open_beside = [&](std::string name) {
+                beside_ = std::move(name);
+                errno = 0;
+                file_ = std::fopen(beside_.c_str(), "wbx");
+            };
+            open_beside(place_ + end);
+            if (file_ == nullptr && errno == ENAMETOOLONG)
+                open_beside((fs::path(place_).parent_path() / (".tinfer" + end)).string());
             if (file_ == nullptr && errno != EEXIST) break;
         }
-        if (file_ == nullptr) beside_.clear();
-        else if (!is_new_) fs::permissions(beside_, status.permissions(), error);
+        if (file_ == nullptr) {  // a file that is there is not written in its place: a write may fail half way
+            beside_.clear();
+            if (!is_new_) refuse();
+        } else if (!is_new_) {
+            fs::permissions(beside_, status.permissions(), error);
+        }
     }
     if (file_ == nullptr) file_ = std::fopen(place_.c_str(), "wb");
     if (file_ == nullptr) refuse();

@@ -84,9 +84,13 @@ std::optional<PagingBound> paging_bound(const tinfer::Model& model, const Expert
     const double waited_s = generation.after.waited_s - generation.before.waited_s;
     PagingBound out;
     // What is below 4 MiB cannot be measured, and is read at once.
-    if (std::filesystem::file_size(file) >= (4u << 20))
-        out.storage =
-            measure_storage(file, 0.5).curve.saturated_rate(std::min<std::uint64_t>(counts->expert_bytes, 1 << 20));
+    try {
+        if (std::filesystem::file_size(file) >= (4u << 20))
+            out.storage =
+                measure_storage(file, 0.5).curve.saturated_rate(std::min<std::uint64_t>(counts->expert_bytes, 1 << 20));
+    } catch (const std::exception& error) {  // the name may be gone, or another file's; the answer stands
+        note(std::string("the storage is not measured: ") + error.what(), Look::warning);
+    }
     const double compute_s = std::max(generation.seconds - waited_s, 0.0) / n_tokens;
     const double storage_s = out.storage > 0 ? best.bytes_per_token / out.storage : 0;
     out.tokens_per_second = n_tokens / generation.seconds;

@@ -5,6 +5,7 @@
 usage: chat_person_test.py path/to/tinfer [unittest arguments]
 """
 import json
+import os
 import time
 import unittest
 
@@ -38,6 +39,26 @@ class Person(unittest.TestCase):
         t.until(r"\n> ")
         t.leave()
         self.assertEqual(history.read_text().splitlines()[1:], [json.dumps("on\nce")])
+
+    def test_what_is_no_history_file_is_left_alone(self):
+        state = FOLDER / "strange"
+        history = state / "tinfer" / "history"
+        history.parent.mkdir(parents=True)
+        os.mkfifo(history, 0o644)
+        t = Terminal(*CHAT, "--no-color", env={"XDG_STATE_HOME": str(state)})
+        t.until("not kept.*no regular file")
+        t.prompt()
+        t.leave()
+        self.assertEqual(history.stat().st_mode & 0o777, 0o644)
+        history.unlink()
+        lines = [json.dumps(f"line {i} " + "x" * 90) + "\n" for i in range(30_000)]   # more than is kept
+        history.write_text("".join(lines))
+        t = Terminal(*CHAT, "--no-color", env={"XDG_STATE_HOME": str(state)})
+        t.prompt()
+        t.leave()
+        kept = history.read_text()
+        self.assertTrue("".join(lines).endswith(kept))
+        self.assertTrue(400_000 < len(kept) <= 1 << 19, len(kept))
 
     def test_tab_completes_commands_and_files(self):
         folder = FOLDER / "some folder"

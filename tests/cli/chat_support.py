@@ -72,7 +72,7 @@ class Terminal:
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def type(self, text):
-        os.write(self.ours, text.encode())
+        os.write(self.ours, text if isinstance(text, bytes) else text.encode())
 
     def leave(self, keys="\x15\x04", code=0):
         # What is typed before the editor reads goes to the terminal's own editor, so it may be asked twice.

@@ -172,6 +172,13 @@ class Chat(unittest.TestCase):
         t.type(f"/save {saved}\r")
         t.until("saved 4 messages")
         self.assertEqual(json.loads(saved.read_text())[2]["content"], "typexd")
+        # A character that is cut takes nothing with it: not the end of a paste, not the next one, not Enter.
+        t.type(b"\x1b[200~a\xc3\x1b[201~\xc3b\xe2\x82\r")
+        t.until(r"\n> ")
+        saved.unlink()
+        t.type(f"/save {saved}\r")
+        t.until("saved 6 messages")
+        self.assertEqual(json.loads(saved.read_text())[4]["content"], "ab")
         t.leave()
 
     def test_ctrl_c_takes_a_line_back(self):

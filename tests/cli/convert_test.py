@@ -240,6 +240,10 @@ class Refusals(Checkpoint):
         tensors = llama_tensors(LLAMA)
         tensors["model.layers.0.extra.weight"] = ("F32", [2], [1.0, 2.0])
         self.refused(self.folder({}, tensors), "model.layers.0.extra.weight")
+        folder = self.folder()
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
+        self.refused(folder, "weight_map", "names no tensor")
 
     def test_tolerated_json(self):
         """[Q4] A byte order mark, numbers beyond 64 bits, and Infinity where nobody reads it."""

@@ -119,8 +119,8 @@ class Outputs(unittest.TestCase):
         self.assertGreater(len(cases), 18)
         folder = FOLDER / "full"
         folder.mkdir()
-        out = folder / "out"
-        for case in cases:
+        # A name of 250 bytes has no room for one beside it.
+        for case, out in [(case, folder / "out") for case in cases] + [(cases[3], folder / ("o" * 250))]:
             for before in (None, "kept"):
                 with self.subTest(case=case, before=before):
                     out.unlink(missing_ok=True)
@@ -132,9 +132,10 @@ class Outputs(unittest.TestCase):
                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (48, 48)))
                     self.assertEqual(done.returncode, 1, done.stderr)
                     self.assertIn(f"{out}: cannot be written: File too large", done.stderr.decode())
-                    self.assertEqual([p.name for p in folder.iterdir()], [] if before is None else ["out"])
+                    self.assertEqual([p.name for p in folder.iterdir()], [] if before is None else [out.name])
                     if before is not None:
                         self.assertEqual(out.read_text(), before)
+            out.unlink(missing_ok=True)
 
     def test_a_file_that_is_replaced_keeps_its_mode_and_its_links(self):
         target, link = FOLDER / "target.dot", FOLDER / "link.dot"

@@ -100,6 +100,17 @@ TEST_CASE("[V15] cache: sets with a part missing, broken links, partial download
     CHECK_FALSE(rows[0].complete);
 }
 
+TEST_CASE("[V15] cache: a file of any name is listed, and hides no other") {
+    const Folder folder;
+    folder.link(kNew, "my model (1).gguf", std::string(64, '1'));
+    folder.link(kNew, "q:script>.gguf", std::string(64, '2'));
+    folder.link(kNew, "M-Q8_0.gguf", std::string(64, '3'));
+    std::vector<std::string> names;
+    for (const auto& model : list(folder.settings())) names.push_back(model.name);
+    CHECK(names == std::vector<std::string>{"o/r/my model (1).gguf", "o/r/q:script>.gguf", "o/r:Q8_0"});
+    for (const auto& name : names) CHECK(found(name, folder) == name + " a");
+}
+
 TEST_CASE("[V15] cache: a name that fits several is refused with the list") {
     const Folder folder;
     folder.write("models--o--r/refs/main", kNew + "\n");

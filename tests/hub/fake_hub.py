@@ -184,6 +184,20 @@ def stall(n, seconds):
     return fault
 
 
+def endless(begin_of_it, piece):
+    """After this begin only such pieces come, for ever: a head or a chunk's size that does not end."""
+    def fault(handler, data, first):
+        try:
+            handler.wfile.write(begin_of_it)
+            for _ in range(20_000):   # more than anybody should take
+                handler.wfile.write(piece)
+        except OSError:
+            pass
+        handler.close_connection = True
+        return True
+    return fault
+
+
 def cut(n):
     """The connection ends after n further bytes."""
     return stall(n, 0)

@@ -7,6 +7,7 @@
 #include <tinfer/error.hpp>
 
 #include "hub/choice.hpp"
+#include "hub/plain_text.hpp"
 
 using namespace tinfer::hub;
 
@@ -95,7 +96,7 @@ TEST_CASE("[V15] choice: the label is what follows the last '-' or '.', or the f
     CHECK(meant("a/b", all) == "M.q4_k_m.gguf");
     CHECK(meant("a/b/BF16/M-BF16.gguf", all) == "BF16/M-BF16.gguf");
     CHECK(meant("a/b/mmproj-M-F16.gguf", all) == "0");
-    CHECK(id_of(parse_hub_name("a/b"), all[0], all) == "a/b:BF16");
+    CHECK(ShortNames(all).name(parse_hub_name("a/b"), all[0]).text() == "a/b:BF16");
 }
 
 TEST_CASE("[V15] choice: without a quantization Q4_K_M, else Q8_0, else the only one") {
@@ -105,7 +106,35 @@ TEST_CASE("[V15] choice: without a quantization Q4_K_M, else Q8_0, else the only
     CHECK(meant("a/b", models({"M-Q4_K_M.gguf", "N-Q4_K_M.gguf"})) == "2");
     CHECK(meant("a/b", models({})) == "0");
     const auto twice = models({"M-Q4_K_M.gguf", "N-Q4_K_M.gguf"});
-    CHECK(id_of(parse_hub_name("a/b"), twice[1], twice) == "a/b/N-Q4_K_M.gguf");
+    CHECK(ShortNames(twice).name(parse_hub_name("a/b"), twice[1]).text() == "a/b/N-Q4_K_M.gguf");
+}
+
+TEST_CASE("[V15] choice: names that can be asked for again, whatever files are called") {
+    const HubName repo = parse_hub_name("a/b");
+    for (const char* path : {"my model (1).gguf", "x-<b>.gguf", "M-Q8:0.gguf", "f/M-Q\u00E4.gguf"}) {
+        const auto all = models({path, "M-Q8_0.gguf"});
+        const auto one = std::ranges::find_if(all, [&](const Candidate& c) { return c.files[0].path == path; });
+        REQUIRE(one != all.end());
+        const std::string name = ShortNames(all).name(repo, *one).text();
+        CHECK(name == std::string("a/b/") + path);
+        CHECK(meant(name, all) == path);
+    }
+    std::vector<RepoFile> many;
+    for (int i = 0; i < 20'000; ++i) many.push_back({"x" + std::to_string(i) + "-Q8_0.gguf", ~0ull, {}});
+    const auto all = candidates(many);
+    CHECK(list_text(all).ends_with(" and 19960 more"));
+    const auto split = models({"M-00001-of-00002.gguf", "M-00002-of-00002.gguf"});
+    CHECK(split[0].bytes() < ~0ull);
+    CHECK(Candidate{"", "", {{"a", ~0ull, {}}, {"b", 2, {}}}, 2}.bytes() == ~0ull);
+}
+
+TEST_CASE("[V15] texts of others cannot steer a terminal") {
+    CHECK(spell_controls("M-Q4_K_M.gguf, \u00E4\U0001F600") == "M-Q4_K_M.gguf, \u00E4\U0001F600");
+    CHECK(spell_controls("a\x1b[31mb\nc\x7f") == "a\\x1b[31mb\\x0ac\\x7f");
+    CHECK(spell_controls("a\tb\nc\r", true) == "a\tb\nc\\x0d");
+    CHECK(spell_controls("\u009b2J \u202efgug \u2028") == "\\u{9b}2J \\u{202e}fgug \\u{2028}");
+    CHECK(spell_controls("\xC3(\xff\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80\xe2\x82") ==
+          "\\xc3(\\xff\\xed\\xa0\\x80\\xc0\\xaf\\xf4\\x90\\x80\\x80\\xe2\\x82");
 }
 
 TEST_CASE("[V15] choice: a split model is one") {

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import threading
 import time
@@ -183,6 +184,19 @@ class Broken(unittest.TestCase):
         code, out, said, _ = self.pull(fake_hub.stall(1000, 1.5), stall=300)
         self.assertEqual(code, 0, out + said)
         self.assertIn("nothing came", said)
+
+    def test_heads_without_end(self):
+        for begin in (b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
+            for role in ("hub", "store"):
+                one = self.refused("64 MiB beside the body", stays(fake_hub.endless(begin, b"0" * 65536)), role=role)
+                self.assertLess(len(one.to(role)), 3)
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        self.assertLess(most, 700 << 10)   # KiB, of any child so far
+
+    def test_listed_twice(self):
+        tree = [{"type": "file", "path": "M-Q8_0.gguf", "size": 9, "oid": "a" * 40}] * 2
+        commit = fake_hub.status(200, b'{"sha": "%s"}' % SHA.encode())
+        self.refused("twice", commit, fake_hub.status(200, json.dumps(tree).encode()), role="hub")
 
     def test_html(self):
         page = b"<!DOCTYPE html><title>log in</title>"

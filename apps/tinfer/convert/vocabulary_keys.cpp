@@ -100,8 +100,10 @@ private:
         const std::string key = cat(role, "_token_id");
         const Json* number = config_.find(key);
         if (number != nullptr && number->is_array() && !number->empty()) number = &(*number)[0];
-        if (number != nullptr)
+        if (number != nullptr && !number->is_null() && !number->is_array()) {
             if (const auto id = whole_number(*number)) return checked(*id, cat("config.json: '", key, "'"));
+            notes_.push_back(cat("config.json: '", key, "' is ", shown(number->dump()), " and is left out"));
+        }
         if (const auto found = vocabulary_.trainer_ids.find(role); found != vocabulary_.trainer_ids.end())
             return checked(static_cast<std::uint64_t>(found->second), cat("the tokenizer's ", role));
         if (vocabulary_.model == "bert")

@@ -155,6 +155,7 @@ void WeightFiles::add_indexed(const fs::path& folder, const fs::path& index) {
     const Json* map = json.find("weight_map");
     if (map == nullptr || !map->is_object())
         fail(ErrorCode::missing_key, index.string(), ": 'weight_map' is missing or no object");
+    if (map->size() == 0) fail(ErrorCode::missing_tensor, index.string(), ": 'weight_map' names no tensor");
     std::map<std::string, std::set<std::string>> names;  // of tensors, by file
     for (const auto& [tensor, file] : map->items()) {
         const std::string name = file.is_string() ? file.string() : std::string();

@@ -87,8 +87,8 @@ std::uint64_t parse_size(const std::string& text, std::string_view option) {
             if (at != end && (*at == 'B')) ++at;
         }
     }
-    if (error != std::errc() || at != end || value < 0 || value > 1e18)
-        refuse_value(option, text, "a size like 4096, 256M or 4G");
+    const bool is_size = value == 0 || (value >= 1 && value <= 1e18);  // NaN is none
+    if (error != std::errc() || at != end || !is_size) refuse_value(option, text, "a size like 4096, 256M or 4G");
     return static_cast<std::uint64_t>(value);
 }
 
