@@ -14,7 +14,6 @@
 
 namespace tinfer::server {
 
-inline constexpr std::size_t kMaxTexts = 2048;  ///< of one request
 inline constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
 
 /// The share of one answer in AnswerMemory.
