@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "grammar/checker.hpp"
-#include "grammar/given_names.hpp"
+#include "grammar/property_names.hpp"
 #include "grammar/matcher.hpp"
 #include "tinfer/grammar.hpp"
 
