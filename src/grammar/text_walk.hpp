@@ -8,9 +8,9 @@
 #include <memory>
 #include <string_view>
 
-#include "grammar/property_names.hpp"
 #include "grammar/grammar_impl.hpp"
 #include "grammar/machine.hpp"
+#include "grammar/property_names.hpp"
 
 namespace tinfer::grammar {
 
