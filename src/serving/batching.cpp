@@ -20,10 +20,8 @@ bool Scheduler::build() {
     const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
     const auto n_batch = static_cast<std::size_t>(options_.max_batch_tokens);
     // After an abandoned round the next ones are smaller.
-    RoundLimits limits{.n_batch = n_batch >> n_abandoned_,
-                       .n_drafted = round_suspects_ == 0 ? n_batch : 0,
-                       .n_rows = n_rows,
-                       .n_running = running_.size()};
+    RoundLimits limits{
+        .n_batch = n_batch >> n_abandoned_, .n_drafted = round_suspects_ == 0 ? n_batch : 0, .n_rows = n_rows};
     std::vector<Request*> requests;
     std::vector<RoundNeed> needs;
     for (const auto& request : running_) {

@@ -19,7 +19,7 @@ std::size_t most_of_prompts(std::size_t n_batch, std::size_t n_going) noexcept {
     return n_going == 0 ? 1 : 0;
 }
 
-/// The number of prompt tokens that the round takes from a request, of which others may need a row each.
+/// The number of prompt tokens that the round takes from a request; `n_free_rows`: output rows for them.
 std::size_t piece(const RoundNeed& need, std::size_t most, std::size_t n_free_rows) noexcept {
     std::size_t n = std::min(need.n_left(), most);
     for (const std::size_t pause : {need.pause, need.other_pause})
@@ -42,13 +42,17 @@ std::size_t wanted_tokens(std::span<const RoundNeed> needs, std::size_t n_batch)
 Round schedule(std::span<const RoundNeed> needs, const RoundLimits& limits) {
     const std::size_t n_going = count_going(needs);
     Round round{.n_tokens = std::vector<std::size_t>(needs.size()), .reads_prompts = n_going < needs.size()};
-    std::size_t n_rows = n_going;
+    std::size_t n_rows = n_going, n_later = needs.size() - n_going;  // later: prompts that may need a row at their end
     std::size_t most = std::min(most_of_prompts(limits.n_batch, n_going), minus(limits.n_free, n_going));
     for (std::size_t i = 0; i < needs.size(); ++i) {
         const RoundNeed& need = needs[i];
-        if (need.goes_on) round.n_tokens[i] = 1;
-        if (need.goes_on || need.waits) continue;
-        const std::size_t n = piece(need, most, minus(limits.n_rows, n_rows + minus(limits.n_running, 1)));
+        if (need.goes_on) {
+            round.n_tokens[i] = 1;
+            continue;
+        }
+        --n_later;
+        if (need.waits) continue;
+        const std::size_t n = piece(need, most, minus(limits.n_rows, n_rows + n_later));
         round.n_tokens[i] = n;
         most -= n;
         for (std::size_t end = need.n_done + 1; end <= need.n_done + n; ++end) n_rows += need.needs_row(end) ? 1 : 0;

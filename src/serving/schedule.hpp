@@ -33,9 +33,8 @@ struct RoundNeed {
 struct RoundLimits {
     std::size_t n_batch = 0;    ///< tokens
     std::size_t n_drafted = 0;  ///< tokens of a round with drafts; 0: nothing is drafted
-    std::size_t n_rows = 0;     ///< output rows
+    std::size_t n_rows = 0;     ///< output rows, at least one for each request
     std::size_t n_free = 0;     ///< tokens that the cache takes
-    std::size_t n_running = 0;  ///< requests, each of which may come to need a row
 };
 
 struct Round {

@@ -14,7 +14,7 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-constexpr RoundLimits kWide{.n_batch = 512, .n_drafted = 512, .n_rows = 64, .n_free = 4096, .n_running = 4};
+constexpr RoundLimits kWide{.n_batch = 512, .n_drafted = 512, .n_rows = 64, .n_free = 4096};
 
 /// A prompt of n tokens, of which n_done are computed.
 RoundNeed reads(std::size_t n, std::size_t n_done = 0) {
@@ -70,11 +70,11 @@ TEST_CASE("schedule: scores take the rows that no other request may come to need
     limits.n_rows = 10;
     RoundNeed scored = reads(300);
     scored.n_scored = 1;  // all but the first
-    CHECK(schedule(std::vector{scored}, {.n_batch = 512, .n_rows = 10, .n_free = 4096, .n_running = 1}).n_tokens ==
-          Counts{10});
-    CHECK(schedule(std::vector{scored, generates(20)}, limits).n_tokens == Counts{6, 1});  // 1 row, and 3 kept free
+    CHECK(schedule(std::vector{scored}, limits).n_tokens == Counts{10});
+    CHECK(schedule(std::vector{scored, generates(20)}, limits).n_tokens == Counts{9, 1});
+    CHECK(schedule(std::vector{scored, reads(600), reads(5)}, limits).n_tokens == Counts{8, 504, 0});  // a row each
     scored.n_scored = 100;  // those before were scored before they were dropped from the cache
-    CHECK(schedule(std::vector{scored, generates(20)}, limits).n_tokens == Counts{105, 1});
+    CHECK(schedule(std::vector{scored, generates(20)}, limits).n_tokens == Counts{108, 1});
 }
 
 TEST_CASE("schedule: what is left of rows, batch and cache is for drafts, where no prompt is read") {
@@ -105,8 +105,7 @@ TEST_CASE("schedule: whatever is asked for, limits hold and the oldest that may 
         const RoundLimits limits{.n_batch = below(100),
                                  .n_drafted = below(100),
                                  .n_rows = needs.size() + below(20),
-                                 .n_free = n_going + below(100),
-                                 .n_running = needs.size()};
+                                 .n_free = n_going + below(100)};
         const Round round = schedule(needs, limits);
         REQUIRE(round.n_tokens.size() == needs.size());
         std::size_t n_all = 0, n_rows = 0, first_reader = needs.size();
