@@ -164,12 +164,12 @@ void add_vocabulary(test::GgufWriter& writer, int n_vocab) {
     writer.kv("tokenizer.ggml.bos_token_id", 1u).kv("tokenizer.ggml.eos_token_id", 2u);
 }
 
-void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
-    const auto number = [&](const char* key, int value) {
-        writer.kv(std::string("llama.") + key, static_cast<std::uint32_t>(value));
+/// The keys that a model and its head have, each for its architecture. Returns what writes a number of that one.
+auto add_shape(test::GgufWriter& writer, const ModelShape& shape, const std::string& arch, int n_layer) {
+    const auto number = [&writer, arch](const char* key, int value) {
+        writer.kv(arch + "." + key, static_cast<std::uint32_t>(value));
     };
-    writer.kv("general.architecture", "llama").kv("general.name", shape.name).kv("general.quantization_version", 2u);
-    number("block_count", shape.n_layer);
+    number("block_count", n_layer);
     number("context_length", shape.n_ctx);
     number("embedding_length", shape.n_embd);
     number("feed_forward_length", shape.n_ff);
@@ -177,7 +177,13 @@ void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
     number("attention.head_count_kv", shape.n_head_kv);
     number("rope.dimension_count", shape.n_embd / shape.n_head);
     number("vocab_size", shape.n_vocab);
-    writer.kv("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    writer.kv(arch + ".attention.layer_norm_rms_epsilon", 1e-5f);
+    return number;
+}
+
+void add_keys(test::GgufWriter& writer, const ModelShape& shape) {
+    writer.kv("general.architecture", "llama").kv("general.name", shape.name).kv("general.quantization_version", 2u);
+    const auto number = add_shape(writer, shape, "llama", shape.n_layer);
     if (shape.n_expert == 0) return;
     number("expert_count", shape.n_expert);
     number("expert_used_count", shape.n_expert_used);
@@ -221,22 +227,10 @@ void reserve_tensors(test::GgufWriter& writer, const ModelShape& shape, std::str
 
 /// Keys and tensors of a head.
 void describe_head(test::GgufWriter& writer, const ModelShape& shape, std::string_view mix) {
-    const auto number = [&](const char* key, int value) {
-        writer.kv(std::string("eagle3.") + key, static_cast<std::uint32_t>(value));
-    };
     const std::int64_t e = shape.n_embd, n_kv = e / shape.n_head * shape.n_head_kv, n_ff = shape.n_ff,
                        n_rows = shape.n_vocab / 4;
     writer.kv("general.architecture", "eagle3").kv("general.name", "random head");
-    number("block_count", 1);
-    number("context_length", shape.n_ctx);
-    number("embedding_length", shape.n_embd);
-    number("feed_forward_length", shape.n_ff);
-    number("attention.head_count", shape.n_head);
-    number("attention.head_count_kv", shape.n_head_kv);
-    number("rope.dimension_count", shape.n_embd / shape.n_head);
-    number("vocab_size", shape.n_vocab);
-    number("target_hidden_size", shape.n_embd);
-    writer.kv("eagle3.attention.layer_norm_rms_epsilon", 1e-5f);
+    add_shape(writer, shape, "eagle3", 1)("target_hidden_size", shape.n_embd);
     writer.array("eagle3.target_layers", std::vector<std::int32_t>{std::min(2, shape.n_layer), shape.n_layer / 2,
                                                                    std::max(0, shape.n_layer - 3)});
     const auto add = [&](const std::string& name, std::string_view role, std::vector<std::int64_t> ne) {

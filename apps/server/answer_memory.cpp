@@ -7,25 +7,26 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::chrono::seconds kDeaf{1};
+constexpr std::chrono::seconds kReadDeadline{1};
 /// Some hundred events with log-probabilities of a few tokens.
-constexpr std::uint64_t kMostUnread = 64 << 10;
+constexpr std::uint64_t kMaxUnread = 64 << 10;
 constexpr std::uint64_t kPartUnread = 16;  ///< of the limit, where it is small
 
 }  // namespace
 
-AnswerMemory::Share::Share(AnswerMemory& memory, std::function<void()> cut) : memory_(memory), cut_(std::move(cut)) {
+AnswerMemory::Account::Account(AnswerMemory& memory, std::function<void()> cut)
+    : memory_(memory), cut_(std::move(cut)) {
     const std::lock_guard lock(memory_.mutex_);
-    memory_.shares_.insert(this);
+    memory_.accounts_.insert(this);
 }
 
-AnswerMemory::Share::~Share() {
+AnswerMemory::Account::~Account() {
     const std::lock_guard lock(memory_.mutex_);
-    memory_.shares_.erase(this);
+    memory_.accounts_.erase(this);
     memory_.held_ -= bytes_;
 }
 
-bool AnswerMemory::Share::add(std::int64_t bytes) {
+bool AnswerMemory::Account::add(std::int64_t bytes) {
     const std::lock_guard lock(memory_.mutex_);
     if (is_cut_) return false;
     memory_.held_ += static_cast<std::uint64_t>(bytes);
@@ -35,18 +36,18 @@ bool AnswerMemory::Share::add(std::int64_t bytes) {
     return !is_cut_;
 }
 
-void AnswerMemory::Share::waits(bool is_waiting) {
+void AnswerMemory::Account::waits(bool is_waiting) {
     const std::lock_guard lock(memory_.mutex_);
     waits_since_ = is_waiting ? Clock::now() : Clock::time_point::max();
 }
 
-std::int64_t AnswerMemory::Share::most_unread() const {
+std::int64_t AnswerMemory::Account::most_unread() const {
     const std::lock_guard lock(memory_.mutex_);
     if (memory_.held_ > memory_.limit_ / 2) return 0;
-    return static_cast<std::int64_t>(std::min(kMostUnread, memory_.limit_ / kPartUnread));
+    return static_cast<std::int64_t>(std::min(kMaxUnread, memory_.limit_ / kPartUnread));
 }
 
-ApiError AnswerMemory::Share::reason() const {
+ApiError AnswerMemory::Account::reason() const {
     const std::lock_guard lock(memory_.mutex_);
     const std::string limit = "the limit of " + std::to_string(memory_.limit_) + " bytes (--answer-memory)";
     if (most_ > memory_.limit_)
@@ -54,7 +55,7 @@ ApiError AnswerMemory::Share::reason() const {
                 "answer_too_large"};
     return {503,
             "all answers together take more than " + limit +
-                (was_deaf_ ? ", and the client of this one does not read it" : ", and this one is the largest"),
+                (missed_deadline_ ? ", and the client of this one does not read it" : ", and this one is the largest"),
             "overloaded"};
 }
 
@@ -69,22 +70,22 @@ void AnswerMemory::check(std::uint64_t bytes, const std::string& param, const st
 /// Called with the lock held.
 void AnswerMemory::make_room() {
     while (held_ > limit_) {
-        const auto deaf_until = Share::Clock::now() - kDeaf;
-        Share* victim = nullptr;
-        for (Share* share : shares_) {
-            if (share->bytes_ == 0) continue;
-            const bool is_deaf = share->waits_since_ <= deaf_until;
+        const auto late_since = Account::Clock::now() - kReadDeadline;
+        Account* victim = nullptr;
+        for (Account* account : accounts_) {
+            if (account->bytes_ == 0) continue;
+            const bool is_late = account->waits_since_ <= late_since;
             if (victim == nullptr) {
-                victim = share;
-                victim->was_deaf_ = is_deaf;
+                victim = account;
+                victim->missed_deadline_ = is_late;
                 continue;
             }
-            const bool goes_before = is_deaf != victim->was_deaf_ ? is_deaf
-                                     : is_deaf                    ? share->waits_since_ < victim->waits_since_
-                                                                  : share->bytes_ > victim->bytes_;
+            const bool goes_before = is_late != victim->missed_deadline_ ? is_late
+                                     : is_late                           ? account->waits_since_ < victim->waits_since_
+                                                                         : account->bytes_ > victim->bytes_;
             if (!goes_before) continue;
-            victim = share;
-            victim->was_deaf_ = is_deaf;
+            victim = account;
+            victim->missed_deadline_ = is_late;
         }
         if (victim == nullptr) return;
         victim->is_cut_ = true;

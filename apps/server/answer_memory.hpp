@@ -23,14 +23,14 @@ public:
     AnswerMemory& operator=(const AnswerMemory&) = delete;
 
     /// The memory of one answer. Used by its owner only, except for `cut`.
-    class Share {
+    class Account {
     public:
         /// `cut` releases the answer's memory, or makes its owner do so soon. It is called at most once, from any
-        /// thread, and must neither block nor call this class. `memory` must outlive the share.
-        Share(AnswerMemory& memory, std::function<void()> cut);
-        Share(const Share&) = delete;
-        Share& operator=(const Share&) = delete;
-        ~Share();
+        /// thread, and must neither block nor call this class. `memory` must outlive it.
+        Account(AnswerMemory& memory, std::function<void()> cut);
+        Account(const Account&) = delete;
+        Account& operator=(const Account&) = delete;
+        ~Account();
 
         /// Adds bytes (negative: releases). If the limit is exceeded, answers whose clients have not read for a second
         /// are cut, longest wait first, then the largest ones. False: this answer was cut, now or before.
@@ -50,7 +50,7 @@ public:
         const std::function<void()> cut_;
         std::uint64_t bytes_ = 0, most_ = 0;
         Clock::time_point waits_since_ = Clock::time_point::max();
-        bool is_cut_ = false, was_deaf_ = false;
+        bool is_cut_ = false, missed_deadline_ = false;
     };
 
     /// Throws ApiError 400 if one answer would exceed the whole limit. `what`: advice how to ask for less.
@@ -63,7 +63,7 @@ private:
     const std::uint64_t limit_;
     mutable std::mutex mutex_;
     std::uint64_t held_ = 0;
-    std::set<Share*> shares_;
+    std::set<Account*> accounts_;
 };
 
 }  // namespace tinfer::server

@@ -147,8 +147,7 @@ void read_output(Fields& fields, const Service& service, Conversation& talk, Job
 
 /// Fields of services behind the interface that this server has not.
 void read_services(Fields& fields, Job& job) {
-    fields.take(
-        {"metadata", "service_tier", "container", "betas", "cache_control", "inference_geo", "speed", "diagnostics"});
+    fields.take(kTakenOfMessages);
     if (const Json* servers = fields.list("mcp_servers"); servers != nullptr && !servers->empty())
         fields.refuse("mcp_servers", "this server asks no other servers");
     if (fields.find("context_management") != nullptr)
@@ -309,7 +308,8 @@ Job read_anthropic(const Json& body, const Service& service, bool only_count) {
     Job job;
     service.check_model(fields.text("model"));
     read_services(fields, job);
-    read_sampling(fields, service, job, body.contains("stop_sequences") ? "stop_sequences" : "stop");
+    read_sampling(fields, service, job,
+                  body.contains(field::stop_sequences.name) ? field::stop_sequences : field::stop);
     read_stream(fields, job);
 
     Conversation talk;
@@ -325,7 +325,7 @@ Job read_anthropic(const Json& body, const Service& service, bool only_count) {
     read_output(fields, service, talk, job);
     apply(service, talk, job,
           only_count ? std::numeric_limits<std::size_t>::max() : most_prompt_tokens(fields, service));
-    const auto max_tokens = fields.integer("max_tokens", 1, 1 << 30);
+    const auto max_tokens = fields.integer(field::max_tokens);
     if (!only_count) {
         if (!max_tokens) fields.refuse("max_tokens", "is missing");
         fit(fields, service, job, max_tokens, "max_tokens");

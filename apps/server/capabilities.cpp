@@ -7,8 +7,7 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMaxLoras = 16, kMaxTraces = 16;
-constexpr double kMaxScale = 1e6;
+constexpr std::size_t kMaxTraces = 16;
 
 tinfer::AdapterUse adapter_of(Fields& outer, const Json& item, const std::string& path, const Service& service) {
     tinfer::AdapterUse use;
@@ -57,12 +56,12 @@ void read_lora(Fields& fields, const Service& service, Job& job) {
 
 void read_capabilities(Fields& fields, const Service& service, Job& job, bool gives_text) {
     read_lora(fields, service, job);
-    job.trace = fields.boolean("trace").value_or(false);
+    job.trace = fields.is_set(field::trace);
     if (job.trace && service.traces == nullptr)
         fields.refuse("trace", "this server writes no traces (--trace-dir allows them)");
     if (!gives_text) return;
     using Speculate = tinfer::EngineRequest::Speculate;
-    const auto speculate = fields.word("speculate", {"off", "ngram", "draft"});
+    const auto speculate = fields.word(field::speculate);
     if (!speculate) job.request.speculate = service.options.speculate;
     else
         job.request.speculate = *speculate == "ngram"   ? Speculate::ngram
@@ -72,7 +71,7 @@ void read_capabilities(Fields& fields, const Service& service, Job& job, bool gi
     if (speculate && job.request.speculate == Speculate::draft && !service.engine.options().draft)
         fields.refuse("speculate", "this server has no draft model (--draft)");
     job.request.generation.speculation.n_max = service.options.draft_max;
-    job.request.receipt = fields.boolean("receipt").value_or(false);
+    job.request.receipt = fields.is_set(field::receipt);
     if (!job.request.receipt) return;
     if (!service.options.receipts) fields.refuse("receipt", "this server gives no receipts (--receipts allows them)");
     if (!job.request.adapters.empty()) fields.refuse("receipt", "a receipt knows no adapters; 'lora' is given, too");

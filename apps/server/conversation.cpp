@@ -9,8 +9,6 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMaxVariables = 256;
-
 void check_parts(Fields& message, const Json& content) {
     for (std::size_t i = 0; i < content.size(); ++i) {
         Fields part(message, content[i], message.path("content") + "[" + std::to_string(i) + "]");
@@ -45,7 +43,7 @@ void check_calls(Fields& message, const Json& calls) {
 void check_message(Fields& fields, const Json& object, const std::string& path) {
     Fields message(fields, object, path);
     message.give_on();
-    const auto role = message.word("role", {"system", "developer", "user", "assistant", "tool"});
+    const auto role = message.word("role", kRoles);
     if (!role) message.refuse("role", "is missing");
     const Json* content = message.find("content");
     const Json* calls = message.list("tool_calls");
@@ -102,7 +100,7 @@ Json read_tools(Fields& fields) {
         if (!name || name->empty()) inner.refuse("name", "is missing");
         (void)inner.text("description");
         (void)inner.object("parameters");
-        (void)inner.boolean("strict");
+        (void)inner.boolean(field::strict);
     }
     return *list;
 }
@@ -118,7 +116,7 @@ void check_tool_type(Fields& tool, std::initializer_list<std::string_view> words
 }
 
 void read_allowed_tools(Fields& choice, Conversation& talk) {
-    const auto mode = choice.word("mode", {"auto", "required"});
+    const auto mode = choice.word("mode", kAllowedModes);
     if (!mode) choice.refuse("mode", "is missing");
     if (*mode == "required") talk.tool_use = tinfer::ToolUse::required;
     const Json* list = choice.list("tools");
@@ -140,10 +138,10 @@ Conversation read_conversation(Fields& fields) {
     Conversation talk;
     talk.messages = read_messages(fields);
     talk.tools = read_tools(fields);
-    talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
+    talk.parallel = fields.boolean(field::parallel_tool_calls).value_or(true);
     if (const Json* choice = fields.find("tool_choice")) {
         if (choice->is_string()) {
-            const auto word = *fields.word("tool_choice", {"none", "auto", "required"});
+            const auto word = *fields.word("tool_choice", kToolChoices);
             talk.tool_use = word == "none"   ? tinfer::ToolUse::none
                             : word == "auto" ? tinfer::ToolUse::automatic
                                              : tinfer::ToolUse::required;
@@ -167,11 +165,11 @@ Conversation read_conversation(Fields& fields) {
             fields.refuse("tool_choice", "asks for a call, and there are no tools");
     }
     if (talk.tool_use == tinfer::ToolUse::none) talk.tools = nullptr;
-    if (const auto effort = fields.word("reasoning_effort", {"none", "minimal", "low", "medium", "high", "xhigh"})) {
+    if (const auto effort = fields.word(field::reasoning_effort)) {
         talk.variables["reasoning_effort"] = *effort;
         if (*effort == "none") talk.thinking = false;
     }
-    if (const auto thinking = fields.boolean("enable_thinking")) talk.thinking = *thinking;
+    if (const auto thinking = fields.boolean(field::enable_thinking)) talk.thinking = *thinking;
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
         if (const Json* variables = fields.object(name)) {
             if (variables->size() > kMaxVariables)

@@ -13,21 +13,21 @@ constexpr std::size_t kSmallBody = 16 << 10;
 
 struct CountedBody {
     CountedBody(AnswerMemory& memory, std::string given, std::function<void()> breaks)
-        : text(std::move(given)), share(memory, [this, breaks = std::move(breaks)] {
+        : text(std::move(given)), account(memory, [this, breaks = std::move(breaks)] {
               has_to_go = true;
               if (is_sent) breaks();
           }) {}
     bool send(const WriteBytes& write) {
         is_sent = true;
         if (has_to_go) return false;
-        share.waits(true);
+        account.waits(true);
         const bool ok = write(text);
-        share.waits(false);
+        account.waits(false);
         return ok;
     }
     const std::string text;
     std::atomic<bool> is_sent{false}, has_to_go{false};
-    AnswerMemory::Share share;
+    AnswerMemory::Account account;
 };
 
 }  // namespace
@@ -37,7 +37,7 @@ void set_body(AnswerMemory& memory, Response& response, std::string text, std::s
     if (text.capacity() - text.size() > text.size() / 8)
         text.shrink_to_fit();  // what has grown has up to twice as much
     auto body = std::make_shared<CountedBody>(memory, std::move(text), response.client.breaker());
-    if (!body->share.add(static_cast<std::int64_t>(body->text.capacity()))) throw body->share.reason();
+    if (!body->account.add(static_cast<std::int64_t>(body->text.capacity()))) throw body->account.reason();
     const auto size = body->text.size();
     response.set_source(size, type, [body = std::move(body)](const WriteBytes& write) { return body->send(write); });
 }

@@ -12,7 +12,7 @@
 
 namespace tinfer::server {
 
-/// Throws AnswerMemory::Share::reason() if there is no room.
+/// Throws AnswerMemory::Account::reason() if there is no room.
 void set_body(AnswerMemory& memory, Response& response, std::string text, std::string_view type = "application/json");
 /// The same for a text that clients share.
 void set_shared_body(Response& response, std::shared_ptr<const std::string> text, std::string_view type);

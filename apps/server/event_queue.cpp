@@ -39,15 +39,15 @@ struct EventQueue::Mailbox {
     /// Thrown at the engine, which then cancels the request.
     struct Unwanted {};
 
-    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), share(memory, [this] { yield(); }) {}
+    Mailbox(tinfer::Engine& given, AnswerMemory& memory) : engine(given), account(memory, [this] { yield(); }) {}
 
     /// Called on the engine's thread. What it throws ends the request; without memory its reader hears of it.
     void put(std::size_t index, const tinfer::EngineEvent& event) {
         try {
             Message message{index, event, 0};
             message.bytes = static_cast<std::int64_t>(sizeof message + bytes_of(message.event));
-            if (!share.add(message.bytes)) throw Unwanted();
-            const std::int64_t most_unread = share.most_unread();
+            if (!account.add(message.bytes)) throw Unwanted();
+            const std::int64_t most_unread = account.most_unread();
             const std::lock_guard lock(mutex);
             if (has_given_way) throw Unwanted();
             const bool goes_on = !message.event.ended();
@@ -100,7 +100,7 @@ struct EventQueue::Mailbox {
     std::vector<tinfer::RequestId> ids, paused;
     bool has_given_way = false;
     bool has_lost = false;  ///< an event could not be kept
-    AnswerMemory::Share share;
+    AnswerMemory::Account account;
 };
 
 EventQueue::EventQueue(tinfer::Engine& engine, std::vector<tinfer::EngineRequest> requests, AnswerMemory& memory,
@@ -145,21 +145,21 @@ std::vector<tinfer::RequestId> EventQueue::ids() const {
 }
 
 std::optional<std::pair<std::size_t, tinfer::EngineEvent>> EventQueue::next(std::chrono::milliseconds timeout) {
-    const std::int64_t most_unread = mailbox_->share.most_unread();
+    const std::int64_t most_unread = mailbox_->account.most_unread();
     std::unique_lock lock(mailbox_->mutex);
     const bool is_there = mailbox_->arrived.wait_for(
         lock, timeout, [this] { return !mailbox_->events.empty() || mailbox_->has_given_way || mailbox_->has_lost; });
     if (mailbox_->has_lost) throw ApiError(503, "out of memory", "out_of_memory");
     if (mailbox_->has_given_way) {
         lock.unlock();
-        throw mailbox_->share.reason();
+        throw mailbox_->account.reason();
     }
     if (!is_there) return std::nullopt;
     auto message = std::move(mailbox_->events.front());
     mailbox_->events.pop_front();
     mailbox_->was_read(message.bytes, most_unread);
     lock.unlock();
-    if (!mailbox_->share.add(-message.bytes)) throw mailbox_->share.reason();
+    if (!mailbox_->account.add(-message.bytes)) throw mailbox_->account.reason();
     if (message.event.ended()) ++n_ended_;
     return std::pair(message.index, std::move(message.event));
 }
@@ -167,9 +167,9 @@ std::optional<std::pair<std::size_t, tinfer::EngineEvent>> EventQueue::next(std:
 void EventQueue::keep(std::size_t bytes) {
     const auto more = static_cast<std::int64_t>(bytes) - kept_;
     kept_ += more;
-    if (!mailbox_->share.add(more)) throw mailbox_->share.reason();
+    if (!mailbox_->account.add(more)) throw mailbox_->account.reason();
 }
 
-void EventQueue::waits(bool is_waiting) { mailbox_->share.waits(is_waiting); }
+void EventQueue::waits(bool is_waiting) { mailbox_->account.waits(is_waiting); }
 
 }  // namespace tinfer::server

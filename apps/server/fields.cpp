@@ -131,7 +131,7 @@ std::optional<std::string> Fields::text(std::string_view name) {
     return value->get<std::string>();
 }
 
-std::optional<std::string> Fields::word(std::string_view name, std::initializer_list<std::string_view> words) {
+std::optional<std::string> Fields::word(std::string_view name, std::span<const std::string_view> words) {
     auto value = text(name);
     if (!value || std::find(words.begin(), words.end(), *value) != words.end()) return value;
     std::string all;
@@ -167,7 +167,7 @@ const Json* Fields::list(std::string_view name) {
     return value;
 }
 
-void Fields::take(std::initializer_list<std::string_view> names) {
+void Fields::take(std::span<const std::string_view> names) {
     for (const auto name : names) known_.emplace(name);
 }
 

@@ -7,11 +7,13 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "api_error.hpp"
+#include "request_fields.hpp"
 
 namespace tinfer::server {
 
@@ -53,7 +55,11 @@ public:
                                                double most = std::numeric_limits<double>::max());
     [[nodiscard]] std::optional<std::string> text(std::string_view name);
     /// A string that is one of the words.
-    [[nodiscard]] std::optional<std::string> word(std::string_view name, std::initializer_list<std::string_view> words);
+    [[nodiscard]] std::optional<std::string> word(std::string_view name, std::span<const std::string_view> words);
+    [[nodiscard]] std::optional<std::string> word(std::string_view name,
+                                                  std::initializer_list<std::string_view> words) {
+        return word(name, std::span(words.begin(), words.size()));
+    }
     /// A string, or a list of at most `most` strings.
     [[nodiscard]] std::vector<std::string> texts(std::string_view name, std::size_t most);
     /// An object.
@@ -61,7 +67,18 @@ public:
     /// A list.
     [[nodiscard]] const Json* list(std::string_view name);
     /// Accepts fields without using them.
-    void take(std::initializer_list<std::string_view> names);
+    void take(std::span<const std::string_view> names);
+    void take(std::initializer_list<std::string_view> names) { take(std::span(names.begin(), names.size())); }
+
+    // The same by a row of the table of fields.
+    [[nodiscard]] bool is_set(const FlagField& row) { return boolean(row).value_or(false); }
+    [[nodiscard]] std::optional<bool> boolean(const FlagField& row) { return boolean(row.name); }
+    [[nodiscard]] std::optional<std::int64_t> integer(const WholeField& row) {
+        return integer(row.name, row.least, row.most);
+    }
+    [[nodiscard]] std::optional<std::string> word(const WordField& row) { return word(row.name, row.words); }
+    [[nodiscard]] std::vector<std::string> texts(const TextsField& row) { return texts(row.name, row.most); }
+
     /// The object goes to the template as it is, with fields that are not read here.
     void give_on() noexcept { is_given_on_ = true; }
     /// Of the whole body: what was not read so far, here and in objects that have ended.

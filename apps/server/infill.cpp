@@ -9,11 +9,6 @@ namespace tinfer::server {
 namespace {
 
 using Tokens = std::vector<tinfer::Token>;
-constexpr std::int64_t kMaxPredict = 1 << 30;
-constexpr std::int64_t kMaxMilliseconds = 24 * 3600 * 1000;
-constexpr std::int64_t kMaxIndent = 4096;
-constexpr int kMaxInfills = 8;
-constexpr std::size_t kMaxExtras = 1024, kMaxResponseFields = 256;
 /// Tokens that are kept free for an answer of which no length is said; at most a quarter of all.
 constexpr std::size_t kFree = 256;
 
@@ -178,11 +173,11 @@ Job read_infill(Json& body, const Service& service) {
     service.check_model(fields.text("model"));
     fields.take({"id_slot", "t_max_prompt_ms"});
     read_sampling(fields, service, job);
-    job.stream = fields.boolean("stream").value_or(false);
-    job.n = static_cast<int>(fields.integer("n_cmpl", 1, kMaxInfills).value_or(1));
-    const auto n_predict = fields.integer("n_predict", -1, kMaxPredict).value_or(-1);
-    const auto n_indent = fields.integer("n_indent", 0, kMaxIndent).value_or(0);
-    const auto time = fields.integer("t_max_predict_ms", -1, kMaxMilliseconds).value_or(0);
+    job.stream = fields.is_set(field::stream);
+    job.n = static_cast<int>(fields.integer(field::n_cmpl).value_or(1));
+    const auto n_predict = fields.integer(field::n_predict).value_or(-1);
+    const auto n_indent = fields.integer(field::n_indent).value_or(0);
+    const auto time = fields.integer(field::t_max_predict_ms).value_or(0);
     if (n_indent > 0 || time > 0) {
         std::optional<std::chrono::milliseconds> limit;
         if (time > 0) limit.emplace(time);

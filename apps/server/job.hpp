@@ -54,7 +54,7 @@ struct Job {
 [[nodiscard]] std::vector<std::string_view> names_in_requests(const tinfer::SamplerField& field);
 [[nodiscard]] tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field);
 /// Reads the sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
-void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
+void read_sampling(Fields& fields, const Service& service, Job& job, const TextsField& stops = field::stop);
 /// Reads return_token_ids, return_tokens_as_token_ids, prompt_logprobs, what routed.hpp has, once job.n_top and
 /// job.stream are known, and tells the engine what is wanted. `is_one`: there is one prompt.
 void read_token_fields(Fields& fields, const Service& service, Job& job, bool is_one);

@@ -10,7 +10,7 @@ namespace tinfer::server {
 namespace {
 
 constexpr std::string_view kLatest = ":latest";
-constexpr std::size_t kMostAliases = 64;  ///< that pulls give one model
+constexpr std::size_t kMaxAliases = 64;  ///< that pulls give one model
 
 bool is_with_tag(std::string_view name, std::string_view id) noexcept {
     return name == id || (name.size() == id.size() + kLatest.size() && name.starts_with(id) && name.ends_with(kLatest));
@@ -118,7 +118,7 @@ HostedModel& Models::add(ModelSource source, const std::string& alias) {
     }
     if (!model->is_named(alias)) {
         const std::lock_guard names(model->names_mutex_);
-        if (model->pulled_as_.size() < kMostAliases) model->pulled_as_.push_back(alias);
+        if (model->pulled_as_.size() < kMaxAliases) model->pulled_as_.push_back(alias);
     }
     return *model;
 }

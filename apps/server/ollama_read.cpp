@@ -13,8 +13,6 @@ namespace tinfer::server::ollama {
 
 namespace {
 
-constexpr std::int64_t kMaxPredict = 1 << 30;
-constexpr int kMaxTop = 20;
 constexpr std::size_t kAnyLength = std::numeric_limits<std::size_t>::max();
 
 /// "1h30m" as Go reads it: decimal numbers, each with a unit, and a sign in front of all.
@@ -70,7 +68,7 @@ Json calls_of(Fields& message, const Json& list) {
 
 Json message_of(Fields& outer, const Json& object, const std::string& path) {
     Fields fields(outer, object, path);
-    const auto role = fields.word("role", {"system", "developer", "user", "assistant", "tool"});
+    const auto role = fields.word("role", kRoles);
     if (!role) fields.refuse("role", "is missing");
     refuse_images(fields);
     Json message{{"role", *role}, {"content", fields.text("content").value_or("")}};
@@ -117,12 +115,11 @@ std::optional<std::int64_t> read_options(Fields& fields, const Service& service,
     Fields options(fields, given != nullptr ? *given : none, "options");
     read_sampling(options, service, job);
     // What a client says of the load changes nothing: the server's own options are those of the model.
-    options.take({"num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap", "use_mlock",
-                  "low_vram", "f16_kv", "vocab_only", "logits_all", "embedding_only", "draft_num_predict"});
+    options.take(kTakenOfOllamaOptions);
     if (options.number("tfs_z").value_or(1) != 1) options.refuse("tfs_z", "this sampler is not there, only 1 (off) is");
     if (options.boolean("penalize_newline").value_or(false))
         options.refuse("penalize_newline", "is not there; penalties look at all tokens alike");
-    if (const auto n_ctx = options.integer("num_ctx", 0, kMaxPredict);
+    if (const auto n_ctx = options.integer(field::num_ctx);
         n_ctx && static_cast<std::size_t>(*n_ctx) > service.engine.max_tokens())
         warn(service, job,
              "options.num_ctx: " + std::to_string(*n_ctx) + " is more than this server's " +
@@ -132,21 +129,21 @@ std::optional<std::int64_t> read_options(Fields& fields, const Service& service,
         job.request.sampler.penalty_last_n =
             static_cast<int>(std::min(*options.integer("repeat_last_n", -1, 1 << 24), longest));
     }
-    const auto n = options.integer("num_predict", -2, kMaxPredict);
+    const auto n = options.integer(field::num_predict);
     if (n && *n == 0) options.refuse("num_predict", "at least one token is expected, or -1 for as many as fit");
     return n && *n > 0 ? n : std::nullopt;
 }
 
 void read_top(Fields& fields, Job& job) {
-    const auto top = fields.integer("top_logprobs", 0, kMaxTop);
-    if (fields.boolean("logprobs").value_or(false)) job.n_top = job.request.n_top = static_cast<int>(top.value_or(0));
+    const auto top = fields.integer(field::top_logprobs);
+    if (fields.is_set(field::answer_logprobs)) job.n_top = job.request.n_top = static_cast<int>(top.value_or(0));
     else if (top.value_or(0) > 0) fields.refuse("top_logprobs", "needs logprobs: true");
 }
 
 /// Whether the request asks that old messages go where there is no room for all.
 bool read_truncate(Fields& fields) {
-    const bool truncates = fields.boolean("truncate").value_or(false);
-    return fields.boolean("shift").value_or(false) || truncates;
+    const bool truncates = fields.is_set(field::truncates);
+    return fields.is_set(field::shift) || truncates;
 }
 
 /// The messages without the `n` oldest of those that may go: system messages and the last one stay, and what a tool
@@ -230,7 +227,7 @@ void put_in_front(std::vector<tinfer::Token> tokens, const Service& service, Job
 bool set_generate_prompt(Fields& fields, const Service& service, const std::string& model, Job& job, std::size_t wanted,
                          std::optional<Conversation>& talk_of_prompt) {
     const auto prompt = fields.text("prompt"), system = fields.text("system"), suffix = fields.text("suffix");
-    const bool is_raw = fields.boolean("raw").value_or(false), truncates = read_truncate(fields);
+    const bool is_raw = fields.is_set(field::raw), truncates = read_truncate(fields);
     const Json* context = fields.list("context");
     std::vector<tinfer::Token> before;
     if (context != nullptr) before = read_token_ids(*context, "context", service);
@@ -296,7 +293,7 @@ Ask read(Kind kind, const Json& body, const Service& service) {
     Fields fields(body);
     Ask ask;
     ask.model = read_model(fields, service).value_or(service.id);
-    ask.stream = fields.boolean("stream").value_or(true);
+    ask.stream = fields.boolean(field::lines).value_or(true);
     ask.keep_alive = read_keep_alive(fields);
     refuse_images(fields);
     if (const auto own = fields.text("template"); own && !own->empty())

@@ -43,6 +43,22 @@ Json word(std::string_view what, const std::vector<std::string>& words) {
     return result;
 }
 
+void add(Json& fields, const FlagField& row) { fields[row.name] = flag(row.help); }
+void add(Json& fields, const WholeField& row) { fields[row.name] = whole(row.help, row.least, row.most); }
+void add(Json& fields, const WordField& row) {
+    fields[row.name] = word(row.help, {row.words.begin(), row.words.end()});
+}
+void add(Json& fields, const TextsField& row) {
+    const Json one{{"type", "string"}, {"minLength", row.shortest}};
+    Json all = any_of({{{"type", "null"}}, one, {{"type", "array"}, {"items", one}, {"maxItems", row.most}}});
+    all["description"] = row.help;
+    fields[row.name] = std::move(all);
+}
+
+void add_taken(Json& fields, Names names) {
+    for (const auto name : names) fields[name] = {{"description", "Taken, and changes nothing."}};
+}
+
 Json object(Json properties, const std::vector<std::string>& required) {
     Json result{{"type", "object"}, {"properties", std::move(properties)}};
     if (!required.empty()) result["required"] = required;

@@ -2,6 +2,7 @@
 // The OpenAPI 3.1 description of this server, with the features and limits of its model.
 #pragma once
 
+#include "request_fields.hpp"
 #include "service.hpp"
 
 namespace tinfer::server {
@@ -17,6 +18,17 @@ namespace schema {
 [[nodiscard]] Json number(std::string_view what, double least, double most);
 [[nodiscard]] Json whole(std::string_view what, std::int64_t least, std::int64_t most);
 [[nodiscard]] Json word(std::string_view what, const std::vector<std::string>& words);
+/// Adds a field as its row of the table says.
+void add(Json& fields, const FlagField& row);
+void add(Json& fields, const WholeField& row);
+void add(Json& fields, const WordField& row);
+void add(Json& fields, const TextsField& row);
+template <class... Rows>
+void add(Json& fields, const Rows&... rows) requires(sizeof...(Rows) > 1) {
+    (add(fields, rows), ...);
+}
+/// Adds fields that change nothing.
+void add_taken(Json& fields, Names names);
 [[nodiscard]] Json object(Json properties, const std::vector<std::string>& required = {});
 [[nodiscard]] Json list_of(Json items);
 [[nodiscard]] Json any_of(std::vector<Json> schemas);

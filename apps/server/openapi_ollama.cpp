@@ -7,8 +7,6 @@ namespace tinfer::server::schema {
 
 namespace {
 
-constexpr std::int64_t kMostTokens = 1 << 30;
-
 Json one_value(std::vector<Json> values, std::string_view what) {
     Json list = Json::array();
     for (auto& value : values) list.push_back(std::move(value));
@@ -43,17 +41,15 @@ Json options_of_ollama(const Service& service) {
     Json fields = Json::object();
     add_sampling(fields, service);
     const auto room = static_cast<std::int64_t>(service.engine.max_tokens());
-    const std::int64_t most = service.options.clip_max_tokens ? kMostTokens : std::max<std::int64_t>(1, room - 1);
+    const std::int64_t most =
+        service.options.clip_max_tokens ? field::num_predict.most : std::max<std::int64_t>(1, room - 1);
     fields["num_predict"] = any_of({{{"type", "null"}},
-                                    {{"type", "integer"}, {"minimum", -2}, {"maximum", -1}},
+                                    {{"type", "integer"}, {"minimum", field::num_predict.least}, {"maximum", -1}},
                                     {{"type", "integer"}, {"minimum", 1}, {"maximum", most}}});
-    fields["num_ctx"] = whole("Above the server's own: a warning.", 0, kMostTokens);
+    add(fields, field::num_ctx);
     fields["tfs_z"] = one_value({1, nullptr}, "Off.");
     fields["penalize_newline"] = one_value({false, nullptr}, "Not there.");
-    for (const char* name :
-         {"num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "numa", "use_mmap", "use_mlock", "low_vram",
-          "f16_kv", "vocab_only", "logits_all", "embedding_only", "draft_num_predict"})
-        fields[name] = {{"description", "Without effect."}};
+    add_taken(fields, kTakenOfOllamaOptions);
     return or_null(object(fields));
 }
 
@@ -62,17 +58,14 @@ Json common_of_ollama(const Service& service) {
     Json fields = Json::object();
     add_model_names(fields, service);
     add_keep_alive(fields);
-    fields["stream"] = flag("Lines, one object each; without it, too.");
+    add(fields, field::lines);
     fields["options"] = options_of_ollama(service);
     fields["format"] = any_of({{{"enum", {nullptr, "", "json"}}},
                                {{"type", "object"}, {"format", "json-schema"}, {"description", "A JSON schema."}}});
     const bool thinks = !tinfer::AnswerParser(service.chat_template(false)).reasoning_end().empty();
     fields["think"] = thinks ? any_of({flag("Thoughts."), word("How long.", {"low", "medium", "high", "max"})})
                              : one_value({false, nullptr}, "This model does not think.");
-    fields["logprobs"] = flag("Log-probabilities of the answer's tokens.");
-    fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
-    fields["truncate"] = flag("The fewest oldest messages go where there is no room for all.");
-    fields["shift"] = flag("The same.");
+    add(fields, field::answer_logprobs, field::top_logprobs, field::truncates, field::shift);
     fields["template"] = one_value({"", nullptr}, "Prompts are made with the server's template.");
     fields["images"] = {{"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server reads no images."}};
     for (const char* name : {"width", "height", "steps"}) fields[name] = one_value({0, nullptr}, "No images are made.");
@@ -102,7 +95,7 @@ Json text_of_ollama(const Service& service) {
     fields["system"] = text("Not with raw.");
     fields["suffix"] = can_infill(service.model.vocab()) ? text("What follows the answer.")
                                                          : one_value({"", nullptr}, "This model fills in nothing.");
-    fields["raw"] = flag("The prompt as it stands.");
+    add(fields, field::raw);
     const auto last = static_cast<std::int64_t>(service.model.vocab().size()) - 1;
     fields["context"] = {{"type", {"array", "null"}},
                          {"maxItems", 4096},
@@ -112,8 +105,8 @@ Json text_of_ollama(const Service& service) {
 }
 
 Json vectors_of_ollama(const Service& service, bool is_old) {
-    Json fields{{"truncate", flag("Texts that do not fit are cut.")},
-                {"options", {{"description", "Without effect."}}}};
+    Json fields{{"options", {{"description", "Without effect."}}}};
+    add(fields, field::cuts_texts);
     add_model_names(fields, service);
     add_keep_alive(fields);
     Json one = any_text();
@@ -135,13 +128,9 @@ Json infill_body(const Service& service) {
     fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
     for (const char* name : {"input_prefix", "input_suffix", "prompt", "filename"}) fields[name] = text("");
     const Json extra = object({{"filename", text("")}, {"text", any_text()}}, {"text"});
-    fields["input_extra"] = or_null({{"type", "array"}, {"maxItems", 1024}, {"items", extra}});
-    fields["n_predict"] = whole("0: only reads; -1: as many as fit.", -1, kMostTokens);
-    fields["n_indent"] = whole("Ends before a line that is indented less.", 0, 4096);
-    fields["t_max_predict_ms"] = whole("Ends at a line's end after so long.", -1, 24 * 3600 * 1000);
-    fields["n_cmpl"] = whole("Answers.", 1, 8);
-    fields["stream"] = flag("Server-sent events.");
-    fields["response_fields"] = or_null({{"type", "array"}, {"maxItems", 256}, {"items", any_text()}});
+    fields["input_extra"] = or_null({{"type", "array"}, {"maxItems", kMaxExtras}, {"items", extra}});
+    add(fields, field::n_predict, field::n_indent, field::t_max_predict_ms, field::n_cmpl, field::stream);
+    fields["response_fields"] = or_null({{"type", "array"}, {"maxItems", kMaxResponseFields}, {"items", any_text()}});
     return object(fields);
 }
 
@@ -157,8 +146,9 @@ Json ollama_requests(const Service& service) {
         all["OllamaGenerate"] = text_of_ollama(service);
         if (can_infill(service.model.vocab())) all["InfillRequest"] = infill_body(service);
     }
-    Json show{{"verbose", flag("Long arrays of the metadata, too.")}},
-        pull{{"stream", flag("Lines; without it, too.")}};
+    Json show = Json::object(), pull = Json::object();
+    add(show, field::verbose);
+    add(pull, field::pull_lines);
     all["OllamaShow"] = with_model_name(std::move(show), service);
     all["OllamaPull"] = with_model_name(std::move(pull), service);
     if (service.broker.pulls() != nullptr)

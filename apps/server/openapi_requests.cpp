@@ -9,9 +9,6 @@ namespace tinfer::server::schema {
 
 namespace {
 
-constexpr std::int64_t kMaxTokens = 1 << 30;
-constexpr std::int64_t kMaxSeed = 0x7FFFFFFFFFFFFFFF;
-
 Json described(Json schema, std::string_view what) {
     schema["description"] = what;
     return schema;
@@ -48,16 +45,12 @@ Json prompt_text(const Service& service) {
     return result;
 }
 
-Json texts(std::string_view what, std::int64_t most, std::int64_t shortest = 0) {
-    const Json one{{"type", "string"}, {"minLength", shortest}};
-    return described(any_of({{{"type", "null"}}, one, {{"type", "array"}, {"items", one}, {"maxItems", most}}}), what);
-}
-
-Json max_tokens(const Service& service, std::int64_t least = 1) {
+/// The most tokens of an answer, by the row and the room that there is.
+Json max_tokens(const Service& service, const WholeField& row) {
     const auto room = static_cast<std::int64_t>(service.engine.max_tokens());
     return whole("Longest answer, tokens. Where prompt and answer do not fit together, status 400 says so, unless "
                  "clip_max_tokens takes what fits.",
-                 least, service.options.clip_max_tokens ? kMaxTokens : std::max(least, room - 1));
+                 row.least, service.options.clip_max_tokens ? row.most : std::max(row.least, room - 1));
 }
 
 Json grammar() {
@@ -95,23 +88,23 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
             {"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server has no adapters."}};
     } else {
         const Json name{{"type", "string"}, {"enum", names}};
-        const Json use = object({{"name", name}, {"scale", number("1 without it.", -1e6, 1e6)}}, {"name"});
+        const Json use = object({{"name", name}, {"scale", number("1 without it.", -kMaxScale, kMaxScale)}}, {"name"});
         const Json one = any_of({name, use});
-        fields["lora"] =
-            described(any_of({{{"type", "null"}}, name, use, {{"type", "array"}, {"items", one}, {"maxItems", 16}}}),
-                      "Adapters of this answer, each at most once.");
+        fields["lora"] = described(
+            any_of({{{"type", "null"}}, name, use, {{"type", "array"}, {"items", one}, {"maxItems", kMaxLoras}}}),
+            "Adapters of this answer, each at most once.");
     }
     const auto never = [&](const char* field, const char* why) {
         fields[field] = {{"enum", {false, nullptr}}, {"description", why}};
     };
     if (service.traces == nullptr) never("trace", "This server writes no traces: --trace-dir allows them.");
-    else fields["trace"] = flag("Everything that is computed for this answer, as a file; at most 16 answers at once.");
+    else add(fields, field::trace);
     if (!gives_text) return;
-    std::vector<std::string> sources{"off", "ngram"};
-    if (service.engine.options().draft) sources.emplace_back("draft");
-    fields["speculate"] = word("Where drafts come from; they change no byte.", sources);
+    WordField sources = field::speculate;
+    if (!service.engine.options().draft) sources.words = sources.words.first(sources.words.size() - 1);
+    add(fields, sources);
     if (!service.options.receipts) never("receipt", "This server gives no receipts: --receipts allows them.");
-    else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
+    else add(fields, field::receipt);
 }
 
 void add_model(Json& fields, const Service& service) {
@@ -119,40 +112,29 @@ void add_model(Json& fields, const Service& service) {
 }
 
 void add_token_fields(Json& fields, const Service& service) {
-    fields["return_token_ids"] = flag("The ids of prompt and answer, with one that ended it.");
-    fields["return_tokens_as_token_ids"] = flag("Tokens of log-probabilities are called token_id:5.");
-    fields["prompt_logprobs"] =
-        whole("Log-probabilities of the prompt's tokens, and of so many others; no stream.", 0, 20);
-    constexpr std::int64_t kMost = 1 << 30;
+    add(fields, field::return_token_ids, field::return_tokens_as_token_ids, field::prompt_logprobs);
     fields["prompt_logprob_token_ids"] = {
         {"type", {"array", "null"}},
         {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last_token(service)}}},
         {"minItems", 1},
-        {"maxItems", 4096},
+        {"maxItems", kMaxScored},
         {"description", "Log-probabilities of these along the prompt, as a NumPy file in base64; no stream."}};
-    fields["prompt_logprob_start"] = whole("The first tokens of the prompt that are left out of them.", 0, kMost);
-    if (service.engine.options().routed_experts)
-        fields["return_routed_experts"] = flag("Which experts the tokens were sent to.");
+    add(fields, field::prompt_logprob_start);
+    if (service.engine.options().routed_experts) add(fields, field::return_routed_experts);
     else
         fields["return_routed_experts"] = {
             {"enum", {false, nullptr}},
             {"description", "This server keeps none: --routed-experts, for models with some."}};
-    fields["routed_experts_start_len"] = whole("The first tokens that are left out of them.", 0, kMost);
-    fields["routed_experts_prompt_start"] = whole("The same.", 0, kMost);
-    fields["routed_experts_format"] = word("A NumPy file, or flat numbers; both in base64.", {"npy", "int32"});
+    add(fields, field::routed_experts_start_len, field::routed_experts_prompt_start, field::routed_experts_format);
 }
 
-void add_room(Json& fields) {
-    fields["truncate"] =
-        word("middle: a prompt that does not fit loses its middle, and usage counts what went.", {"middle", "none"});
-    fields["clip_max_tokens"] = flag("An answer that does not fit is cut in place of refused.");
-}
+void add_room(Json& fields) { add(fields, field::truncate, field::clip_max_tokens); }
 
 void add_stream(Json& fields) {
-    fields["stream"] = flag("Server-sent events.");
-    fields["stream_options"] = or_null(object(
-        {{"include_usage", flag("Usage in a last event.")}, {"include_obfuscation", {{"description", "Any."}}}}));
-    fields["prompt_progress"] = flag("Events while the prompt is read.");
+    Json options{{"include_obfuscation", {{"description", "Any."}}}};
+    add(options, field::include_usage);
+    fields["stream_options"] = or_null(object(std::move(options)));
+    add(fields, field::stream, field::prompt_progress);
 }
 
 Json response_format() {
@@ -166,7 +148,7 @@ Json response_format() {
         "The form of the answer.");
 }
 
-Json strict() { return flag("What of the schema cannot be enforced is refused; without it, a warning."); }
+Json strict() { return flag(field::strict.help); }
 
 Json named_function(bool is_nested) {
     const Json name{{"type", "string"}, {"minLength", 1}};
@@ -233,41 +215,28 @@ void add_conversation(Json& fields) {
              object({{"type", is("allowed_tools")}, {"allowed_tools", object(allowed_tools(true), {"mode", "tools"})}},
                     {"type", "allowed_tools"})}),
         "required, or the names of functions: needs tools that have them.");
-    fields["parallel_tool_calls"] = flag("Several calls in one answer.");
-    fields["reasoning_effort"] =
-        word("Where the template knows it.", {"none", "minimal", "low", "medium", "high", "xhigh"});
-    fields["enable_thinking"] = flag("Where the template knows it.");
+    add(fields, field::parallel_tool_calls, field::reasoning_effort, field::enable_thinking);
     for (const char* name : {"template_kwargs", "chat_template_kwargs"})
         fields[name] = {{"type", {"object", "null"}},
                         {"description", "Further variables of the template."},
-                        {"maxProperties", 256},
+                        {"maxProperties", kMaxVariables},
                         {"propertyNames", {{"not", {{"enum", {"messages", "tools", "bos_token", "eos_token"}}}}}}};
-}
-
-void add_taken(Json& fields, const std::vector<std::string>& names) {
-    for (const auto& name : names) fields[name] = {{"description", "Taken, and changes nothing."}};
 }
 
 Json chat(const Service& service) {
     Json fields = Json::object();
     add_model(fields, service);
     add_conversation(fields);
-    for (const char* name : {"max_completion_tokens", "max_tokens"}) fields[name] = max_tokens(service);
-    fields["n"] = whole("Answers.", 1, 8);
-    fields["continue_final_message"] =
-        flag("The last message is the beginning of the answer, which goes on behind it. Not with tools or a format.");
-    fields["logprobs"] = flag("");
-    fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
+    for (const auto& row : {field::max_completion_tokens, field::max_tokens})
+        fields[row.name] = max_tokens(service, row);
+    add(fields, field::n, field::continue_final_message, field::logprobs, field::top_logprobs);
     add_token_fields(fields, service);
     fields["response_format"] = response_format();
-    fields["reasoning_format"] = word("none: what the model thinks stays in its text.", {"none", "auto", "deepseek"});
-    fields["reasoning_budget"] =
-        whole("Most tokens of thoughts; then they are closed, and the answer goes on.", 0, kMaxTokens);
+    add(fields, field::reasoning_format, field::reasoning_budget);
     add_stream(fields);
     add_room(fields);
     add_sampling(fields, service);
-    add_taken(fields, {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-                       "prompt_cache_options", "prompt_cache_retention", "prediction"});
+    add_taken(fields, kTakenOfChats);
     fields["web_search_options"] = {{"type", "null"}};
     return object(fields, {"messages"});
 }
@@ -278,7 +247,7 @@ Json completion(const Service& service) {
     add_model(fields, service);
     fields["prompt"] = any_of({prompt_text(service),
                                token_ids(service),
-                               {{"type", "array"}, {"items", one}, {"minItems", 1}, {"maxItems", 64}}});
+                               {{"type", "array"}, {"items", one}, {"minItems", 1}, {"maxItems", kMaxPrompts}}});
     using tinfer::Special;
     const auto& vocab = service.model.vocab();
     fields["suffix"] = text("What follows the text that the model fills in; with one text as prompt.");
@@ -286,17 +255,14 @@ Json completion(const Service& service) {
         fields["suffix"]["maxLength"] = 0;
         fields["suffix"]["description"] = "This model fills nothing in.";
     }
-    fields["max_tokens"] = max_tokens(service, 0);
-    fields["n"] = whole("Answers to each prompt.", 1, 8);
-    fields["best_of"] = whole("The same as n.", 1, 8);
-    fields["logprobs"] = whole("So many of the most probable tokens.", 0, 20);
+    fields["max_tokens"] = max_tokens(service, field::max_text_tokens);
+    add(fields, field::n_each, field::best_of, field::n_logprobs, field::echo);
     add_token_fields(fields, service);
-    fields["echo"] = flag("The prompt, too; with logprobs its log-probabilities.");
     fields["response_format"] = response_format();
     add_stream(fields);
     add_room(fields);
     add_sampling(fields, service);
-    add_taken(fields, {"user"});
+    add_taken(fields, kTakenOfUsers);
     return object(fields, {"prompt"});
 }
 
@@ -323,19 +289,15 @@ Json responses(const Service& service) {
                                     {{"enum", {"none", "auto", "required"}}},
                                     object({{"type", is("function")}, {"name", text("")}}, {"type"}),
                                     object(allowed_tools(false), {"type", "mode", "tools"})});
-    fields["parallel_tool_calls"] = flag("Several calls in one answer.");
     fields["text"] = or_null(object({{"format", flat_format()}}));
     fields["reasoning"] = or_null(object({{"effort", text("Where the template knows it.")}}));
-    fields["max_output_tokens"] = max_tokens(service);
-    fields["stream"] = flag("Server-sent events.");
-    fields["store"] = flag("Nothing is stored; true is warned of.");
+    fields["max_output_tokens"] = max_tokens(service, field::max_output_tokens);
+    add(fields, field::parallel_tool_calls, field::stream, field::store);
     for (const char* name : {"previous_response_id", "conversation"}) fields[name] = {{"type", "null"}};
     fields["stream_options"] = or_null(object({{"include_obfuscation", {{"description", "Any."}}}}));
     add_room(fields);
     add_sampling(fields, service);
-    add_taken(fields,
-              {"user", "metadata", "include", "service_tier", "truncation", "safety_identifier", "prompt_cache_key",
-               "prompt_cache_options", "prompt_cache_retention", "background", "max_tool_calls", "client_metadata"});
+    add_taken(fields, kTakenOfResponses);
     return object(fields, {"input"});
 }
 
@@ -374,15 +336,14 @@ Json messages(const Service& service, bool only_count) {
     add_stream(fields);
     add_sampling(fields, service);
     fields.erase("stop");
-    fields["stop_sequences"] = texts("Texts that end the answer.", 16, 1);
+    add(fields, field::stop_sequences);
     fields["output_config"] =
         or_null(object({{"effort", text("Where the template knows it.")}, {"format", flat_format()}}));
     fields["mcp_servers"] = {
         {"type", {"array", "null"}}, {"maxItems", 0}, {"description", "This server asks no other servers."}};
     fields["context_management"] = {{"description", "Messages are taken as they are: warned of."}};
-    add_taken(fields, {"metadata", "service_tier", "container", "betas", "cache_control", "inference_geo", "speed",
-                       "diagnostics"});
-    fields["max_tokens"] = max_tokens(service);
+    add_taken(fields, kTakenOfMessages);
+    fields["max_tokens"] = max_tokens(service, field::max_tokens);
     if (only_count) return object(fields, {"messages"});
     add_room(fields);
     fields["max_tokens"]["type"] = "integer";
@@ -396,11 +357,11 @@ Json embeddings(const Service& service) {
     Json fields = Json::object();
     add_model(fields, service);
     fields["input"] = any_of(
-        {string, ids, {{"type", "array"}, {"items", any_of({string, ids})}, {"minItems", 1}, {"maxItems", 2048}}});
-    fields["encoding_format"] = word("base64: of little-endian floats.", {"float", "base64"});
+        {string, ids, {{"type", "array"}, {"items", any_of({string, ids})}, {"minItems", 1}, {"maxItems", kMaxTexts}}});
+    add(fields, field::encoding_format);
     fields["dimensions"] = whole("The first so many, normalized again.", 1, service.model.info().n_embd);
     add_capabilities(fields, service, false);
-    add_taken(fields, {"user"});
+    add_taken(fields, kTakenOfUsers);
     return object(fields, {"input"});
 }
 
@@ -409,11 +370,11 @@ Json rerank(const Service& service) {
     Json fields = Json::object();
     add_model(fields, service);
     fields["query"] = string;
-    fields["documents"] = any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", 2048}}});
-    fields["top_n"] = whole("At most so many results.", 1, kMaxTokens);
-    fields["return_documents"] = flag("Results with their texts.");
+    fields["documents"] =
+        any_of({string, {{"type", "array"}, {"items", string}, {"minItems", 1}, {"maxItems", kMaxTexts}}});
+    add(fields, field::top_n, field::return_documents);
     add_capabilities(fields, service, false);
-    add_taken(fields, {"user"});
+    add_taken(fields, kTakenOfUsers);
     return object(fields, {"query", "documents"});
 }
 
@@ -427,19 +388,19 @@ void add_sampling(Json& fields, const Service& service) {
                                ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
                                : number(field.help, least, most);
         }
-    fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
-    fields["logit_bias"] = {{"type", {"object", "null"}},
-                            {"description", "Added to logits, by token id."},
-                            {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
-                            {"additionalProperties", {{"type", "number"}, {"minimum", -100}, {"maximum", 100}}}};
-    fields["samplers"] = described(
-        any_of({{{"type", "null"}},
-                {{"type", "string"}, {"format", "sampler-chain"}},
-                {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
-        "The chain of samplers: names in order.");
-    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
-    fields["stop"] = texts("Texts that end the answer.", 16, 1);
-    fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
+    add(fields, field::dry_breakers);
+    fields["logit_bias"] = {
+        {"type", {"object", "null"}},
+        {"description", "Added to logits, by token id."},
+        {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
+        {"additionalProperties", {{"type", "number"}, {"minimum", -kMaxBias}, {"maximum", kMaxBias}}}};
+    fields["samplers"] = described(any_of({{{"type", "null"}},
+                                           {{"type", "string"}, {"format", "sampler-chain"}},
+                                           {{"type", "array"},
+                                            {"maxItems", kMaxChainNames},
+                                            {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
+                                   "The chain of samplers: names in order.");
+    add(fields, field::seed, field::stop, field::cache_prompt);
     fields["grammar"] = grammar();
     add_capabilities(fields, service);
 }
@@ -459,23 +420,21 @@ Json requests(const Service& service) {
         all["EmbeddingsRequest"] = embeddings(service);
     }
     all["CountRequest"] = messages(service, true);
-    Json tokenize = object({{"text", text("")},
-                            {"content", text("Another name of text.")},
-                            {"add_special", flag("Tokens that begin and end a text.")},
-                            {"parse_special", flag("Text that spells control tokens becomes them.")},
-                            {"with_pieces", flag("Each token with its text, or its bytes within a character.")}});
+    Json tokenize = object({{"text", text("")}, {"content", text("Another name of text.")}});
+    add(tokenize["properties"], field::add_special, field::parse_special, field::with_pieces);
     const Json string{{"type", "string"}};
     tokenize["anyOf"] = Json::array({object({{"text", string}}, {"text"}), object({{"content", string}}, {"content"})});
-    add_taken(tokenize["properties"], {"model"});
+    add_taken(tokenize["properties"], kTakenOfModels);
     all["TokenizeRequest"] = tokenize;
     const Json any_name{{"type", "string"}, {"description", "Any name."}};
     all["ModelRequest"] = object({{"model", service.broker.takes_any_name() ? any_name : is(service.id)}}, {"model"});
     Json detokenize{{"tokens", token_ids(service)}};
-    add_taken(detokenize, {"model"});
+    add_taken(detokenize, kTakenOfModels);
     all["DetokenizeRequest"] = object(detokenize, {"tokens"});
-    Json conversation{{"add_generation_prompt", flag("What begins an answer is put behind the messages.")}};
+    Json conversation = Json::object();
+    add(conversation, field::add_generation_prompt);
     add_conversation(conversation);
-    add_taken(conversation, {"model"});
+    add_taken(conversation, kTakenOfModels);
     all["TemplateRequest"] = object(conversation, {"messages"});
     all["ChatMessage"] = chat_message();
     return all;

@@ -89,8 +89,8 @@ std::shared_ptr<const Pull> Pulls::begin(const std::string& name) {
         if (one.pull->name() == plain) return one.pull;
     if (running_.size() >= kMost)
         throw ApiError(503, std::to_string(kMost) + " models are being downloaded already", "too_many_pulls");
-    if (models_.all().size() >= kMostModels)
-        throw ApiError(503, "this server has " + std::to_string(kMostModels) + " models already", "too_many_models");
+    if (models_.all().size() >= kMaxModels)
+        throw ApiError(503, "this server has " + std::to_string(kMaxModels) + " models already", "too_many_models");
     auto pull = std::make_shared<Pull>(plain);
     auto& one = running_.emplace_back(Running{pull});
     try {

@@ -75,8 +75,8 @@ private:
 /// All downloads of a server. Any thread may call every member.
 class Pulls {
 public:
-    static constexpr std::size_t kMost = 4;           ///< downloads at a time
-    static constexpr std::size_t kMostModels = 1000;  ///< of the server, beyond which nothing is downloaded
+    static constexpr std::size_t kMost = 4;          ///< downloads at a time
+    static constexpr std::size_t kMaxModels = 1000;  ///< of the server, beyond which nothing is downloaded
 
     /// `models` must outlive it.
     Pulls(Models& models, Pulling pulling) : models_(models), pulling_(std::move(pulling)) {}

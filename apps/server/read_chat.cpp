@@ -9,10 +9,6 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::int64_t kMaxTokens = 1 << 30;
-constexpr int kMaxAnswers = 8, kMaxTop = 20;
-constexpr std::size_t kMaxPrompts = 64;
-
 Prompt prompt_of(const Json& item, const std::string& path, const Service& service, std::size_t most, bool is_echoed) {
     const auto& vocab = service.model.vocab();
     Prompt prompt;
@@ -36,9 +32,9 @@ Prompt prompt_of(const Json& item, const std::string& path, const Service& servi
 /// With continue_final_message: the text of the last message, which is the answer's beginning and leaves the
 /// conversation. Its thoughts are over, so none follow.
 std::optional<std::string> take_begun_answer(Fields& fields, Conversation& talk) {
-    constexpr const char* kName = "continue_final_message";
-    if (!fields.boolean(kName).value_or(false)) return {};
-    if (fields.boolean("add_generation_prompt").value_or(false))
+    constexpr auto kName = field::continue_final_message.name;
+    if (!fields.is_set(field::continue_final_message)) return {};
+    if (fields.is_set(field::add_generation_prompt))
         fields.refuse("add_generation_prompt", "an answer that is continued begins no new message");
     const Json last = talk.messages.back();
     if (last["role"] != "assistant" || !last["content"].is_string() || last.contains("tool_calls"))
@@ -69,25 +65,21 @@ Job read_chat(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
-    fields.take({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-                 "prompt_cache_options", "prompt_cache_retention", "prediction"});
+    fields.take(kTakenOfChats);
     if (fields.find("web_search_options") != nullptr)
         fields.refuse("web_search_options", "this server searches no web");
     read_sampling(fields, service, job);
     read_stream(fields, job);
-    job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
-    if (fields.boolean("logprobs").value_or(false))
-        job.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
-    else if (fields.integer("top_logprobs", 0, kMaxTop).value_or(0) > 0)
-        fields.refuse("top_logprobs", "needs logprobs: true");
+    job.n = static_cast<int>(fields.integer(field::n).value_or(1));
+    if (fields.is_set(field::logprobs)) job.n_top = static_cast<int>(fields.integer(field::top_logprobs).value_or(0));
+    else if (fields.integer(field::top_logprobs).value_or(0) > 0) fields.refuse("top_logprobs", "needs logprobs: true");
     read_token_fields(fields, service, job, true);
     read_format(fields, "response_format", service, job);
-    if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
-        job.reasoning = *reasoning != "none";
-    const auto old_name = fields.integer("max_tokens", 1, kMaxTokens);
-    const auto new_name = fields.integer("max_completion_tokens", 1, kMaxTokens);
+    if (const auto reasoning = fields.word(field::reasoning_format)) job.reasoning = *reasoning != "none";
+    const auto old_name = fields.integer(field::max_tokens);
+    const auto new_name = fields.integer(field::max_completion_tokens);
     Conversation talk = read_conversation(fields);
-    talk.max_thoughts = fields.integer("reasoning_budget", 0, kMaxTokens);
+    talk.max_thoughts = fields.integer(field::reasoning_budget);
     const std::size_t most = most_prompt_tokens(fields, service);
     const auto begun = take_begun_answer(fields, talk);
     apply(service, talk, job, most);
@@ -102,19 +94,19 @@ Job read_completion(const Json& body, const Service& service) {
     Fields fields(body);
     Job job;
     service.check_model(fields.text("model"));
-    fields.take({"user"});
+    fields.take(kTakenOfUsers);
     read_sampling(fields, service, job);
     read_stream(fields, job);
-    job.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
-    if (const auto best = fields.integer("best_of", 1, kMaxAnswers); best && *best != job.n)
+    job.n = static_cast<int>(fields.integer(field::n_each).value_or(1));
+    if (const auto best = fields.integer(field::best_of); best && *best != job.n)
         fields.refuse("best_of", "is supported where it equals n");
-    if (const auto top = fields.integer("logprobs", 0, kMaxTop)) job.n_top = static_cast<int>(*top);
+    if (const auto top = fields.integer(field::n_logprobs)) job.n_top = static_cast<int>(*top);
     const Json* prompt = fields.find("prompt");
     if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const bool is_list = prompt->is_array() && prompt->size() > 1 && !(*prompt->begin()).is_number();
     read_token_fields(fields, service, job, !is_list);
-    job.echo = fields.boolean("echo").value_or(false);
-    const auto max_tokens = fields.integer("max_tokens", 0, kMaxTokens).value_or(16);
+    job.echo = fields.is_set(field::echo);
+    const auto max_tokens = fields.integer(field::max_text_tokens).value_or(16);
     job.is_score = max_tokens == 0;
 
     const auto suffix = fields.text("suffix");

@@ -17,11 +17,11 @@ std::string text_begin(std::string_view text) {
 
 std::string request_line(const Request* request, const Response& response, std::chrono::duration<double> took,
                          bool is_whole) {
-    constexpr std::size_t kMostOfName = 256;
+    constexpr std::size_t kMaxName = 256;
     constexpr double kDigits = 1e6;
     Json line{{"time", ollama::time_text(std::chrono::system_clock::now())}};
-    line["method"] = request == nullptr ? Json() : Json(request->method.substr(0, kMostOfName));
-    line["path"] = request == nullptr ? Json() : Json(request->path.substr(0, kMostOfName));
+    line["method"] = request == nullptr ? Json() : Json(request->method.substr(0, kMaxName));
+    line["path"] = request == nullptr ? Json() : Json(request->path.substr(0, kMaxName));
     line["status"] = response.status;
     line["seconds"] = std::round(took.count() * kDigits) / kDigits;
     if (!is_whole) line["broken"] = true;

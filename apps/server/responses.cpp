@@ -58,7 +58,7 @@ private:
 
     void add_message(Fields& fields) {
         fields.take({"phase"});
-        const auto role = fields.word("role", {"system", "developer", "user", "assistant"});
+        const auto role = fields.word("role", kItemRoles);
         if (!role) fields.refuse("role", "is missing");
         const Json* content = fields.find("content");
         if (content == nullptr) fields.refuse("content", "is missing");
@@ -359,7 +359,7 @@ void read_tool_choice(Fields& fields, Conversation& talk) {
     const Json* choice = fields.find("tool_choice");
     if (choice == nullptr) return;
     if (choice->is_string()) {
-        const auto word = *fields.word("tool_choice", {"none", "auto", "required"});
+        const auto word = *fields.word("tool_choice", kToolChoices);
         if (word == "none") talk.tools = nullptr;
         if (word == "required") talk.tool_use = tinfer::ToolUse::required;
     } else {
@@ -404,11 +404,10 @@ void read_reasoning(Fields& fields, Conversation& talk) {
 
 /// Fields of services behind the interface that this server has not.
 void read_services(Fields& fields, Job& job) {
-    fields.take({"user", "metadata", "include", "service_tier", "truncation", "safety_identifier", "prompt_cache_key",
-                 "prompt_cache_options", "prompt_cache_retention", "background", "max_tool_calls", "client_metadata"});
+    fields.take(kTakenOfResponses);
     for (const char* name : {"previous_response_id", "conversation"})
         if (fields.find(name) != nullptr) fields.refuse(name, "conversations are not stored here; send all items");
-    if (fields.boolean("store").value_or(false)) job.warnings.emplace_back("store: nothing is stored");
+    if (fields.is_set(field::store)) job.warnings.emplace_back("store: nothing is stored");
     if (const Json* given = fields.object("stream_options"))
         Fields(fields, *given, "stream_options").take({"include_obfuscation", "include_usage"});
 }
@@ -421,7 +420,7 @@ Job read_responses(const Json& body, const Service& service) {
     service.check_model(fields.text("model"));
     read_services(fields, job);
     read_sampling(fields, service, job);
-    job.stream = fields.boolean("stream").value_or(false);
+    job.stream = fields.is_set(field::stream);
     if (const Json* given = fields.object("text")) {
         Fields text(fields, *given, "text");
         read_format(text, "format", service, job, true);
@@ -432,11 +431,11 @@ Job read_responses(const Json& body, const Service& service) {
     talk.schema_field = ".parameters";
     talk.messages = input_messages(fields);
     talk.tools = nested_tools(fields);
-    talk.parallel = fields.boolean("parallel_tool_calls").value_or(true);
+    talk.parallel = fields.boolean(field::parallel_tool_calls).value_or(true);
     read_tool_choice(fields, talk);
     read_reasoning(fields, talk);
     apply(service, talk, job, most_prompt_tokens(fields, service));
-    fit(fields, service, job, fields.integer("max_output_tokens", 1, 1 << 30), "max_output_tokens");
+    fit(fields, service, job, fields.integer(field::max_output_tokens), "max_output_tokens");
     limit_thoughts(service, talk, job);
     add_warnings(fields, service, job);
     return job;

@@ -9,12 +9,11 @@
 namespace tinfer::server {
 
 std::optional<RoutedAsk> read_routed(Fields& fields, const Service& service, int n_answers) {
-    constexpr std::int64_t kMaxStart = 1 << 30;
     RoutedAsk ask;
-    const bool is_asked = fields.boolean("return_routed_experts").value_or(false);
-    const auto start = fields.integer("routed_experts_start_len", 0, kMaxStart);
-    const auto same = fields.integer("routed_experts_prompt_start", 0, kMaxStart);
-    const auto format = fields.word("routed_experts_format", {"npy", "int32"});
+    const bool is_asked = fields.is_set(field::return_routed_experts);
+    const auto start = fields.integer(field::routed_experts_start_len);
+    const auto same = fields.integer(field::routed_experts_prompt_start);
+    const auto format = fields.word(field::routed_experts_format);
     if (!is_asked) return std::nullopt;
     if (start && same && *start != *same)
         fields.refuse("routed_experts_prompt_start", "is another name of routed_experts_start_len, with another value");
@@ -28,10 +27,8 @@ std::optional<RoutedAsk> read_routed(Fields& fields, const Service& service, int
 }
 
 std::optional<ScoredAsk> read_scored(Fields& fields, const Service& service, bool is_stream) {
-    constexpr std::size_t kMaxScored = 4096;
-    constexpr std::int64_t kMaxStart = 1 << 30;
     const Json* const list = fields.find("prompt_logprob_token_ids");
-    const auto start = fields.integer("prompt_logprob_start", 0, kMaxStart);
+    const auto start = fields.integer(field::prompt_logprob_start);
     if (list == nullptr) return std::nullopt;
     if (!list->is_array() || list->size() == 0 || list->size() > kMaxScored)
         fields.refuse("prompt_logprob_token_ids",

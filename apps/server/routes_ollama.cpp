@@ -54,7 +54,7 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
         check_gives_vectors(service);
         fields.take({"options"});  // of a load, which change nothing
         keep(service, ollama::read_keep_alive(fields));
-        const bool cuts = fields.boolean("truncate").value_or(false);
+        const bool cuts = fields.is_set(field::cuts_texts);
         const char* const field = is_old ? "prompt" : "input";
         const Json* input = fields.find(field);
         if (!is_old) dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
@@ -105,7 +105,7 @@ void show(Broker& broker, const Request&, const Body& text, Response& response) 
     Fields fields(body);
     HostedModel& model = models.find(ollama::read_name(fields));
     fields.take({"options", "system", "template"});
-    const bool is_verbose = fields.boolean("verbose").value_or(false);
+    const bool is_verbose = fields.is_set(field::verbose);
     const auto card = card_of(models, model);
     Json document;
     if (const auto use = models.look(model)) {

@@ -77,7 +77,7 @@ void pull_model(Broker& broker, const Request&, const Body& text, Response& resp
         const Json body = parse_body(text.text());
         Fields fields(body);
         fields.take({"insecure", "username", "password"});
-        is_stream = fields.boolean("stream").value_or(true);
+        is_stream = fields.boolean(field::pull_lines).value_or(true);
         name = ollama::read_name(fields);
         last = success(check_unknown(fields, broker.options.strict));
     }

@@ -27,15 +27,15 @@ void tokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
-    fields.take({"model"});
+    fields.take(kTakenOfModels);
     auto text = fields.text("text");
     const auto content = fields.text("content");
     if (!text) text = content;
     if (!text) fields.refuse("text", "is missing");
     tinfer::EncodeOptions options;
-    options.add_special = fields.boolean("add_special").value_or(false);
-    options.parse_special = fields.boolean("parse_special").value_or(false);
-    const bool has_pieces = fields.boolean("with_pieces").value_or(false);
+    options.add_special = fields.is_set(field::add_special);
+    options.parse_special = fields.is_set(field::parse_special);
+    const bool has_pieces = fields.is_set(field::with_pieces);
     std::string ids;  // as text: a JSON document would take many times the memory
     for (const auto token : service.model.vocab().encode(*text, options)) {
         ids += ids.empty() ? "{\"tokens\":[" : ",";
@@ -51,7 +51,7 @@ void detokenize(Service& service, const Body& body, Response& response) {
     const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
-    fields.take({"model"});
+    fields.take(kTakenOfModels);
     const Json* list = fields.list("tokens");
     if (list == nullptr) fields.refuse("tokens", "is missing");
     std::string text = decode_within(read_token_ids(*list, "tokens", service), "tokens", service);
@@ -62,8 +62,8 @@ void apply_template(Service& service, const Body& body, Response& response) {
     const Reading reading(service.broker, response.client, body.size());
     const Json document = parse_body(body.text());
     Fields fields(document);
-    fields.take({"model"});
-    const bool follows = fields.boolean("add_generation_prompt").value_or(true);
+    fields.take(kTakenOfModels);
+    const bool follows = fields.boolean(field::add_generation_prompt).value_or(true);
     const Conversation talk = read_conversation(fields);
     try {
         const bool has_tools = !talk.tools.is_null();

@@ -29,13 +29,13 @@ VectorJob read_embeddings(Service& service, Client& client, std::string_view tex
     const Json body = parse_body(text);
     Fields fields(body);
     service.check_model(fields.text("model"));
-    fields.take({"user"});
+    fields.take(kTakenOfUsers);
     check_gives_vectors(service);
     const Json* input = fields.find("input");
     if (input == nullptr) fields.refuse("input", "is missing");
     VectorJob job;
     read_capabilities(fields, service, job.job, false);
-    job.as_base64 = fields.word("encoding_format", {"float", "base64"}).value_or("float") == "base64";
+    job.as_base64 = fields.word(field::encoding_format).value_or("float") == "base64";
     job.dimensions = fields.integer("dimensions", 1, service.model.info().n_embd);
     add_warnings(fields, service, job.job);
     job.requests = read_texts(*input, "input", service, job.job.request);
@@ -107,15 +107,15 @@ void rerank(Service& service, Body text, Response& response) {
         const Json body = parse_body(text.text());
         Fields fields(body);
         service.check_model(fields.text("model"));
-        fields.take({"user"});
+        fields.take(kTakenOfUsers);
         if (!service.ranks()) throw ApiError(501, "this model is no reranker", "not_supported");
         const auto query = fields.text("query");
         if (!query) fields.refuse("query", "is missing");
         documents = fields.texts("documents", kMaxTexts);
         if (documents.empty()) fields.refuse("documents", "is missing");
-        gives_texts = fields.boolean("return_documents").value_or(false);
+        gives_texts = fields.is_set(field::return_documents);
         most = static_cast<std::size_t>(
-            fields.integer("top_n", 1, 1 << 30).value_or(static_cast<std::int64_t>(documents.size())));
+            fields.integer(field::top_n).value_or(static_cast<std::int64_t>(documents.size())));
         read_capabilities(fields, service, job, false);
         add_warnings(fields, service, job);
         for (std::size_t i = 0; i < documents.size(); ++i) {

@@ -11,7 +11,6 @@ namespace tinfer::server {
 
 namespace {
 
-constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxPath = 128;  ///< bytes of a field's name in an answer
 
 void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& options) {
@@ -23,7 +22,7 @@ void read_bias(Fields& fields, const Service& service, tinfer::SamplerOptions& o
         const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
         if (error != std::errc() || end != name.data() + name.size() || id < 0 || id >= n_vocab)
             fields.refuse("logit_bias", "'" + name.substr(0, 32) + "' is no token id below " + std::to_string(n_vocab));
-        if (!value.is_number() || value.get<double>() < -100 || value.get<double>() > 100)
+        if (!value.is_number() || value.get<double>() < -kMaxBias || value.get<double>() > kMaxBias)
             fields.refuse("logit_bias", "token " + name + ": a number from -100 to 100 is expected");
         options.logit_bias.emplace_back(tinfer::Token{static_cast<std::int32_t>(id)}, value.get<float>());
     }
@@ -44,7 +43,7 @@ void read_chain(Fields& fields, tinfer::SamplerOptions& options) {
         return;
     }
     std::string order;
-    for (const auto& name : fields.texts("samplers", 32)) order += (order.empty() ? "" : ";") + name;
+    for (const auto& name : fields.texts("samplers", kMaxChainNames)) order += (order.empty() ? "" : ";") + name;
     options.order = order;
     tinfer::SamplerOptions alone;
     alone.order = order;
@@ -72,7 +71,7 @@ tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& fiel
     return {std::max(field.asked.least, -largest), std::min(field.asked.most, largest)};
 }
 
-void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field) {
+void read_sampling(Fields& fields, const Service& service, Job& job, const TextsField& stops) {
     tinfer::SamplerOptions options = service.options.sampler;
     for (const auto& field : tinfer::sampler_fields())
         for (const auto name : names_in_requests(field)) {
@@ -85,14 +84,14 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
                 options.*std::get<float tinfer::SamplerOptions::*>(field.member) = static_cast<float>(*given);
             }
         }
-    if (fields.find("dry_breakers") != nullptr) options.dry_breakers = fields.texts("dry_breakers", 64);
+    if (fields.find(field::dry_breakers.name) != nullptr) options.dry_breakers = fields.texts(field::dry_breakers);
     read_bias(fields, service, options);
     read_chain(fields, options);
     // Windows are allocated in full, so they are limited to the longest text, with the same result.
     const auto longest = static_cast<int>(std::min<std::size_t>(service.engine.max_tokens(), 1 << 24));
     options.penalty_last_n = std::min(options.penalty_last_n, longest);
     options.dry_penalty_last_n = std::min(options.dry_penalty_last_n, longest);
-    if (const auto seed = fields.integer("seed", -0x7FFFFFFFFFFFFFFF, 0x7FFFFFFFFFFFFFFF))
+    if (const auto seed = fields.integer(field::seed))
         options.seed = *seed == -1 ? tinfer::kRandomSeed
                                    : std::min(static_cast<std::uint32_t>(static_cast<std::uint64_t>(*seed)),
                                               tinfer::kRandomSeed - 1);
@@ -103,10 +102,10 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     }
     job.request.sampler = std::move(options);
 
-    job.request.generation.stop = fields.texts(stop_field, kMaxStops);
+    job.request.generation.stop = fields.texts(stops);
     for (const auto& stop : job.request.generation.stop)
-        if (stop.empty()) fields.refuse(stop_field, "a stop string is empty");
-    if (const auto share = fields.boolean("cache_prompt")) job.request.share_prefix = *share;
+        if (stop.size() < stops.shortest) fields.refuse(stops.name, "a stop string is empty");
+    if (const auto share = fields.boolean(field::cache_prompt)) job.request.share_prefix = *share;
     if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
         try {
             job.request.grammar = service.grammars.grammar(*grammar, service.model.vocab(), WantedRequest::is_given_up);
@@ -120,10 +119,9 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
 }
 
 void read_token_fields(Fields& fields, const Service& service, Job& job, bool is_one) {
-    constexpr int kMaxTopOfPrompt = 20;
-    job.gives_ids = fields.boolean("return_token_ids").value_or(false);
-    job.names_by_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
-    if (const auto n = fields.integer("prompt_logprobs", 0, kMaxTopOfPrompt)) {
+    job.gives_ids = fields.is_set(field::return_token_ids);
+    job.names_by_ids = fields.is_set(field::return_tokens_as_token_ids);
+    if (const auto n = fields.integer(field::prompt_logprobs)) {
         if (job.stream) fields.refuse("prompt_logprobs", "a stream has none; ask for a whole answer");
         job.n_top_of_prompt = static_cast<int>(*n);
         job.request.score_prompt = true;
@@ -139,13 +137,13 @@ void read_token_fields(Fields& fields, const Service& service, Job& job, bool is
 }
 
 void read_stream(Fields& fields, Job& job) {
-    job.stream = fields.boolean("stream").value_or(false);
+    job.stream = fields.is_set(field::stream);
     if (const Json* given = fields.object("stream_options")) {
         Fields options(fields, *given, "stream_options");
-        job.include_usage = options.boolean("include_usage").value_or(false);
+        job.include_usage = options.is_set(field::include_usage);
         options.take({"include_obfuscation"});
     }
-    job.prompt_progress = fields.boolean("prompt_progress").value_or(false);
+    job.prompt_progress = fields.is_set(field::prompt_progress);
 }
 
 namespace {
@@ -194,7 +192,7 @@ void read_format(Fields& outer, const char* name, const Service& service, Job& j
 
 namespace {
 
-bool cuts_middle(Fields& fields) { return fields.word("truncate", {"middle", "none"}).value_or("none") == "middle"; }
+bool cuts_middle(Fields& fields) { return fields.word(field::truncate).value_or("none") == "middle"; }
 
 }  // namespace
 
@@ -232,7 +230,7 @@ void fit(Fields& fields, const Service& service, Job& job, std::optional<std::in
          const std::string& param) {
     const std::size_t room = service.engine.max_tokens();
     const bool cuts = cuts_middle(fields);
-    const bool clips = fields.boolean("clip_max_tokens").value_or(service.options.clip_max_tokens);
+    const bool clips = fields.boolean(field::clip_max_tokens).value_or(service.options.clip_max_tokens);
     const std::size_t wanted = max_tokens && *max_tokens > 0 ? static_cast<std::size_t>(*max_tokens) : 1;
     for (Prompt& prompt : job.prompts) {
         auto& tokens = prompt.tokens;

@@ -14,21 +14,20 @@
 
 namespace tinfer::server {
 
-inline constexpr std::size_t kMaxTexts = 2048;  ///< of one request
 inline constexpr std::size_t kNumberText = 24;  ///< maximum bytes of a number in JSON
 
 /// The share of one answer in AnswerMemory.
 class HeldMemory {
 public:
     explicit HeldMemory(AnswerMemory& memory)
-        : share_(memory, [] {}) {}  // nothing to cut: add() is called often enough
+        : account_(memory, [] {}) {}  // nothing to cut: add() is called often enough
     /// Throws ApiError if the answer was cut.
     void add(std::size_t bytes) {
-        if (!share_.add(static_cast<std::int64_t>(bytes))) throw share_.reason();
+        if (!account_.add(static_cast<std::int64_t>(bytes))) throw account_.reason();
     }
 
 private:
-    AnswerMemory::Share share_;
+    AnswerMemory::Account account_;
 };
 
 struct VectorResults {

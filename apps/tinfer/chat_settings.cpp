@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 #include "common.hpp"
@@ -65,7 +66,8 @@ bool change_setting(const std::string& text, tinfer::SamplerOptions& options, st
     const auto bounds = is_seed ? tinfer::SamplerField::Bounds{0, 4294967294.0} : field->bounds;
     const bool is_whole = is_seed || field->is_whole();
     if (!is_number || value < bounds.least || value > bounds.most || (is_whole && value != std::floor(value)) ||
-        (is_whole && std::abs(value) > 4294967294.0) || (!is_seed && field->excludes_least && value == bounds.least))
+        (is_whole && !is_seed && std::abs(value) > std::numeric_limits<int>::max()) ||
+        (!is_seed && field->excludes_least && value == bounds.least))
         return refuse_value(name, is_whole, bounds), false;
     if (is_seed) options.seed = static_cast<std::uint32_t>(value);
     else

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "common.hpp"
 #include "expert_profile.hpp"
@@ -406,7 +407,8 @@ void SamplerArgs::add_to(CLI::App& command) {
     for (const auto& field : tinfer::sampler_fields()) {
         std::string name = "--" + std::string(field.name);
         std::ranges::replace(name, '_', '-');
-        const auto [least, most] = field.bounds;
+        const double least = std::max(field.bounds.least, double(std::numeric_limits<int>::min()));
+        const double most = field.bounds.most;
         const std::string help(field.help);
         const std::string& where = field.is_common ? group : more;
         if (const auto* member = std::get_if<int tinfer::SamplerOptions::*>(&field.member))
@@ -416,7 +418,7 @@ void SamplerArgs::add_to(CLI::App& command) {
                 ->group(where);
         else
             command.add_option(name, options.*std::get<float tinfer::SamplerOptions::*>(field.member), help)
-                ->check(field.excludes_least ? above_0() : number(least, most))
+                ->check(field.excludes_least ? above_0() : number(field.bounds.least, most))
                 ->type_name("X")
                 ->group(where);
     }

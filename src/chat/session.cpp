@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "chat/make_prompt.hpp"
-#include "grammar/constraint.hpp"
+#include "grammar/thoughts_count.hpp"
 #include "tinfer/chat_session.hpp"
 #include "tinfer/json.hpp"
 
@@ -182,26 +182,23 @@ struct Chat::Impl {
                            std::move(generation_options));
         answer = {};
         stop.reset();
-        n_reasoning = 0;
+        thoughts_count = {};
         n_forced = 0;
         reasoning_end.clear();
     }
 
     /// The tokens that close thoughts; none where the constraint allows none here.
     [[nodiscard]] std::vector<Token> closing_tokens(const TokenConstraint* constraint) const {
-        if (thoughts_limit)
-            for (const auto& mark : thoughts_limit->closings)
-                if (grammar::may_follow(constraint, mark)) return mark;
-        return {};
+        if (!thoughts_limit) return {};
+        const auto mark = grammar::closing_mark(*thoughts_limit, constraint);
+        return mark ? thoughts_limit->closings[*mark] : std::vector<Token>();
     }
 
     /// When reasoning exceeds its budget, its end is forced: these tokens are not sampled.
     void watch_budget(bool was_reasoning, Sampler& sampler) {
+        thoughts_count.add(was_reasoning);
         if (!thoughts_limit || !parser->is_reasoning() || generation->stop()) return;
-        if (was_reasoning) ++n_reasoning;
-        const auto n_tokens = static_cast<std::int64_t>(generation->tokens().size());
-        if (n_reasoning >= thoughts_limit->max_tokens || n_tokens >= thoughts_limit->until)
-            reasoning_end = closing_tokens(sampler.constraint());
+        if (thoughts_count.reaches(*thoughts_limit)) reasoning_end = closing_tokens(sampler.constraint());
     }
 
     /// Decodes and appends the next of the forced tokens.
@@ -217,6 +214,7 @@ struct Chat::Impl {
         reasoning_end.erase(reasoning_end.begin());
         sampler.accept(token);
         if (sampler.constraint() != nullptr) sampler.constraint()->accept(token);
+        thoughts_count.add(false);
         return take(generation->accept(token));
     }
 
@@ -287,7 +285,7 @@ struct Chat::Impl {
     ChatAnswer answer;
     std::optional<StopReason> stop;
     std::optional<ThoughtsLimit> thoughts_limit;  // of this answer
-    std::int64_t n_reasoning = 0;                 // reasoning tokens of this answer
+    grammar::ThoughtsCount thoughts_count;        // of this answer
     std::size_t n_forced = 0;                     // tokens decoded while the end was forced
     std::vector<Token> reasoning_end;             // forced tokens that are still to be written
 };

@@ -11,18 +11,18 @@ namespace {
 // In terms of a step of one token. The credit at the start and its growth bound what rejected tokens cost a text of n
 // tokens: 1.5 + 0.008 n.
 constexpr double kFirstCredit = 1.5, kCreditPerToken = 0.008, kMaxCredit = 12.0;
-constexpr double kCostPerToken = 0.12;    // of a check, until it is measured
-constexpr std::size_t kFirstSize = 4;     // larger checks are tried once the next smaller one is measured
-constexpr double kLeastGain = 1.03;       // what a check has to promise
+constexpr double kCostPerToken = 0.12;    // of a verification, until it is measured
+constexpr std::size_t kFirstSize = 4;     // larger ones are tried once the next smaller one is measured
+constexpr double kLeastGain = 1.03;       // what a verification has to promise
 constexpr double kPriorWeight = 4.0;      // drafted tokens that what is expected of a degree counts for
-constexpr double kSure = 0.9;             // of forced tokens: all that are known are checked at once
+constexpr double kSure = 0.9;             // of forced tokens: all that are known are verified at once
 constexpr std::size_t kFirstForced = 15;  // of them, before any was right
-// Times are noisy, and a step of one token that was measured too slow makes checks look free: after so many checks it
+// Times are noisy, and a step of one token that was measured too slow makes verifying look free: after so many times it
 // is measured again.
-constexpr int kMaxChecks = 16;
+constexpr int kMaxVerifications = 16;
 constexpr double kOlder = 1.0 - 1.0 / 32, kSkipped = 1.0 - 1.0 / 64;
 
-// Sizes of checks: each has a plan of its own, and there are not many places for plans.
+// Sizes of verifications: each has a plan of its own, and there are not many places for plans.
 constexpr std::array<std::size_t, 11> kSizes{2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
 
 constexpr std::array<double, DraftLength::kDegrees> kExpected{0.4, 0.55, 0.7, 0.75, 0.8, 0.85, 0.9, 0.9,  //
@@ -44,15 +44,16 @@ void DraftLength::Mean::add(double value) noexcept {
     ++n;
 }
 
-// Measured, or from the nearest smaller check that is.
+// Measured, or from the nearest smaller one that is.
 double DraftLength::cost(std::size_t n_tokens) const noexcept {
     const auto expected = [&](std::size_t n) {
         return plain_.seconds * (touched(shape_, n) + kCostPerToken * static_cast<double>(n - 1));
     };
-    if (checks_[n_tokens - 1].n > 0) return checks_[n_tokens - 1].seconds;
+    if (verifications_[n_tokens - 1].n > 0) return verifications_[n_tokens - 1].seconds;
     for (std::size_t n = n_tokens - 1; n > 1; --n)
-        if (checks_[n - 1].n > 0)
-            return std::max(checks_[n - 1].seconds, checks_[n - 1].seconds * expected(n_tokens) / expected(n));
+        if (verifications_[n - 1].n > 0)
+            return std::max(verifications_[n - 1].seconds,
+                            verifications_[n - 1].seconds * expected(n_tokens) / expected(n));
     return expected(n_tokens);
 }
 
@@ -85,7 +86,7 @@ DraftLength::Choice DraftLength::best(double chance, std::size_t n) const noexce
     bool knows_smaller = true;
     for (const std::size_t size : kSizes) {
         if (size > n + 1 || (size > kFirstSize && !knows_smaller)) break;
-        knows_smaller = checks_[size - 1].n > 0;
+        knows_smaller = verifications_[size - 1].n > 0;
         for (; n_drafted + 1 < size; ++n_drafted) emitted += power *= chance;
         const double seconds = cost(size);
         if (seconds - plain_.seconds > credit_) break;
@@ -98,7 +99,7 @@ DraftLength::Choice DraftLength::best(double chance, std::size_t n) const noexce
 }
 
 std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
-    if (plain_.n == 0 || credit_ <= asking_.seconds || n_checks_ >= kMaxChecks) return 0;
+    if (plain_.n == 0 || credit_ <= asking_.seconds || n_verifications_ >= kMaxVerifications) return 0;
     double highest = 0;
     for (int degree = 0; degree < kForced; ++degree) highest = std::max(highest, chance(degree));
     return best(highest, limit).n;
@@ -107,7 +108,7 @@ std::size_t DraftLength::wanted(std::size_t limit) const noexcept {
 std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
     if (n == 0) return 0;
     if (degree == kForced && chance(kForced) >= kSure)
-        return std::min({n, checks_.size() - 1, degrees_[kForced].accepted > 0 ? n : kFirstForced});
+        return std::min({n, verifications_.size() - 1, degrees_[kForced].accepted > 0 ? n : kFirstForced});
     if (plain_.n == 0) return 0;
     const std::size_t chosen = best(chance(degree), n).n;
     if (chosen == 0) {
@@ -120,7 +121,7 @@ std::size_t DraftLength::worth(int degree, std::size_t n) noexcept {
 
 void DraftLength::note_plain(double seconds, double asking) noexcept {
     const bool is_first = plain_.n == 0;
-    n_checks_ = 0;
+    n_verifications_ = 0;
     if (asking > 0) asking_.add(asking);
     plain_.add(seconds - asking);
     credit_ += (is_first ? kFirstCredit : kCreditPerToken) * plain_.seconds - asking;
@@ -128,14 +129,15 @@ void DraftLength::note_plain(double seconds, double asking) noexcept {
 }
 
 void DraftLength::note_verification(int degree, std::size_t n, std::size_t n_accepted, double seconds) noexcept {
-    const std::size_t n_tokens = std::min(n + 1, checks_.size());
-    ++n_checks_;
-    checks_[n_tokens - 1].add(seconds);
+    const std::size_t n_tokens = std::min(n + 1, verifications_.size());
+    ++n_verifications_;
+    verifications_[n_tokens - 1].add(seconds);
     Degree& d = degrees_[static_cast<std::size_t>(degree)];
     d.accepted = d.accepted * kOlder + static_cast<double>(n_accepted);
     d.tried = d.tried * kOlder + static_cast<double>(std::min(n, n_accepted + 1));
     if (plain_.n == 0) return;  // what a step of one token takes is not known
-    plain_.seconds = std::min(plain_.seconds, checks_[n_tokens - 1].seconds);  // it takes no more than a check does
+    plain_.seconds =
+        std::min(plain_.seconds, verifications_[n_tokens - 1].seconds);  // it takes no more than a verification does
     credit_ += (static_cast<double>(n_accepted + 1) + kCreditPerToken) * plain_.seconds - seconds;
     credit_ = std::min(credit_, kMaxCredit * plain_.seconds);
 }

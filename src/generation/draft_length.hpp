@@ -24,8 +24,9 @@ public:
 
     /// Tokens to ask a drafter for, at most `limit`; 0: none would be verified.
     [[nodiscard]] std::size_t wanted(std::size_t limit) const noexcept;
-    /// How much faster than plain steps a text would be, checks of this degree and at most n drafted tokens provided
-    /// that they pay; 1 where they do not. Of a head, whose degree is not known before it is asked, as it was so far.
+    /// How much faster than plain steps a text would be, verifications of this degree and at most n drafted tokens
+    /// provided that they pay; 1 where they do not. Of a head, whose degree is not known before it is asked, as it was
+    /// so far.
     [[nodiscard]] double promise(int degree, std::size_t n) const noexcept;
     [[nodiscard]] double promise_of_head(std::size_t n) const noexcept;
     /// Of n drafted tokens the number that is worth verifying. One that is 0 lets the degree be tried again after some
@@ -60,11 +61,11 @@ private:
     [[nodiscard]] Choice best(double chance, std::size_t n) const noexcept;
 
     StepShape shape_;
-    Mean plain_, asking_;          // asking: where the drafter had nothing to say
-    std::array<Mean, 64> checks_;  // by tokens
+    Mean plain_, asking_;                 // asking: where the drafter had nothing to say
+    std::array<Mean, 64> verifications_;  // by tokens
     std::array<Degree, kDegrees> degrees_{};
-    int n_checks_ = 0;   // since a step of one token was measured
-    double credit_ = 0;  // seconds that may be lost
+    int n_verifications_ = 0;  // since a step of one token was measured
+    double credit_ = 0;        // seconds that may be lost
 };
 
 }  // namespace tinfer::generation

@@ -246,7 +246,7 @@ struct Generation::Impl {
     std::optional<StopReason> stop;
     std::optional<std::size_t> stop_string;  // where a control token ended it: which of options.stop
     Timings timings;
-    std::uint64_t n_unpriced = 0;  // tokens of checks that are not in plain_s yet
+    std::uint64_t n_unpriced = 0;  // tokens of verifications that are not in plain_s yet
     Batch batch;
     generation::Drafts drafts;
     std::optional<generation::ContextShifter> shifter;

@@ -57,7 +57,7 @@ GrammarConstraint::GrammarConstraint(std::shared_ptr<const Grammar::Impl> gramma
     if (vocab != nullptr) vocab_ = *vocab;
     if (grammar_->has_open_objects) {
         quotes_ = grammar_->quotes(trie_);
-        names_ = GivenNames(true);
+        names_ = PropertyNames(true);
         places_.resize(kRemembered);
     }
     const std::scoped_lock lock(matcher_->mutex);
@@ -135,7 +135,7 @@ bool GrammarConstraint::prepare(std::uint64_t n_steps) {
     return true;
 }
 
-void GrammarConstraint::remember(Machine::State next, const GivenNames::Place& before) {
+void GrammarConstraint::remember(Machine::State next, const PropertyNames::Place& before) {
     if (quotes_ != nullptr) places_[n_accepted_ % kRemembered] = before;
     forget_mask();
     history_[n_accepted_++ % kRemembered] = state_;
@@ -156,7 +156,7 @@ void GrammarConstraint::accept(Token token) {
     const Machine::State next = matcher_->step(state_, id);
     if (next != Machine::kDead) {
         if (quotes_ != nullptr) names_.make_room(places_, n_accepted_ - n_remembered_, n_remembered_);
-        const GivenNames::Place before = names_.place();
+        const PropertyNames::Place before = names_.place();
         if (quotes_ != nullptr && !names_.read(matcher_->machine(), state_, trie_->piece(id))) refuse();
         return remember(next, before);
     }

@@ -54,7 +54,7 @@ private:
         is_prepared_ = false;
         steps_left_.reset();
     }
-    void remember(Machine::State next, const GivenNames::Place& before);
+    void remember(Machine::State next, const PropertyNames::Place& before);
 
     std::shared_ptr<const Grammar::Impl> grammar_;
     std::shared_ptr<const TokenTrie> trie_;
@@ -70,8 +70,8 @@ private:
     std::optional<std::uint64_t> steps_left_;  // of a mask that prepare() has begun
     // Only where objects of JSON are open: the member names so far, and their state before each of the last tokens.
     std::shared_ptr<const QuoteTokens> quotes_;
-    GivenNames names_;
-    std::vector<GivenNames::Place> places_;  // ring buffer
+    PropertyNames names_;
+    std::vector<PropertyNames::Place> places_;  // ring buffer
     std::array<Token, 64> forced_{};
 };
 

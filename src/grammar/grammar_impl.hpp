@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "grammar/checker.hpp"
-#include "grammar/given_names.hpp"
 #include "grammar/matcher.hpp"
+#include "grammar/property_names.hpp"
 #include "tinfer/grammar.hpp"
 
 struct tinfer::Grammar::Impl {

@@ -8,9 +8,9 @@
 #include <memory>
 #include <string_view>
 
-#include "grammar/given_names.hpp"
 #include "grammar/grammar_impl.hpp"
 #include "grammar/machine.hpp"
+#include "grammar/property_names.hpp"
 
 namespace tinfer::grammar {
 
@@ -52,7 +52,7 @@ private:
     const Grammar::Impl& impl_;
     std::unique_ptr<Machine> machine_;
     Machine::State state_;
-    GivenNames names_;
+    PropertyNames names_;
     std::size_t n_read_ = 0;
 };
 

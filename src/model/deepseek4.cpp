@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "model/deepseek4.hpp"
 #include "model/families.hpp"
+#include "model/mla.hpp"
 #include "model/recurrent.hpp"
 #include "model/streams.hpp"
 
@@ -232,13 +233,7 @@ void read_attention(KeyReader& keys, HParams& hp) {
 
 void read_groups(KeyReader& keys, HParams& hp) {
     hp.rope.freq_base = positive_f32(keys, "attention.compress_rope_freq_base", {});
-    IndexerParams& x = hp.attention.indexer;
-    x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
-    x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
-    x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.rope.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim),
-                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
+    read_indexer_sizes(keys, hp);
     read_ratios(keys, hp);
     const std::uint32_t n_hash = keys.u32("hash_layer_count", 0);
     if (n_hash > static_cast<std::uint32_t>(hp.n_layer))

@@ -124,7 +124,7 @@ void bind_choice(WeightBinder& binder, DraftModel& head) {
 }  // namespace
 
 DraftModel bind_dflash(std::shared_ptr<gguf::File> file, const BoundModel& target, const ModelOptions& options) {
-    constexpr std::size_t kMostLayers = kMaxTaps;
+    constexpr std::size_t kMaxLayers = kMaxTaps;
     DraftModel head;
     head.kind = DraftKind::dflash;
     head.bound.file = file;
@@ -132,7 +132,7 @@ DraftModel bind_dflash(std::shared_ptr<gguf::File> file, const BoundModel& targe
     KeyReader keys(*file);
     HParams hp = read_dflash(keys, head);
     check_target_width(*file, hp.n_embd, target);
-    head.taps = {.kind = Taps::Kind::streams, .blocks = read_target_layers(keys, target, 1, kMostLayers)};
+    head.taps = {.kind = Taps::Kind::streams, .blocks = read_target_layers(keys, target, 1, kMaxLayers)};
     head.taps.width = static_cast<std::int64_t>(head.taps.blocks.size()) * hp.n_embd;
     hp.draft = {.n_state = head.taps.width, .first = 0, .n = 1};
     if (file->find_tensor("markov_w1.weight") != nullptr) read_dspark(keys, head);

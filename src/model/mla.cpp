@@ -57,7 +57,7 @@ void share_yarn_magnitude(KeyReader& keys, HParams& hp) {
         keys.bad("rope.scaling.yarn_log_multiplier", cat(stored), "must leave the scale of scores finite");
 }
 
-void read_indexer(KeyReader& keys, HParams& hp, bool neox) {
+IndexerParams& read_indexer_sizes(KeyReader& keys, HParams& hp) {
     IndexerParams& x = hp.attention.indexer;
     x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
     x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
@@ -65,6 +65,11 @@ void read_indexer(KeyReader& keys, HParams& hp, bool neox) {
     if (x.head_dim < hp.rope.n_rot)
         keys.bad("attention.indexer.key_length", cat(x.head_dim),
                  cat("must be at least the ", hp.rope.n_rot, " that turn"));
+    return x;
+}
+
+void read_indexer(KeyReader& keys, HParams& hp, bool neox) {
+    IndexerParams& x = read_indexer_sizes(keys, hp);
     x.neox = neox;
     x.n_rot = hp.rope.n_rot;
     x.layers.assign(static_cast<std::size_t>(hp.n_layer), true);

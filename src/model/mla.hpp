@@ -24,7 +24,9 @@ void bind_latent_block(WeightBinder& binder, const HParams& hp, int il, LayerWei
 void read_split_latent(KeyReader& keys, HParams& hp, bool has_windows = false);
 /// YaRN's magnitude divided by 1 + a·ln(1/s), a = rope.scaling.yarn_log_multiplier, and given back to the scores.
 void share_yarn_magnitude(KeyReader& keys, HParams& hp);
-/// attention.indexer.*, in every layer.
+/// Heads, their width and how many keys are chosen: attention.indexer.*.
+IndexerParams& read_indexer_sizes(KeyReader& keys, HParams& hp);
+/// The same, in every layer.
 void read_indexer(KeyReader& keys, HParams& hp, bool neox);
 /// Which layers have an indexer: attention.indexer.types; false where the file does not say.
 bool read_indexer_types(KeyReader& keys, HParams& hp);

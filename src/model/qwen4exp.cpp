@@ -8,6 +8,7 @@
 #include "gguf/integer_bits.hpp"
 #include "model/bindings.hpp"
 #include "model/families.hpp"
+#include "model/mla.hpp"
 #include "model/qwen3next.hpp"
 #include "model/recurrent.hpp"
 #include "model/streams.hpp"
@@ -214,13 +215,7 @@ void read_ngrams(KeyReader& keys, HParams& hp) {
 }
 
 void read_sparse_attention(KeyReader& keys, HParams& hp) {
-    IndexerParams& x = hp.attention.indexer;
-    x.n_head = positive_u32(keys, "attention.indexer.head_count", 1024);
-    x.head_dim = positive_u32(keys, "attention.indexer.key_length", 65536);
-    x.top_k = positive_u32(keys, "attention.indexer.top_k", 1u << 20);
-    if (x.head_dim < hp.rope.n_rot)
-        keys.bad("attention.indexer.key_length", cat(x.head_dim),
-                 cat("must be at least the ", hp.rope.n_rot, " that turn"));
+    IndexerParams& x = read_indexer_sizes(keys, hp);
     const auto n = static_cast<std::size_t>(hp.n_layer);
     const auto ratios =
         keys.find_per_layer("attention.compress_ratios", n + static_cast<std::size_t>(hp.n_layer_draft));

@@ -57,21 +57,21 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
 
 }  // namespace
 
-void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
+void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept) {
     plan.reserve(max_nodes, max_values);
     kernels.reserve(max_nodes);
     calls.reserve(max_nodes);
     barriers.reserve(max_nodes);
     declared.reserve(max_nodes);
     needs.reserve(max_nodes);
-    outputs.reserve(max_values);
+    outputs.reserve(kMaxOutputs + n_kept);
 }
 
-std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
+std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept) noexcept {
     return graph::Plan::bytes(max_nodes, max_values) +
            max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
                         sizeof(DeclaredBytes) + sizeof(PagedNeed)) +
-           max_values * sizeof(std::uint32_t);
+           (kMaxOutputs + n_kept) * sizeof(OutputValue);
 }
 
 void choose_kernels(const graph::Graph& graph, const graph::Plan& plan, const kernels::KernelTable& table,
@@ -253,8 +253,14 @@ void bind(const graph::Graph& graph, const kernels::KernelTable& table, const Me
     const graph::Plan& plan = bound.plan;
     choose_kernels(graph, plan, table, bound.kernels);
     bound.outputs.clear();
-    for (std::uint32_t id = 0; id < graph.values().size(); ++id)
-        if (graph.values()[id].output) bound.outputs.push_back(id);
+    for (const graph::Value& value : graph.values())
+        if (value.output)
+            bound.outputs.push_back(
+                {.role = value.role,
+                 .layer = value.layer,
+                 .offset = plan.offsets[value.root] + (value.is_view ? value.offset : 0),
+                 .width = static_cast<std::size_t>(value.ne[0]),
+                 .size = static_cast<std::size_t>(value.ne[0] * value.ne[1] * value.ne[2] * value.ne[3])});
     bound.calls.clear();
     bound.declared.clear();
     for (std::size_t i = 0; i < plan.steps.size(); ++i) {

@@ -37,6 +37,19 @@ struct PagedNeed {
     std::int32_t asks_for_group = -1;  ///< the step is a router's: what it multiplies tells of the next group
 };
 
+/// A value that leaves the graph: floats without gaps, all of a value's memory or a view of it.
+struct OutputValue {
+    std::string_view role;  ///< as graph::Value::role
+    int layer = kNoLayer;
+    std::uint64_t offset = 0;         ///< in the arena
+    std::size_t width = 0, size = 0;  ///< numbers of a row, and of all rows
+
+    [[nodiscard]] std::span<const float> in(const std::byte* arena) const noexcept {
+        return {reinterpret_cast<const float*>(arena + offset), size};
+    }
+};
+inline constexpr std::size_t kMaxOutputs = 16;  ///< of a graph, beside those that the caller wants kept
+
 inline constexpr std::size_t kMaxStepsBetweenBarriers = 4;
 
 struct BoundPlan {
@@ -44,14 +57,14 @@ struct BoundPlan {
     std::vector<const kernels::KernelDescriptor*> kernels;  ///< per step
     std::vector<kernels::KernelCall> calls;                 ///< per step
     std::vector<std::uint8_t> barriers;                     ///< per step: 1 where all threads meet after it
-    std::vector<std::uint32_t> outputs;                     ///< values that leave the graph, ascending
+    std::vector<OutputValue> outputs;                       ///< in the order of the graph's values
     std::vector<DeclaredBytes> declared;                    ///< per step
     std::vector<PagedNeed> needs;                           ///< per step
     std::uint32_t id = 0;                                   ///< counts plans of the context, from 1
 
-    void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
-    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes,
-                                             std::uint32_t max_values) noexcept;  ///< of reserve()
+    void reserve(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept);
+    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values,
+                                             std::size_t n_kept) noexcept;  ///< of reserve()
 };
 
 /// The kernel of every step. Throws unsupported_tensor_type naming step, tensor and type where the table has none.

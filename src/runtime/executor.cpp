@@ -9,12 +9,7 @@ namespace tinfer::runtime {
 
 namespace {
 
-// So many sleeps at barriers come before the leader does the rest of a run alone. It sleeps where processors are shared
-// with other work: a step can then take as long as another program's time slice.
-constexpr int kFewSleeps = 3;
-constexpr auto kSharedSpin = std::chrono::microseconds(30);     // more than most waits; other programs have the rest
-constexpr auto kLongestCount = std::chrono::milliseconds(100);  // of sleeps, and until a leader has its team again
-constexpr int kStepsOfSlice = 16;                               // steps that take this part of a slice or more are cut
+constexpr int kStepsOfSlice = 16;  // steps that take this part of a slice or more are cut
 
 // A callback that throws is taken as a wish to stop: nothing may escape a parallel region.
 bool wants_cancel(const CancelFn& cancel) noexcept {
@@ -77,29 +72,17 @@ Executor::Next Executor::after(std::size_t first, std::size_t last, bool cut) no
     return goes_alone ? Next::alone : Next::go_on;
 }
 
-// Of n threads each sleeps the share s of the time, so they do n · (1 - s) threads' work: less than the leader alone
-// where s > (n - 1) / n. An observer that wants each thread's times sees the threads that were asked for.
+// An observer that wants each thread's times sees the threads that were asked for.
 bool Executor::waits_too_long() noexcept {
-    if (n_sleeps_ < kFewSleeps || alone_ || (observer_ != nullptr && observer_->wants_threads())) return false;
-    const auto now = Clock::now();
-    const auto time = now - counted_since_;
-    if (time < mode_.shortest_count) return false;
-    alone_ = slept_ * mode_.n_threads > time * (mode_.n_threads - 1);
-    if (alone_ || time > kLongestCount) count_anew(now);
+    if (!sleeps_.are_many() || alone_ || (observer_ != nullptr && observer_->wants_threads())) return false;
+    alone_ = sleeps_.goes_alone(Clock::now(), mode_.n_threads, mode_.shortest_count);
     return alone_;
-}
-
-void Executor::count_anew(Clock::time_point now) noexcept {
-    n_sleeps_ = 0;
-    slept_ = {};
-    counted_since_ = now;
 }
 
 void Executor::meet(int thread, int n_threads) noexcept {
     const Clock::duration slept = barrier_.wait(n_threads);
     if (thread != 0 || slept == Clock::duration{}) return;
-    ++n_sleeps_;
-    slept_ += slept;
+    sleeps_.note(slept);
 }
 
 // Whether a step should be one into which a deadline may fall.
@@ -324,12 +307,11 @@ void Executor::start(const BoundPlan& bound, const Mode& mode, const CancelFn* c
     cancel_ = cancel != nullptr && *cancel ? cancel : nullptr;
     observer_ = observer;
     if (mode.n_threads > n_processors_) barrier_.set_spin({});
-    else barrier_.set_spin(mode.shares_processors ? kSharedSpin : Barrier::kSpin);
+    else barrier_.set_spin(mode.shares_processors ? LeaderSleeps::kSharedSpin : Barrier::kSpin);
     first_step_ = 0;
     last_team_ = mode.n_threads;
-    n_sleeps_ = 0;
-    slept_ = {};
-    counted_since_ = paused_at_ = Clock::now();
+    paused_at_ = Clock::now();
+    sleeps_.restart(paused_at_);
     inside_step_ = cancelled_ = alone_ = false;
     error_ = nullptr;
     held_.note_reads(observer != nullptr && pager_ != nullptr);
@@ -364,10 +346,10 @@ RunStatus Executor::resume(Clock::time_point deadline) noexcept {
     rest_begin_ = first_step_;
     next_ = {};
     const auto now = Clock::now();
-    counted_since_ += now - paused_at_;
-    if (alone_ && now - counted_since_ > kLongestCount) {  // the other programs may have gone
+    sleeps_.pause(now - paused_at_);
+    if (alone_ && sleeps_.tries_team(now)) {
         alone_ = false;
-        count_anew(now);
+        sleeps_.restart(now);
     }
     team_size_ = alone_ ? 1 : std::min(mode_.n_threads, last_team_);
     deadline_ = deadline;

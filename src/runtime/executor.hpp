@@ -17,6 +17,7 @@
 #include "base/processors.hpp"
 #include "base/team.hpp"
 #include "runtime/binding.hpp"
+#include "runtime/shared_processors.hpp"
 #include "tinfer/context.hpp"
 #include "trace/live/step_observer.hpp"
 
@@ -136,7 +137,6 @@ private:
     void run_loop(int thread, int n_threads) noexcept;
     void meet(int thread, int n_threads) noexcept;
     [[nodiscard]] bool waits_too_long() noexcept;
-    void count_anew(Clock::time_point now) noexcept;
     [[nodiscard]] bool is_long(std::size_t step) const noexcept;
     void arm(std::size_t step) noexcept;
     void set_cut(std::size_t step, bool cut) noexcept;
@@ -163,11 +163,8 @@ private:
     Mode mode_;
     const long process_ = process_id();  ///< that made this: a fork has none of its OpenMP threads
     int n_processors_ = 1;
-    // How often and how long the leader has slept at barriers, and since when that is counted; once it is alone, since
-    // when it is. Pauses between slices do not count.
-    int n_sleeps_ = 0;
-    Clock::duration slept_{};
-    Clock::time_point counted_since_{}, paused_at_{};
+    LeaderSleeps sleeps_;
+    Clock::time_point paused_at_{};
     bool alone_ = false;  ///< the leader does the rest alone; between slices it may get its team back
     int team_size_ = 1;   ///< threads that this slice is expected to have
     int last_team_ = 1;   ///< that the last slice had

@@ -255,7 +255,7 @@ void Head::flush_if_many() {
 // ---- the target's decodes -------------------------------------------------------------------------------------------
 
 // Rows of a short batch are made once it is known which of its tokens stay; a prompt's as they come, so that its states
-// need not be kept. Each token of a check is an output: checks are short.
+// need not be kept. Each token of a verification is an output: they are short.
 void Head::open(const BatchPlan& batch) noexcept {
     keeps_noted_ = batch.size() <= n_many_;
     saved_.clear();

@@ -21,10 +21,6 @@ std::span<const float> all_floats(const AlignedBuffer& buffer) noexcept {
     return {reinterpret_cast<const float*>(buffer.data()), buffer.size() / sizeof(float)};
 }
 
-std::size_t element_count(const graph::Value& value) noexcept {
-    return static_cast<std::size_t>(value.ne[0] * value.ne[1] * value.ne[2] * value.ne[3]);
-}
-
 [[noreturn]] void refuse_none() {
     fail(ErrorCode::no_output, "no outputs: the last decode is pending or did not succeed, or there was none");
 }
@@ -55,13 +51,11 @@ void Outputs::forget() noexcept {
     std::ranges::fill(n_kept_, 0);
 }
 
-void Outputs::collect(const graph::Graph& graph, const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch,
-                      const MicroBatch& mb, Inputs& inputs) {
-    for (const std::uint32_t id : bound.outputs) {
-        const graph::Value& value = graph.values()[id];  // all of its memory, or a view without gaps
-        const std::byte* const data = arena + bound.plan.offsets[value.root] + (value.is_view ? value.offset : 0);
-        const std::span values(reinterpret_cast<const float*>(data), element_count(value));
-        const auto width = static_cast<std::size_t>(value.ne[0]);
+void Outputs::collect(const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch, const MicroBatch& mb,
+                      Inputs& inputs) {
+    for (const OutputValue& value : bound.outputs) {
+        const auto values = value.in(arena);
+        const std::size_t width = value.width;
         const auto copy_rows = [&](AlignedBuffer& to) {
             const auto rows = all_floats(to).subspan(mb.first_output * width, mb.n_outputs * width);
             std::memcpy(rows.data(), values.data(), std::min(rows.size_bytes(), values.size_bytes()));

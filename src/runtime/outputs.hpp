@@ -30,8 +30,8 @@ public:
 
     void forget() noexcept;
     /// Takes over what a run has made. Sums of vectors go on in the inputs of the next run.
-    void collect(const graph::Graph& graph, const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch,
-                 const MicroBatch& micro_batch, Inputs& inputs);
+    void collect(const BoundPlan& bound, const std::byte* arena, const BatchPlan& batch, const MicroBatch& micro_batch,
+                 Inputs& inputs);
     /// All runs of the batch are done. `readable` is false for an encoder's run, which leaves no outputs.
     void complete(const BatchPlan& batch, bool readable) noexcept;
     /// Of the rows of logits and embeddings only the first n remain to be read.

@@ -12,7 +12,7 @@ using Work = PlanKey::Work;
 PlanCache::PlanCache(const Layout& layout, const MemoryMap& memory)
     : layout_(layout), memory_(memory), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
-    for (Slot& slot : slots_) slot.plan.reserve(layout.max_nodes(), layout.max_values());
+    for (Slot& slot : slots_) slot.plan.reserve(layout.max_nodes(), layout.max_values(), layout.kept().size());
 }
 
 void PlanCache::build(const PlanKey& key, model::AdapterMask adapters) {
@@ -61,26 +61,33 @@ void PlanCache::make(Slot& slot, const PlanKey& key) {
                                             " bytes of memory, and the context has ", layout_.arena_bytes()));
     bind(graph_, layout_.table(), memory_, layout_.max_threads(), bound);
     bound.id = ++n_made_;
+    built_ = &slot;
 }
 
 const BoundPlan& PlanCache::get(const PlanKey& key) {
-    if (built_ != nullptr && built_->key == key) {  // as for most decodes: the one before was like it
-        built_->last_use = ++n_uses_;
-        return built_->plan;
+    if (last_ == nullptr || last_->key != key) {  // most decodes are like the one before
+        last_ = nullptr;
+        auto slot = std::ranges::find(slots_, key, &Slot::key);
+        if (slot == slots_.end()) {
+            built_ = nullptr;
+            slot = std::ranges::min_element(slots_, {}, &Slot::last_use);
+            slot->key = {};
+            make(*slot, key);
+            slot->key = key;
+        }
+        last_ = &*slot;
     }
-    built_ = nullptr;
-    auto slot = std::ranges::find(slots_, key, &Slot::key);
-    if (slot == slots_.end()) {
-        slot = std::ranges::min_element(slots_, {}, &Slot::last_use);
-        slot->key = {};
-        make(*slot, key);
-        slot->key = key;
-    } else {
-        build(key, slot->adapters);
+    last_->last_use = ++n_uses_;
+    return last_->plan;
+}
+
+const graph::Graph& PlanCache::graph() {
+    if (built_ != last_) {
+        built_ = nullptr;
+        build(last_->key, last_->adapters);
+        built_ = last_;
     }
-    slot->last_use = ++n_uses_;
-    built_ = &*slot;
-    return slot->plan;
+    return graph_;
 }
 
 }  // namespace tinfer::runtime

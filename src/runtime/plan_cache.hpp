@@ -28,10 +28,11 @@ public:
     PlanCache(const PlanCache&) = delete;
     PlanCache& operator=(const PlanCache&) = delete;
 
-    /// The plan of this key: one made before, or made in the place of the one that was used least recently. It and
-    /// graph(), which is then its graph, are good until the next call.
+    /// The plan of this key: one made before, or made in the place of the one that was used least recently. It is good
+    /// until the next call.
     const BoundPlan& get(const PlanKey& key);
-    [[nodiscard]] const graph::Graph& graph() const noexcept { return graph_; }
+    /// The graph of the plan that get() gave last, for who describes it: built again where another one was built since.
+    [[nodiscard]] const graph::Graph& graph();
 
 private:
     struct Slot {
@@ -50,6 +51,7 @@ private:
     graph::Graph graph_;
     graph::Planner planner_;
     std::array<Slot, kPlanSlots> slots_;
+    Slot* last_ = nullptr;   // that get() gave
     Slot* built_ = nullptr;  // whose graph graph_ holds
     std::uint64_t n_uses_ = 0;
     std::uint32_t n_made_ = 0;

@@ -2,14 +2,13 @@
 // Runs plans for a context: how many threads, who watches, and how a run ends.
 #pragma once
 
-#include <array>
 #include <exception>
 #include <memory>
 
 #include "base/processors.hpp"
 #include "base/team.hpp"
 #include "runtime/executor.hpp"
-#include "runtime/team_size.hpp"
+#include "runtime/shared_processors.hpp"
 #include "trace/live/session.hpp"
 
 namespace tinfer::runtime {
@@ -39,32 +38,15 @@ public:
     [[nodiscard]] Executor& executor() noexcept { return executor_; }
 
 private:
-    /// In seconds: of wall-clock time, and of processor time of the thread that leads.
-    struct Time {
-        double wall = 0, on_processor = 0;
-        Time& operator+=(const Time& other) noexcept {
-            wall += other.wall;
-            on_processor += other.on_processor;
-            return *this;
-        }
-    };
     RunStatus timed_slice(Executor::Clock::time_point deadline);
-    void look_for_others(const Time& slice) noexcept;
     void end(RunStatus status);
 
     std::shared_ptr<TraceSession> session_;
     Executor executor_;
-    std::array<TeamSize, 5> team_sizes_;  // of runs of 1, 2, up to 4, 8, 16 tokens
-    TeamSize* team_size_ = nullptr;       // of this run; null: it has all threads
-    DeferringObserver deferring_;         // of a run that has to get to its end
-    bool is_seen_ = false;                // observers saw the run begin and have yet to see it end
-    bool is_timed_ = false;               // its time tells whether other programs share the processors
-    bool has_read_ = false;               // pages of files: its time says nothing about other programs
-    Time run_;                            // so far
-    Time window_;                         // of runs since other programs were last looked for
-    bool was_missed_ = false;             // in the window before, other programs had the processors
-    bool shares_processors_ = false;
-    double shared_for_ = 0;  // seconds of runs since then
+    SharedProcessors sharing_;
+    DeferringObserver deferring_;  // of a run that has to get to its end
+    bool is_seen_ = false;         // observers saw the run begin and have yet to see it end
+    bool is_timed_ = false;        // its time tells whether other programs share the processors
 
 public:
     TeamRunner team = is_forked() ? run_new_team : run_team;  ///< tests may take another

@@ -116,9 +116,7 @@ void Transaction::finish_stage() {
     }
     if (stage_ == Stage::compact) memory_->begin();
     if (stage_ == Stage::compute) {
-        if (!repeats_)
-            deps_.outputs.collect(deps_.plans->graph(), *running_, deps_.arena.data(), *batch_, micro_batch_,
-                                  deps_.inputs);
+        if (!repeats_) deps_.outputs.collect(*running_, deps_.arena.data(), *batch_, micro_batch_, deps_.inputs);
         if (!repeats_ && deps_.head) deps_.head->note(*batch_, micro_batch_, taps());
         n_done_ += micro_batch_.n;
         ++number_;
@@ -128,14 +126,8 @@ void Transaction::finish_stage() {
 
 // What the run has left for the draft head.
 std::span<const float> Transaction::taps() const noexcept {
-    const graph::Graph& graph = deps_.plans->graph();
-    for (const std::uint32_t id : running_->outputs) {
-        const graph::Value& value = graph.values()[id];
-        if (value.role == kTapRole)
-            return {reinterpret_cast<const float*>(deps_.arena.data() + running_->plan.offsets[value.root]),
-                    static_cast<std::size_t>(value.ne[0] * value.ne[1])};
-    }
-    return {};
+    const auto value = std::ranges::find(running_->outputs, kTapRole, &OutputValue::role);
+    return value == running_->outputs.end() ? std::span<const float>() : value->in(deps_.arena.data());
 }
 
 // Chooses the tokens that are computed next. In a repetition these are the kept tokens alone. Their outputs are there

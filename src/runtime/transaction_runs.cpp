@@ -11,7 +11,7 @@ namespace tinfer::runtime {
 
 RunDetails Transaction::run_of(const PlanKey& key, Phase phase, int n_threads) {
     running_ = &deps_.plans->get(key);
-    RunDetails run{.graph = &deps_.plans->graph(),
+    RunDetails run{.graph = deps_.runner.is_watched() ? &deps_.plans->graph() : nullptr,
                    .bound = {},
                    .phase = phase,
                    .decode = n_opened_ - 1,

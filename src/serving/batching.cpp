@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Composes the batch of a round: one token of each generating request, so that none is delayed by more than a round,
-// and prompt tokens up to the limit.
+// Composes the batch of a round, as schedule() says, within the room that is made for it.
 #include <algorithm>
 
 #include "serving/scheduler.hpp"
@@ -18,45 +17,44 @@ bool Scheduler::build() {
         return !parts_.empty();
     }
     if (!make_room_to_go_on()) return false;
-    add_next_tokens();
-
+    const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
+    const auto n_batch = static_cast<std::size_t>(options_.max_batch_tokens);
     // After an abandoned round the next ones are smaller.
-    const std::size_t limit = static_cast<std::size_t>(options_.max_batch_tokens) >> n_abandoned_;
-    std::size_t most = limit > batch_.size() ? limit - batch_.size() : batch_.size() == 0 ? 1 : 0;
-    std::size_t wanted = 0;
-    for (const auto& request : running_)
-        if (in_round(*request) && request->n_left() > 1) wanted += std::min(request->n_left(), most);
-    most = std::min(most, wanted);
-    (void)sequences_.make_room(batch_.size() + most);
-    most = std::min(most, sequences_.n_free() - std::min(sequences_.n_free(), batch_.size()));
+    RoundLimits limits{
+        .n_batch = n_batch >> n_abandoned_, .n_drafted = round_suspects_ == 0 ? n_batch : 0, .n_rows = n_rows};
+    std::vector<Request*> requests;
+    std::vector<RoundNeed> needs;
     for (const auto& request : running_) {
-        if (!in_round(*request) || request->n_left() <= 1 || most == 0 || waits_for_older(*request)) continue;
-        const std::size_t n = piece(*request, most);
-        if (n == 0) continue;
-        add(*request, n);
-        most -= n;
+        if (!in_round(*request)) continue;
+        requests.push_back(request.get());
+        needs.push_back(need_of(*request));
     }
+    (void)sequences_.make_room(wanted_tokens(needs, limits.n_batch));
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+        if (needs[i].goes_on) continue;
+        needs[i].waits = waits_for_older(*requests[i]);
+        needs[i].n_done = requests[i]->n_done;  // what an older one has read may be shared now
+        needs[i].other_pause = requests[i]->next_keep;
+    }
+    for (std::size_t i = 0; i < needs.size(); ++i) needs[i].pause = requests[i]->checkpoint;
+    limits.n_free = sequences_.n_free();
+    const Round round = schedule(needs, limits);
+    reads_prompts_ = round.reads_prompts;
+    std::vector<Going> going;
+    for (std::size_t i = 0; i < needs.size(); ++i)
+        if (needs[i].goes_on) going.push_back({.request = requests[i]});
+    add_with_drafts(going, round.n_spare);
+    for (std::size_t i = 0; i < needs.size(); ++i)
+        if (!needs[i].goes_on && round.n_tokens[i] > 0) add(*requests[i], round.n_tokens[i]);
     return !parts_.empty();
 }
 
-// Adds the next token of each generating request. In a round without prompts the remaining room is for drafted tokens.
-void Scheduler::add_next_tokens() {
-    std::size_t n_going = 0, n_reading = 0;
-    for (const auto& request : running_) {
-        if (!in_round(*request)) continue;
-        ++(request->n_left() == 1 ? n_going : n_reading);
-    }
-    reads_prompts_ = n_reading > 0;
-    std::size_t n_spare = 0;
-    if (!reads_prompts_ && round_suspects_ == 0) {
-        const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
-        n_spare = std::min({n_rows, static_cast<std::size_t>(options_.max_batch_tokens), sequences_.n_free()});
-        n_spare -= std::min(n_spare, n_going);
-    }
-    std::vector<Going> going;
-    for (const auto& request : running_)
-        if (in_round(*request) && request->n_left() == 1) going.push_back({.request = request.get()});
-    add_with_drafts(going, n_spare);
+RoundNeed Scheduler::need_of(const Request& request) const noexcept {
+    return {.n_done = request.n_done,
+            .n_tokens = request.tokens.size(),
+            .n_prompt = request.n_prompt,
+            .n_scored = request.wants_scores() ? request.n_scored : request.n_prompt,
+            .goes_on = request.n_left() == 1};
 }
 
 // Makes room for one token of each generating request, and for at least one token. Preempts the youngest requests until
@@ -71,26 +69,11 @@ bool Scheduler::make_room_to_go_on() {
     return false;
 }
 
-// The number of prompt tokens that the round takes from a request. Limits are the output rows for scores and the next
-// position at which a copy is to be kept.
-std::size_t Scheduler::piece(const Request& request, std::size_t most) const noexcept {
-    std::size_t n = std::min(request.n_left(), most);
-    if (request.next_keep > request.n_done) n = std::min(n, request.next_keep - request.n_done);
-    if (request.checkpoint > request.n_done) n = std::min(n, request.checkpoint - request.n_done);
-    if (!request.wants_scores()) return n;
-    const auto n_rows = static_cast<std::size_t>(context_.options().n_outputs);
-    // The other requests may need a row each.
-    const std::size_t others = running_.size() - 1;
-    std::size_t n_free = n_rows - std::min(n_rows, n_rows_ + others);
-    const std::size_t n_unscored = request.n_scored > request.n_done + 1 ? request.n_scored - 1 - request.n_done : 0;
-    return std::min(n, n_unscored + n_free);
-}
-
 void Scheduler::add(Request& request, std::size_t n_tokens) {
     parts_.push_back({&request, n_tokens, n_rows_});
+    const RoundNeed need = need_of(request);
     for (std::size_t i = request.n_done; i < request.n_done + n_tokens; ++i) {
-        const bool scores = request.wants_scores() && i + 1 < request.n_prompt && i + 1 >= request.n_scored;
-        const bool output = !request.pools() && (scores || i + 1 == request.tokens.size());
+        const bool output = !request.pools() && need.needs_row(i + 1);
         if (output) ++n_rows_;
         batch_.add(request.tokens[i], *request.seq, output);
     }

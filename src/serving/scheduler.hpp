@@ -16,6 +16,7 @@
 #include "serving/log_probs.hpp"
 #include "serving/mask_makers.hpp"
 #include "serving/request.hpp"
+#include "serving/schedule.hpp"
 #include "serving/sequences.hpp"
 #include "serving/turns.hpp"
 #include "tinfer/trace.hpp"
@@ -89,9 +90,8 @@ private:
     // batching.cpp: the batch of a round
     [[nodiscard]] bool build();
     [[nodiscard]] bool make_room_to_go_on();
-    void add_next_tokens();
+    [[nodiscard]] RoundNeed need_of(const Request& request) const noexcept;
     void add(Request& request, std::size_t n_tokens);
-    [[nodiscard]] std::size_t piece(const Request& request, std::size_t most) const noexcept;
     [[nodiscard]] bool waits_for_older(Request& request);
 
     // verification.cpp: speculative decoding

@@ -26,10 +26,8 @@ grammar::SlicedConstraint* ThoughtsConstraint::sliced() const noexcept {
 /// What is left of the mark that has to be written now; empty where nothing has.
 std::span<const Token> ThoughtsConstraint::closing() {
     if (!is_decided_) {
-        const bool is_at_limit = place_.n_thoughts >= limit_.max_tokens || place_.n_tokens >= limit_.until;
-        if (!place_.closing && is_at_limit && reader_->is_thinking())
-            for (std::size_t i = 0; i < limit_.closings.size() && !place_.closing; ++i)
-                if (grammar::may_follow(inner_.get(), limit_.closings[i])) place_.closing = i;
+        if (!place_.closing && place_.count.reaches(limit_) && reader_->is_thinking())
+            place_.closing = grammar::closing_mark(limit_, inner_.get());
         is_decided_ = true;
     }
     if (!place_.closing) return {};
@@ -61,12 +59,9 @@ void ThoughtsConstraint::read_piece(ContentReader& reader, Token token) const {
 void ThoughtsConstraint::read(Token token) {
     const bool was_thinking = reader_->is_thinking();
     read_piece(*reader_, token);
-    ++place_.n_tokens;
-    if (place_.closing) {
-        if (++place_.n_written == limit_.closings[*place_.closing].size()) place_.closing.reset(), place_.n_written = 0;
-    } else if (was_thinking) {
-        ++place_.n_thoughts;
-    }
+    place_.count.add(was_thinking && !place_.closing);
+    if (place_.closing && ++place_.n_written == limit_.closings[*place_.closing].size())
+        place_.closing.reset(), place_.n_written = 0;
     is_decided_ = false;
 }
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "grammar/constraint.hpp"
+#include "grammar/thoughts_count.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/text.hpp"
 
@@ -37,7 +37,7 @@ public:
 private:
     static constexpr std::size_t kRemembered = 1024;  // tokens that rewind() can undo, at least
     struct Place {
-        std::int64_t n_thoughts = 0, n_tokens = 0;
+        grammar::ThoughtsCount count{};
         std::optional<std::size_t> closing{};  // which of limit_.closings is being written
         std::size_t n_written = 0;             // tokens of it
     };

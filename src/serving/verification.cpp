@@ -156,9 +156,9 @@ StepStatus Scheduler::commit_verified() {
     }
 }
 
-// What a check costs is shared by all requests of the round, and what it gains is the drafted one's alone. So a request
-// is told what its own drafts would have taken if all had drafted as it did; without drafts of its own, nothing, unless
-// nobody drafted.
+// What verifying costs is shared by all requests of the round, and what it gains is the drafted one's alone. So a
+// request is told what its own drafts would have taken if all had drafted as it did; without drafts of its own,
+// nothing, unless nobody drafted.
 void Scheduler::note_drafts(double seconds) noexcept {
     if (reads_prompts_) return;
     const auto n_going = static_cast<double>(parts_.size());

@@ -245,7 +245,8 @@ class Forecast(unittest.TestCase):
         self.assertEqual(self.forecast(MODEL, "--ram", "1T")["fits"], True)
         tinfer("forecast", MODEL, *self.ROOFS, "--ram", "10K", code=1)
         self.assertIn("context alone", tinfer.stderr)
-        tinfer("forecast", MODEL, *self.ROOFS, "--ram", "lots", code=2)
+        for size in ("lots", "nan", "inf", "-1G", "0.5", "1e-5"):
+            tinfer("forecast", MODEL, *self.ROOFS, "--ram", size, code=2)
 
     def test_caches_of_codes_are_fewer_bytes_rotated_or_not(self):  # [N24]
         model = golden_model("llama-yarn")

@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             tinfer::grammar::Emitter(checker.normalizer(), checker.options()).run({checker.normalizer().root()});
         tinfer::grammar::Machine machine(program, 16);
         std::mt19937_64 random(size);
-        const auto made = tinfer::test::random_text(machine, random, 24, tinfer::grammar::GivenNames());
+        const auto made = tinfer::test::random_text(machine, random, 24, tinfer::grammar::PropertyNames());
         if (made && !options.lenient && !checker.matches(*made)) std::abort();
         (void)checker.matches(text);
     } catch (const tinfer::Error&) {

@@ -37,7 +37,7 @@ void check_kind(const KindCase& kind) {
     std::mt19937_64 random(3);
     int n_made = 0;
     for (int i = 0; i < 40; ++i) {
-        const auto text = tinfer::test::random_text(machine, random, random() % 80, grammar::GivenNames());
+        const auto text = tinfer::test::random_text(machine, random, random() % 80, grammar::PropertyNames());
         if (!text) continue;
         ++n_made;
         CHECK_MESSAGE(schema.grammar().matches(*text), *text);

@@ -30,7 +30,7 @@ void write_texts(const json& schema, std::size_t n_texts, std::uint64_t seed) {
         std::mt19937_64 random(seed);
         for (std::size_t i = 0; i < n_texts; ++i) {
             const auto text =
-                tinfer::test::random_text(machine, random, 20 + random() % 400, tinfer::grammar::GivenNames());
+                tinfer::test::random_text(machine, random, 20 + random() % 400, tinfer::grammar::PropertyNames());
             if (!text) line["unfinished"] = line["unfinished"].get<int>() + 1;
             else line["texts"].push_back(*text);
             // What is admitted is also what a check of the text allows.

@@ -258,6 +258,11 @@ TEST_CASE("options: each bound is refused with field and value") {
     CHECK(refusal_of({.min_keep = -1}) == "bad_parameter: min_keep = -1 is negative");
     CHECK(refusal_of({.penalty_last_n = -2}) == "bad_parameter: penalty_last_n = -2 outside [-1,16777216]");
     CHECK(refusal_of({.penalty_repeat = 0.0f}) == "bad_parameter: penalty_repeat = 0 is not positive");
+    CHECK(refusal_of({.dry_multiplier = -1.0f}) == "bad_parameter: dry_multiplier = -1 is below 0");
+    CHECK(refusal_of({.top_p = nan}) == "bad_parameter: top_p = nan outside [0,1]");
+    CHECK(refusal_of({.mirostat = 3}) == "bad_parameter: mirostat = 3 outside [0,2]");
+    CHECK(refusal_of({.adaptive_target = 1.5f}) == "bad_parameter: adaptive_target = 1.5 is above 1");
+    CHECK_NOTHROW(SamplerOptions{.top_k = -7, .adaptive_target = -2.0f}.validate());  // off
     CHECK(refusal_of({.penalty_freq = kInfinity}).starts_with("bad_parameter: penalty_freq = inf"));
     CHECK(refusal_of({.logit_bias = {{Token{4}, nan}}}) == "bad_parameter: logit_bias of token 4 is NaN");
     CHECK(

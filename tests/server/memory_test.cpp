@@ -24,9 +24,9 @@ using tinfer::server::AnswerMemory;
 using namespace std::chrono_literals;
 
 struct Holder {
-    explicit Holder(AnswerMemory& memory) : share(memory, [this] { ++n_cut; }) {}
+    explicit Holder(AnswerMemory& memory) : account(memory, [this] { ++n_cut; }) {}
     int n_cut = 0;
-    AnswerMemory::Share share;
+    AnswerMemory::Account account;
 };
 
 }  // namespace
@@ -34,38 +34,38 @@ struct Holder {
 TEST_CASE("answer memory: within the limit nobody gives way, beyond it the largest does") {
     AnswerMemory memory(1000);
     Holder small(memory), large(memory), last(memory);
-    CHECK(small.share.add(300));
-    CHECK(large.share.add(600));
-    CHECK(last.share.add(100));
-    CHECK(last.share.add(1));  // 1001
+    CHECK(small.account.add(300));
+    CHECK(large.account.add(600));
+    CHECK(last.account.add(100));
+    CHECK(last.account.add(1));  // 1001
     CHECK(large.n_cut == 1);
-    CHECK(!large.share.add(1));
+    CHECK(!large.account.add(1));
     CHECK(large.n_cut == 1);
-    CHECK(large.share.reason().status == 503);
-    CHECK(small.share.add(599));  // what was cut is free again: 401 are held
+    CHECK(large.account.reason().status == 503);
+    CHECK(small.account.add(599));  // what was cut is free again: 401 are held
     CHECK(small.n_cut == 0);
-    CHECK(!small.share.add(100));
+    CHECK(!small.account.add(100));
     CHECK(small.n_cut == 1);
-    CHECK(last.share.add(899));
-    CHECK(!last.share.add(1));
-    CHECK(last.share.reason().status == 400);  // alone it was too large
+    CHECK(last.account.add(899));
+    CHECK(!last.account.add(1));
+    CHECK(last.account.reason().status == 400);  // alone it was too large
 }
 
 TEST_CASE("answer memory: those that wait for their clients go first, the longest first") {
     AnswerMemory memory(1000);
     Holder first(memory), second(memory), active(memory);
-    CHECK(first.share.add(10));
-    CHECK(second.share.add(200));
-    CHECK(active.share.add(700));
-    first.share.waits(true);
+    CHECK(first.account.add(10));
+    CHECK(second.account.add(200));
+    CHECK(active.account.add(700));
+    first.account.waits(true);
     std::this_thread::sleep_for(50ms);
-    second.share.waits(true);
+    second.account.waits(true);
     std::this_thread::sleep_for(1100ms);
-    CHECK(active.share.add(100));  // 1010: the first one's ten bytes are enough
+    CHECK(active.account.add(100));  // 1010: the first one's ten bytes are enough
     CHECK(first.n_cut == 1);
     CHECK(second.n_cut == 0);
-    CHECK(std::string(first.share.reason().what()).find("does not read it") != std::string::npos);
-    CHECK(active.share.add(100));
+    CHECK(std::string(first.account.reason().what()).find("does not read it") != std::string::npos);
+    CHECK(active.account.add(100));
     CHECK(second.n_cut == 1);
     CHECK(active.n_cut == 0);
 }
@@ -78,14 +78,14 @@ TEST_CASE("answer memory: what is given back counts no more, from any number of 
         threads.emplace_back([&] {
             for (int i = 0; i < 2000; ++i) {
                 Holder holder(memory);
-                if (!holder.share.add(200'000) || !holder.share.add(-100'000) || !holder.share.add(1)) ++n_cut;
+                if (!holder.account.add(200'000) || !holder.account.add(-100'000) || !holder.account.add(1)) ++n_cut;
             }
         });
     for (auto& thread : threads) thread.join();
     CHECK(n_cut == 0);
     Holder all(memory);
-    CHECK(all.share.add(1 << 20));
-    CHECK(!all.share.add(1));
+    CHECK(all.account.add(1 << 20));
+    CHECK(!all.account.add(1));
 }
 
 TEST_CASE("[V2] exchange: an answer that is read later than it could be made is held back, and never cut for that") {

@@ -8,15 +8,15 @@
 #include <string>
 #include <string_view>
 
-#include "grammar/given_names.hpp"
 #include "grammar/machine.hpp"
+#include "grammar/property_names.hpp"
 
 namespace tinfer::test {
 
 /// After so many bytes, closing characters are preferred; nullopt if the text has not ended after four times as many.
 /// With `names`, member names of a JSON text do not repeat, as with constraints of schemas.
 inline std::optional<std::string> random_text(grammar::Machine& machine, std::mt19937_64& random, std::size_t n_bytes,
-                                              std::optional<grammar::GivenNames> names = std::nullopt) {
+                                              std::optional<grammar::PropertyNames> names = std::nullopt) {
     std::string text;
     auto state = machine.start();
     const auto go = [&](char c) {

@@ -3,6 +3,8 @@
 // CRC-32C of all that.
 #include "runtime/state/block.hpp"
 
+#include <algorithm>
+
 #include "base/byte_io.hpp"
 #include "base/error.hpp"
 
@@ -21,6 +23,16 @@ Digest BlockKey::digest() const noexcept {
     hash.update(std::as_bytes(std::span(parent)));
     hash.update(std::as_bytes(std::span(tokens)));
     return hash.finish();
+}
+
+std::optional<PageLink> PageChain::next() noexcept {
+    if (tokens_.size() < kPageTokens) return std::nullopt;
+    PageLink link;
+    link.key.parent = parent_;
+    std::ranges::copy(tokens_.first(kPageTokens), link.key.tokens.begin());
+    link.digest = parent_ = link.key.digest();
+    tokens_ = tokens_.subspan(kPageTokens);
+    return link;
 }
 
 std::optional<FullFingerprint> read_full_fingerprint(ByteReader& in) {

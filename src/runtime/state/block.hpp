@@ -29,7 +29,27 @@ struct BlockKey {
     bool operator==(const BlockKey&) const = default;
 };
 
+/// A page of a text, with its digest.
+struct PageLink {
+    BlockKey key;
+    Digest digest{};
+};
+
+/// The whole pages of a text, one after the other: each is known by its tokens and by all that came before.
+class PageChain {
+public:
+    /// `root`: what the first page belongs to.
+    PageChain(const Digest& root, std::span<const Token> tokens) noexcept : parent_(root), tokens_(tokens) {}
+    /// The next page; nullopt behind the last.
+    [[nodiscard]] std::optional<PageLink> next() noexcept;
+
+private:
+    Digest parent_;
+    std::span<const Token> tokens_;
+};
+
 enum class BlockKind : std::uint32_t { rows, checkpoint };
+inline constexpr std::string_view kStore = "prefix store";  ///< begins its messages
 
 /// A model by every byte of its files (ModelFile::full_fingerprint). In states and blocks zeros stand for one that was
 /// not known.

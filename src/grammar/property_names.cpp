@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "grammar/given_names.hpp"
+#include "grammar/property_names.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace tinfer::grammar {
 
-GivenNames::GivenNames(const GivenNames& other)
+PropertyNames::PropertyNames(const PropertyNames& other)
     : names_(other.names_), levels_(other.levels_), text_(other.text_), at_(other.at_) {
     reserve(other.room_);
 }
 
-void GivenNames::reserve(std::size_t n) {
+void PropertyNames::reserve(std::size_t n) {
     room_ = n;
     // Twice the room: one more token is read before make_room() is called again.
     names_.reserve(2 * n);
@@ -21,7 +21,7 @@ void GivenNames::reserve(std::size_t n) {
     text_.reserve(2 * n * kBytesOfName);
 }
 
-void GivenNames::clear() noexcept {
+void PropertyNames::clear() noexcept {
     names_.clear();
     levels_.clear();
     text_.clear();
@@ -30,7 +30,7 @@ void GivenNames::clear() noexcept {
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-void GivenNames::add_to_name(std::uint32_t code_point) {
+void PropertyNames::add_to_name(std::uint32_t code_point) {
     if (at_.size == 0) at_.begin = static_cast<std::uint32_t>(text_.size());
     // After go_back() into a name, text_ holds what had followed it: continue in a copy at the end.
     if (at_.begin + at_.size != text_.size()) {
@@ -42,7 +42,7 @@ void GivenNames::add_to_name(std::uint32_t code_point) {
     at_.size = static_cast<std::uint32_t>(text_.size()) - at_.begin;
 }
 
-bool GivenNames::end_name() {
+bool PropertyNames::end_name() {
     const Level level = levels_[at_.level];
     const std::string_view text = begun();
     for (std::uint32_t name = level.names; name != kNone; name = names_[name].before)
@@ -54,7 +54,7 @@ bool GivenNames::end_name() {
     return true;
 }
 
-bool GivenNames::go_on(char c) {
+bool PropertyNames::go_on(char c) {
     if (at_.in_string) {
         const CharStep step = step_char(at_.in_char, static_cast<std::uint8_t>(c));
         at_.in_char = step.kind == CharStep::Kind::partial ? step.place : 0;
@@ -88,7 +88,7 @@ bool GivenNames::go_on(char c) {
     return true;
 }
 
-bool GivenNames::read(std::string_view bytes) {
+bool PropertyNames::read(std::string_view bytes) {
     const Place before = at_;
     try {
         if (std::ranges::all_of(bytes, [&](char c) { return go_on(c); })) return true;
@@ -100,7 +100,7 @@ bool GivenNames::read(std::string_view bytes) {
     return false;
 }
 
-bool GivenNames::read(Machine& machine, Machine::State before, std::string_view bytes) {
+bool PropertyNames::read(Machine& machine, Machine::State before, std::string_view bytes) {
     const Place begin = at_;
     try {
         for (const char c : bytes) {
@@ -122,7 +122,7 @@ bool GivenNames::read(Machine& machine, Machine::State before, std::string_view 
     return true;
 }
 
-bool GivenNames::allows(Machine& machine, Machine::State before, std::string_view piece) {
+bool PropertyNames::allows(Machine& machine, Machine::State before, std::string_view piece) {
     constexpr std::ptrdiff_t kTwoNames = 4;  // quotes
     const auto n_quotes = std::ranges::count(piece, '"');
     if (n_quotes == 0) return true;
@@ -134,7 +134,7 @@ bool GivenNames::allows(Machine& machine, Machine::State before, std::string_vie
 }
 
 template <class Read>
-bool GivenNames::would_read(Read&& read_it) {
+bool PropertyNames::would_read(Read&& read_it) {
     const Place before = at_;
     const std::size_t n_names = names_.size(), n_levels = levels_.size(), n_bytes = text_.size();
     const bool is_allowed = read_it();
@@ -145,7 +145,7 @@ bool GivenNames::would_read(Read&& read_it) {
     return is_allowed;
 }
 
-std::size_t GivenNames::fewest_quotes() const noexcept {
+std::size_t PropertyNames::fewest_quotes() const noexcept {
     if (!at_.has_names) return 4;  // two names in one piece
     if (!at_.in_string || !at_.is_name) return 2;
     // If no earlier name has this prefix, only a further name in the same piece can be a repetition.
@@ -156,7 +156,7 @@ std::size_t GivenNames::fewest_quotes() const noexcept {
 
 // ---- room -----------------------------------------------------------------------------------------------------------
 
-void GivenNames::make_room(std::span<Place> ring, std::size_t first, std::size_t count) {
+void PropertyNames::make_room(std::span<Place> ring, std::size_t first, std::size_t count) {
     if (names_.size() <= room_ && levels_.size() <= room_ && text_.size() <= room_ * kBytesOfName) return;
     places_.assign(1, &at_);
     for (std::size_t i = 0; i < count; ++i) places_.push_back(&ring[(first + i) % ring.size()]);
@@ -205,7 +205,7 @@ void GivenNames::make_room(std::span<Place> ring, std::size_t first, std::size_t
     if (needed > room_) reserve(needed);
 }
 
-void GivenNames::drop_text(std::span<Place* const> places) {
+void PropertyNames::drop_text(std::span<Place* const> places) {
     ranges_.clear();
     for (const Name& name : names_) ranges_.push_back({name.begin, name.begin + name.size, 0});
     for (const Place* place : places)
@@ -249,7 +249,7 @@ QuoteTokens::QuoteTokens(const TokenTrie& trie) {
     std::ranges::stable_sort(rows, std::ranges::greater{}, &Row::n_quotes);
 }
 
-void QuoteTokens::forbid(GivenNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
+void QuoteTokens::forbid(PropertyNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
                          std::span<std::uint64_t> bits) const {
     const std::size_t fewest = names.fewest_quotes();
     for (const Row& row : rows) {

@@ -17,7 +17,7 @@ namespace tinfer::grammar {
 
 /// Copyable. Reading only appends, so that go_back() to any earlier place is possible; make_room() drops what no place
 /// needs any more. Reading allocates only if the data still needed outgrows the reserved room.
-class GivenNames {
+class PropertyNames {
 public:
     static constexpr std::uint32_t kNone = 0xFFFFFFFF;
     /// A position in the text that was read.
@@ -29,12 +29,12 @@ public:
         bool in_document = false;  ///< inside a JSON document
     };
 
-    explicit GivenNames(bool has_room = false) { reserve(has_room ? kFirstRoom : 0); }
-    GivenNames(const GivenNames& other);  ///< reserves as much room
-    GivenNames& operator=(const GivenNames& other) = default;
-    GivenNames(GivenNames&&) = default;
-    GivenNames& operator=(GivenNames&&) = default;
-    ~GivenNames() = default;
+    explicit PropertyNames(bool has_room = false) { reserve(has_room ? kFirstRoom : 0); }
+    PropertyNames(const PropertyNames& other);  ///< reserves as much room
+    PropertyNames& operator=(const PropertyNames& other) = default;
+    PropertyNames(PropertyNames&&) = default;
+    PropertyNames& operator=(PropertyNames&&) = default;
+    ~PropertyNames() = default;
 
     /// Reads the next bytes of a JSON text. Returns false and reads nothing if they complete a name that its object
     /// already has.
@@ -99,7 +99,7 @@ struct QuoteTokens {
     std::vector<Row> rows;
     explicit QuoteTokens(const TokenTrie& trie);
     /// Clears the bits of tokens that would repeat a name in this state.
-    void forbid(GivenNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
+    void forbid(PropertyNames& names, Machine& machine, Machine::State state, const TokenTrie& trie,
                 std::span<std::uint64_t> bits) const;
 };
 
