@@ -112,7 +112,7 @@ void write_profile(const std::filesystem::path& path, const Model& model) {
 }
 
 struct Setting {
-    std::filesystem::path model, profile;
+    std::filesystem::path model{}, profile{};
     std::uint64_t ram = 0;
     std::string text;
     int n_tokens = 0, n_warm = 0, n_prompt = 0, n_threads = 0;

@@ -11,7 +11,7 @@ constinit const KernelTable reference_table{"reference", nullptr, 0, nullptr};
 constinit const KernelTable avx2_table = reference_table, avxvnni_table = reference_table,
                             avx512_table = reference_table, avx512vnni_table = reference_table,
                             amx_table = reference_table, neon_table = reference_table,
-                            neon_dot_table = reference_table;
+                            neon_dot_table = reference_table, neon_i8mm_table = reference_table;
 
 }  // namespace tinfer::kernels
 

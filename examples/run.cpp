@@ -13,7 +13,7 @@ namespace {
 constexpr auto kOptions = "[-p TEXT] [-n TOKENS] [-c CONTEXT] [-t THREADS] [-s CHAIN] [--chat] [--trace FILE]";
 
 struct Options {
-    std::string model, prompt, chain = "top_k(40) | top_p(0.95) | temperature(0.8)", trace;
+    std::string model{}, prompt{}, chain = "top_k(40) | top_p(0.95) | temperature(0.8)", trace{};
     int n_predict = 128, n_ctx = 2048, n_threads = 0;
     bool is_chat = false;
 };

@@ -245,7 +245,8 @@ typedef struct tinfer_chat_options {
     int32_t reserved;
 } tinfer_chat_options;
 
-/* What was added to an answer. Texts are valid until the next call with the chat. */
+/* What was added to an answer. Texts are valid until the next call with the chat; a model may write U+0000, so that the
+   numbers of bytes say where content and reasoning end (a 0 follows, too). */
 typedef struct tinfer_chat_piece {
     size_t size;
     const char* content;
@@ -253,6 +254,8 @@ typedef struct tinfer_chat_piece {
     const char* tool_calls; /* JSON array of {"id", "name", "arguments"}; "[]" */
     int32_t ended;          /* 1: the answer is complete, and there is nothing in this piece */
     int32_t reserved;
+    size_t n_content; /* bytes, without the 0 at the end */
+    size_t n_reasoning;
 } tinfer_chat_piece;
 
 TINFER_C_API tinfer_status tinfer_chat_create(const tinfer_model* model, const tinfer_chat_options* options,

@@ -40,7 +40,7 @@ function messageOf({ role, content, calls, call }) {
 function bodyOf(path, asked) {
   const messages = path.slice(asked.dropped || 0).map(messageOf);
   if (asked.system) messages.unshift({ role: "system", content: asked.system });
-  if (asked.begun) messages.push({ role: "assistant", content: asked.begun });
+  if (asked.begun) messages.push({ role: "assistant", content: asked.begun.slice(asked.begunFrom || 0) });
   return {
     messages, ...(server.models.length > 1 ? { model: asked.model } : {}), ...asked.settings, seed: asked.seed,
     clip_max_tokens: true,
@@ -105,10 +105,11 @@ function take(answer, document) {
   if (document.timings) answer.rate = document.timings.generation_tps;
 }
 
-// Streams an answer into `answer`; `show` is called on every update. Throws what went wrong; stopping is no error.
+// Streams an answer into `answer`, until `talk.abort` says stop; `show` is called on every update. Throws what went
+// wrong; stopping is no error.
 async function stream(path, answer, show, progress) {
   const start = performance.now();
-  const { signal } = talk.abort = talk.abort || new AbortController();
+  const { signal } = talk.abort;
   answer.finish = "";
   try {
     const response = await request("v1/chat/completions", { ...bodyOf(path, answer.asked), stream: true,
@@ -129,25 +130,29 @@ async function stream(path, answer, show, progress) {
   } catch (error) {
     if (error.name !== "AbortError") throw error;
     answer.finish = "stopped";
-  } finally {
-    talk.abort = null;
   }
 }
 
-// How many of the oldest messages have to go so that the rest and an answer fit. The first that stays is a user's.
-async function oldestToDrop(path, system) {
+// What has to be left out so that the rest and an answer fit: `dropped` of the oldest messages, of which the first that
+// stays is a user's; and of an answer that goes on, where that is not enough, its letters before `begunFrom`.
+async function oldestToDrop(path, system, begun = "") {
   const room = server.model.meta.n_ctx, wanted = room - Math.min(1024, room / 4);
   const begins = path.map((message, i) => message.role === "user" ? i : -1).filter(i => i > 0);
-  const fits = async at => (await (await request("v1/messages/count_tokens", {
+  const fits = async (at, from = 0) => (await (await request("v1/messages/count_tokens", {
     model: server.model.id, ...(system ? { system } : {}),
     messages: path.slice(at).filter(message => message.role !== "tool")
-      .map(({ role, content }) => ({ role, content: content || "…" })),
+      .map(({ role, content }) => ({ role, content: content || "…" }))
+      .concat(begun ? [{ role: "assistant", content: begun.slice(from) || "…" }] : []),
   })).json()).input_tokens <= wanted;
+  if (await fits(0)) return {};
   let low = 0, high = begins.length - 1;
-  if (high < 0) return 0;
   while (low < high) {
     const middle = (low + high) >> 1;
     if (await fits(begins[middle])) high = middle; else low = middle + 1;
   }
-  return begins[low];
+  const dropped = begins[low] || 0;
+  let from = 0;
+  while (begun.length - from > 1 && !await fits(dropped, from)) from += (begun.length - from) >> 1;
+  if (/[\udc00-\udfff]/.test(begun[from] || "")) ++from;  // no half of a character
+  return { ...(dropped ? { dropped } : {}), ...(from ? { begunFrom: from } : {}) };
 }

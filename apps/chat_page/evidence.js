@@ -35,6 +35,14 @@ function hideToken() {
   at("token").hidden = true;
 }
 
+// A focused token that is scrolled into sight keeps what is said of it.
+function tokensMoved() {
+  const { focused } = at("token");
+  if (!at("token").hidden && focused && focused.element === document.activeElement) showToken(focused.message,
+    focused.element);
+  else hideToken();
+}
+
 // Where the content begins in the tokens: thoughts and marks come before it. -1: nowhere.
 function contentBegin({ scores, scoresBegin = "", content }) {
   const wanted = content.slice(scoresBegin.length);
@@ -64,6 +72,7 @@ function showToken(message, element, focuses = false) {
   tip.replaceChildren(make("table", {}, make("tbody", {}, row([token, logprob], true),
     ...others.map(other => row(other, false)))));
   tip.hidden = false;
+  tip.focused = { message, element };
   const box = element.getBoundingClientRect(), size = tip.getBoundingClientRect();
   tip.style.left = Math.max(8, Math.min(innerWidth - size.width - 8, box.left)) + "px";
   tip.style.top = (box.bottom + size.height + 4 < innerHeight ? box.bottom + 2 : Math.max(8,
@@ -110,13 +119,20 @@ function bytesFigure(bytes) {
     }));
     return bar;
   }));
-  const costliest = bytes.layers.filter(layer => layer.layer !== "outside").sort((a, b) => total(b) - total(a))[0];
   const each = Math.max(1, bytes.runs);
+  const inside = bytes.layers.filter(layer => layer.layer !== "outside").sort((a, b) => total(a) - total(b));
+  const outside = bytes.layers.find(layer => layer.layer === "outside");
+  const shares = [];
+  if (inside.length) {
+    const [least, last] = [inside[0], inside.at(-1)], sizes = [least, last].map(layer => sizeText(total(layer) / each));
+    shares.push(sizes[0] === sizes[1] ? `${sizes[0]} of them in each layer` :
+      `${sizes[0]} (layer ${least.layer}) to ${sizes[1]} (layer ${last.layer}) of them in each layer`);
+  }
+  if (outside) shares.push(`${sizeText(total(outside) / each)} outside of layers`);
   return make("figure", { class: "bytes" },
     make("p", {}, `${sizeText(whole)} were read in ${bytes.runs} ${bytes.runs === 1 ? "step" : "steps"} with ` +
       `${bytes.tokens} ${bytes.tokens === 1 ? "token" : "tokens"}: ${sizeText(whole / each)} a step` +
-      (costliest ?
-        `, most of it in layer ${costliest.layer} (${sizeText(total(costliest) / each)} a step)` : "") + "."),
+      (shares.length ? `, ${shares.join(", ")}` : "") + "."),
     bars,
     make("ul", { class: "legend" }, ...names.map(name => make("li", {}, colored(make("i"), name),
       ` ${name} ${sizeText(sums.get(name))} `))),

@@ -29,20 +29,29 @@ async function answer(undo = {}, message = null, begun = "") {
   try {
     say("Reading …");
     talk.abort = new AbortController();   // nothing else begins meanwhile
-    reply.asked = { ...asked, ...(begun ? { begun } : {}), ...await fitOf(path, asked) };
-    if (begun) reply.scoresBegin = begun;
-    const bytesBefore = offers("activity") ? await lookOnce() : null;
-    draw(true);
     spoken.upTo = begun.length;
     strip.answers = true;
     lookSoon();
-    await stream(path, reply, () => {
+    const more = async () => {
+      reply.asked = { ...asked, ...(begun ? { begun } : {}), ...await fitOf(path, asked, begun) };
+      if (begun) reply.scoresBegin = begun;
+      delete reply.scores;
+      const bytesBefore = offers("activity") ? await lookOnce() : null;
+      draw(!reply.content || Boolean(message));
+      await stream(path, reply, showMore, showReading);
+      reply.bytes = bytesBefore ? bytesBetween(bytesBefore, await lookOnce()) : undefined;
+    };
+    const showMore = () => {
       say("Answering …");
       showSoon(reply);
       speak(reply.content, false);
       if (performance.now() - saved > 1000) { saved = performance.now(); saveAnswer({ ...reply, finish: "broken" }); }
-    }, ({ processed, total }) => { if (processed < total) say(`Reading ${processed} of ${total} tokens …`); });
-    if (bytesBefore) reply.bytes = bytesBetween(bytesBefore, await lookOnce());
+    };
+    const showReading = ({ processed, total }) => {
+      if (processed < total) say(`Reading ${processed} of ${total} tokens …`);
+    };
+    await more();
+    for (; shifts(reply); await more()) begun = reply.content;
     speak(reply.content, true);
     say(reply.finish === "stopped" ? "Stopped" : "Answer complete");
   } catch (error) {
@@ -56,7 +65,15 @@ async function answer(undo = {}, message = null, begun = "") {
   await saveTalk();
   draw();
   listTalks();
+  if (server.models.length > 1) describe();   // an answer has loaded its model
   if (document.activeElement === document.body || document.activeElement === at("stop")) input.focus();
+}
+
+// Where it was chosen how a conversation goes on, an answer that fills the context goes on, too: with fewer of the
+// oldest turns, or of the middle, than before. Each step has to bring something.
+function shifts(reply) {
+  return talk.fit !== "none" && reply.finish === "length" && isFull(reply) && reply.tokens > 1 &&
+    reply.content && !(reply.calls || []).length && !reply.asked.settings.max_tokens && talk.leaf === reply.id;
 }
 
 function saveAnswer(reply) {
@@ -101,11 +118,10 @@ function showFull(error, retry) {
   at("full-oldest").focus();
 }
 
-async function fitOf(path, { system }) {
+async function fitOf(path, { system }, begun) {
   if (talk.fit === "middle") return { middle: true };
   if (talk.fit !== "oldest") return {};
-  const dropped = await oldestToDrop(path, system);
-  return dropped ? { dropped } : {};
+  return oldestToDrop(path, system, begun);
 }
 
 function send(text) {

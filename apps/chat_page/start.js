@@ -67,7 +67,11 @@ function describeModel() {
   const facts = n_params ? `${(n_params / 1e6).toFixed(0)} M parameters · ${n_ctx} tokens` : "";
   const choice = at("model-choice");
   choice.hidden = server.models.length < 2;
-  choice.replaceChildren(...server.models.map(({ id }) => make("option", { value: id }, id)));
+  const texts = server.models.map(({ id, status }) => status && status.value !== "loaded" ? `${id} (${status.value})` :
+    id);
+  const isSame = choice.length === texts.length && server.models.every(({ id }, i) => choice.options[i].value === id);
+  if (!isSame) choice.replaceChildren(...server.models.map(({ id }) => make("option", { value: id })));
+  texts.forEach((text, i) => { choice.options[i].textContent = text; });   // in place: the list may be open
   choice.value = model.id;
   at("model").textContent = server.models.length < 2 ? `${model.id} · ${facts}` : facts;
   document.title = model.id + " · tinfer";
@@ -87,7 +91,9 @@ async function describe() {
   }
 }
 at("model-choice").addEventListener("change", () => { setup.model = at("model-choice").value; saveSetup();
+  strip.before = null;   // its counts are the other model's
   describeModel(); });
+at("model-choice").addEventListener("focus", describe);   // which are in memory now
 
 // Another tab has changed something: the list, and what this tab shows of the same conversation.
 let syncing = 0;

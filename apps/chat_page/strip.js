@@ -89,9 +89,13 @@ function drawStrip() {
     `${nExperts ? ", below them experts" : ""}. ${text}`);
 }
 
+// Of the model that is chosen, which is not loaded for it.
+const activityPath = () => server.models.length < 2 ? "activity" :
+  `activity?model=${encodeURIComponent(setup.model)}&autoload=false`;
+
 // Counts since the server began to count; null where it does not.
 async function lookOnce() {
-  try { return await (await request("activity")).json(); } catch { return null; }
+  try { return await (await request(activityPath())).json(); } catch { return null; }
 }
 
 async function lookAtLayers() {
@@ -101,10 +105,11 @@ async function lookAtLayers() {
   const isSeen = strip.shown && !document.hidden;
   if (!isSeen && !strip.answers) return;
   try {
-    const response = await fetch("activity", { headers: headers() });
+    const response = await fetch(activityPath(), { headers: headers() });
     if (!response.ok) {
       at("strip-text").textContent = response.status === 401 ? "A key is needed: see Settings" :
-        response.status === 503 ? "The model is being loaded" : "This server does not count what it reads";
+        response.status === 503 ? "The model is being loaded" :
+        response.status === 400 ? "The model is not in memory" : "This server does not count what it reads";
       return again(2000);
     }
     ++strip.asks;

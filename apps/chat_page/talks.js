@@ -37,8 +37,7 @@ async function show(record) {
   await openTalk(record);
   say("");
   at("full").hidden = true;
-  items.clear();
-  list.replaceChildren();
+  emptyList();
   draw(true);
   drawTalks();
   openedText.set(record.id);

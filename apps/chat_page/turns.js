@@ -1,4 +1,5 @@
-// The conversation on the page: one list item per message. Items far from what is seen are filled when they come near.
+// The conversation on the page: one item per message, in groups, so that a browser looks at a few groups in each frame
+// and not at thousands of items. Answers far from what is seen are plain text; they are rendered when they come near.
 const at = id => document.getElementById(id);
 const list = at("talk"), input = at("message");
 const items = new Map();  // by id of message: {item, stamp, text}
@@ -12,13 +13,57 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
+const near = { root: list, rootMargin: "1500px" };
 const nearby = new IntersectionObserver(entries => {
   for (const { target, isIntersecting } of entries)
     if (isIntersecting) {
       nearby.unobserve(target);
+      target.waits = false;
       fill(target, talk.messages.get(target.closest(".turn").dataset.id)?.content || "");
     }
-}, { root: list, rootMargin: "1500px" });
+}, near);
+
+// Groups of items, in order. Texts of a group are observed one by one once it has been near.
+const groups = [], groupSize = 16;
+const nearGroups = new IntersectionObserver(entries => {
+  for (const { target, isIntersecting } of entries)
+    if (isIntersecting) {
+      nearGroups.unobserve(target);
+      target.wasNear = true;
+      for (const text of target.querySelectorAll(".turn > .text")) if (text.waits) nearby.observe(text);
+    }
+}, near);
+
+function groupAt(index) {
+  if (!groups[index]) {
+    groups[index] = make("div", { class: "group", role: "presentation" });
+    list.append(groups[index]);
+    resized.observe(groups[index]);
+    nearGroups.observe(groups[index]);
+  }
+  return groups[index];
+}
+
+// Puts the items of a path into their groups, in order.
+function place(path) {
+  path.forEach(({ id }, i) => {
+    const group = groupAt(Math.floor(i / groupSize)), before = group.children[i % groupSize] || null;
+    const { item, text } = items.get(id);
+    if (before !== item) group.insertBefore(item, before);
+    if (text.waits && group.wasNear) nearby.observe(text);
+  });
+  for (const group of groups.splice(Math.ceil(path.length / groupSize))) {
+    resized.unobserve(group);
+    nearGroups.unobserve(group);
+    group.remove();
+  }
+}
+
+function emptyList() {
+  for (const { item } of items.values()) item.remove();
+  items.clear();
+  place([]);
+}
 
 async function copy(text, button) {
   let isDone = false;
@@ -59,7 +104,7 @@ function footOf(message) {
   const foot = make("div", { class: "foot" });
   const button = (text, action, more = {}) => foot.append(make("button", { type: "button", onclick: action, ...more },
     text));
-  const versions = childrenOf(message.parent).filter(other => other.role === message.role);
+  const versions = versionsOf(message);
   if (versions.length > 1) {
     const now = versions.indexOf(message);
     const go = step => { showVersion(versions[now + step]); };
@@ -119,30 +164,48 @@ const touch = message => { message.stamp = (message.stamp || 0) + 1; };
 
 function itemOf(message) {
   const text = make("div", { class: "text" });
-  const item = make("li", { class: "turn " + message.role, "data-id": message.id });
+  const item = make("div", { class: "turn " + message.role, role: "listitem", "data-id": message.id });
   const who = { user: "You: ", assistant: "Answer: ", tool: "Result: " };
   item.append(make("span", { class: "hidden" }, who[message.role]));
-  const { dropped, middle } = message.asked || {};
+  const { dropped, middle, begunFrom } = message.asked || {};
   if (dropped) item.append(make("p", { class: "note" },
     `The ${dropped} oldest messages did not fit and were left out for this answer.`));
+  if (begunFrom) item.append(make("p", { class: "note" },
+    "The answer filled the context; it went on with its own beginning left out."));
   if (middle && message.truncated) item.append(make("p", { class: "note" },
     `${message.truncated} tokens from the middle did not fit and were left out for this answer.`));
   if (message.reasoning) item.append(thoughtOf(message));
   if (message.showsScores && message.scores) item.append(scoresOf(message));
-  else if (message.role === "assistant") nearby.observe(text);
-  else { text.classList.add("plain"); text.textContent = message.content; }
+  else {
+    text.waits = message.role === "assistant";  // until it is near, it can be searched
+    text.classList.add("plain");
+    text.textContent = message.content;
+  }
   if (!(message.showsScores && message.scores)) item.append(text);
   if (message.calls && message.calls.length) item.append(callsOf(message));
   if (message.showsBytes && message.bytes) item.append(bytesFigure(message.bytes));
-  if (!talk.abort) item.append(footOf(message));
+  item.append(footOf(message));
   return { item, text };
 }
+
+// The versions of each message, by what it follows: made once for a drawing.
+let kin = new Map();
+function readKin() {
+  kin = new Map();
+  for (const message of talk.messages.values()) {
+    const name = message.parent + " " + message.role, known = kin.get(name);
+    if (known) known.push(message); else kin.set(name, [message]);
+  }
+  for (const versions of kin.values()) if (versions.length > 1) versions.sort((a, b) => a.created - b.created);
+}
+const versionsOf = message => kin.get(message.parent + " " + message.role) || [message];
 
 // The end is followed until somebody scrolls up. Items far away have estimated heights, which change as they come near.
 const end = { follows: true, top: 0 };
 const isAtEnd = () => list.scrollHeight - list.scrollTop - list.clientHeight < 80;
 function toEnd() {
   end.follows = true;
+  list.style.overflowAnchor = "none";
   list.scrollTop = list.scrollHeight;
   end.top = list.scrollTop;  // as far as it goes
   at("to-end").hidden = true;
@@ -151,8 +214,9 @@ const resized = new ResizeObserver(() => end.follows && toEnd());
 list.addEventListener("scroll", () => {
   end.follows = isAtEnd() || (end.follows && list.scrollTop >= end.top);
   end.top = list.scrollTop;
+  list.style.overflowAnchor = end.follows ? "none" : "auto";  // heights that become known move nothing one reads
   if (end.follows) at("to-end").hidden = true;
-  hideToken();
+  tokensMoved();
 }, { passive: true });
 
 // Makes the list what is to be shown; items of messages that are as before stay.
@@ -161,9 +225,11 @@ function draw(goesToEnd = false) {
   cancelAnimationFrame(frame);  // the pending frame is rendered now
   frame = 0;
   const path = shown(), last = path.at(-1), follows = goesToEnd || end.follows, keys = new Set();
+  list.classList.toggle("answering", Boolean(talk.abort));
+  readKin();
   for (const message of path) {
-    const stamp = [message.stamp || 0, message === last, Boolean(talk.abort),
-      talk.messages.size].join();
+    const isLast = message === last;
+    const stamp = [message.stamp || 0, isLast, isLast && Boolean(talk.abort), versionsOf(message).length].join();
     const known = items.get(message.id);
     keys.add(message.id);
     if (known && known.stamp === stamp) continue;
@@ -171,17 +237,13 @@ function draw(goesToEnd = false) {
     if (known) {  // the text keeps its elements
       if (known.text.shownBlocks && made.text.parentNode) { nearby.unobserve(made.text); made.text.replaceWith(
         known.text);
-        made.text = known.text; fill(made.text, message.content); }
+        made.text = known.text; made.text.waits = false; fill(made.text, message.content); }
       known.item.replaceWith(made.item);
     }
-    resized.observe(made.item);
     items.set(message.id, { ...made, stamp });
   }
   for (const [id, { item }] of items) if (!keys.has(id)) { item.remove(); items.delete(id); }
-  path.forEach(({ id }, i) => {
-    const { item } = items.get(id);
-    if (list.children[i] !== item) list.insertBefore(item, list.children[i] || null);
-  });
+  place(path);
   at("empty").hidden = path.length > 0;
   at("send").hidden = !!talk.abort;
   at("stop").hidden = !talk.abort;
@@ -191,8 +253,7 @@ function draw(goesToEnd = false) {
 
 // All texts anew: the libraries have come.
 function redraw() {
-  for (const { item } of items.values()) item.remove();
-  items.clear();
+  emptyList();
   draw();
 }
 
@@ -238,6 +299,7 @@ function showSoon(message) {
       made.thought = made.item.querySelector("details");
       made.item.classList.add("running");
       nearby.unobserve(made.text);
+      made.text.waits = false;
     }
     const { thought, text } = items.get(message.id);
     if (thought) thought.lastChild.textContent = message.reasoning;

@@ -105,7 +105,7 @@ void Download::report(FileState state, bool always) {
     const auto now = std::chrono::steady_clock::now();
     if (!settings_.progress || (!always && now - reported_at_ < kReport)) return;
     reported_at_ = now;
-    settings_.progress({file_.path, file_.size, there_, state});
+    settings_.progress({file_.path, file_.size, there_, state, file_.hash});
 }
 
 void Download::open() {

@@ -28,6 +28,7 @@ struct FileProgress {
     std::string_view file;  ///< its path in the repository
     std::uint64_t size = 0, completed = 0;
     FileState state = FileState::downloading;
+    std::string_view hash{};  ///< the name of its blob: 64 digits (SHA-256) or 40 (git's SHA-1); may be empty
 };
 
 /// How long a connection is waited for; tests have less patience.

@@ -32,7 +32,7 @@ Pulled from_cache(const HubName& name, const Settings& settings) {
         out.model.paths.push_back(path);
         out.files.push_back(
             {file.path, file.size, is_hex(file.hash, 64) ? file.hash : to_hex(sha256_file(path)), true});
-        if (settings.progress) settings.progress({file.path, file.size, file.size, FileState::cached});
+        if (settings.progress) settings.progress({file.path, file.size, file.size, FileState::cached, file.hash});
     }
     return out;
 }

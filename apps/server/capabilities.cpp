@@ -61,12 +61,15 @@ void read_capabilities(Fields& fields, const Service& service, Job& job, bool gi
     if (job.trace && service.traces == nullptr)
         fields.refuse("trace", "this server writes no traces (--trace-dir allows them)");
     if (!gives_text) return;
-    using Guess = tinfer::EngineRequest::Guess;
-    const auto guess = fields.word("speculate", {"off", "ngram", "draft"});
-    if (!guess) job.request.guess = service.options.guess;
-    else job.request.guess = *guess == "ngram" ? Guess::ngram : *guess == "draft" ? Guess::draft : Guess::none;
-    if (guess && *guess == "off") job.request.generation.speculation.head = false;
-    if (guess && job.request.guess == Guess::draft && !service.engine.options().draft)
+    using Speculate = tinfer::EngineRequest::Speculate;
+    const auto speculate = fields.word("speculate", {"off", "ngram", "draft"});
+    if (!speculate) job.request.speculate = service.options.speculate;
+    else
+        job.request.speculate = *speculate == "ngram"   ? Speculate::ngram
+                                : *speculate == "draft" ? Speculate::draft
+                                                        : Speculate::none;
+    if (speculate && *speculate == "off") job.request.generation.speculation.head = false;
+    if (speculate && job.request.speculate == Speculate::draft && !service.engine.options().draft)
         fields.refuse("speculate", "this server has no draft model (--draft)");
     job.request.generation.speculation.n_max = service.options.draft_max;
     job.request.receipt = fields.boolean("receipt").value_or(false);

@@ -57,7 +57,8 @@ bool Connection::wait_for_request() {
 }
 
 bool Connection::serve_request() {
-    read_until_ = Clock::now() + group_.limits.read;
+    begun_ = Clock::now();
+    read_until_ = begun_ + group_.limits.read;
     write_until_ = Clock::now() + group_.limits.whole;
     client_.set_http_11(false);
     Response response(client_);
@@ -166,6 +167,7 @@ bool Connection::refuse(const Head* head, Response& response, const ApiError& er
 /// Returns whether the connection goes on.
 bool Connection::respond(const Head* head, Response& response, bool keeps) {
     keeps = keeps && !group_.closing;
+    if (response.may_last) write_until_ = Clock::time_point::max();
     const bool is_http_11 = head == nullptr || head->is_http_11;
     const bool is_head = head != nullptr && head->method == "HEAD";
     const auto* source = std::get_if<Response::Source>(&response.body);
@@ -180,10 +182,12 @@ bool Connection::respond(const Head* head, Response& response, bool keeps) {
     if (is_stream && is_http_11) rest += "Transfer-Encoding: chunked\r\n";
     else if (!is_stream && response.status != 204) rest += "Content-Length: " + std::to_string(size) + "\r\n";
     std::string bytes = head_of(response, rest);
-    if (is_head || response.status == 204) return write(bytes) && keeps;
-    if (source != nullptr) return write_source(*source, bytes, is_stream && is_http_11) && keeps;
-    const auto& text = std::get<std::string>(response.body);
-    return write(bytes += text) && keeps;
+    bool is_whole = false;
+    if (is_head || response.status == 204) is_whole = write(bytes);
+    else if (source != nullptr) is_whole = write_source(*source, bytes, is_stream && is_http_11);
+    else is_whole = write(bytes += std::get<std::string>(response.body));
+    group_.application.sent(head, response, Clock::now() - begun_, is_whole);
+    return is_whole && keeps;
 }
 
 bool Connection::write_source(const Response::Source& source, std::string_view head, bool is_chunked) {

@@ -64,7 +64,7 @@ private:
     Wire& wire_;
     ConnectionGroup& group_;
     Client client_;
-    Clock::time_point read_until_{}, write_until_{};
+    Clock::time_point begun_ = Clock::now(), read_until_{}, write_until_{};
     std::size_t begin_ = 0, end_ = 0;                 ///< unread bytes in the buffer
     std::array<char, kMaxHead + (16 << 10)> buffer_;  ///< a head, and behind it a window on what follows
 };

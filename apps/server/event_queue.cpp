@@ -14,7 +14,8 @@ constexpr std::size_t kBlock = 16;  ///< overhead of an allocation
 
 std::size_t bytes_of(const tinfer::EngineEvent& event) noexcept {
     return sizeof event + event.text.capacity() + 2 * kBlock + server::bytes_of(event.tokens) +
-           server::bytes_of(event.prompt) + event.vector.capacity() * sizeof(float);
+           server::bytes_of(event.prompt) + event.vector.capacity() * sizeof(float) +
+           (event.routed ? event.routed->ids.capacity() * sizeof(event.routed->ids[0]) : 0);
 }
 
 }  // namespace
@@ -22,7 +23,7 @@ std::size_t bytes_of(const tinfer::EngineEvent& event) noexcept {
 std::size_t bytes_of(const std::vector<tinfer::TokenChoice>& tokens) noexcept {
     std::size_t sum = tokens.capacity() * sizeof(tinfer::TokenChoice);
     for (const auto& token : tokens) {
-        sum += token.top.capacity() * sizeof(token.top[0]) + kBlock;
+        sum += token.top.capacity() * sizeof(token.top[0]) + token.asked.capacity() * sizeof(float) + kBlock;
         if (token.piece.capacity() > std::string().capacity()) sum += token.piece.capacity() + kBlock;
     }
     return sum;

@@ -65,12 +65,23 @@ using WriteBytes = std::function<bool(std::string_view)>;
 /// Writes a body; false if it is not complete. What it throws ends the connection.
 using BodySource = std::function<bool(const WriteBytes&)>;
 
+/// What the log of requests tells beside the request and its status, once the answer is sent.
+struct RequestFacts {
+    std::string model, finish;  ///< finish: why the answers ended, each once
+    std::size_t n_prompt = 0, n_cached = 0, n_generated = 0;
+    bool has_tokens = false;     ///< the numbers are told
+    std::string prompt, answer;  ///< the begin of each, where the log is to have texts
+};
+
 struct Response {
     explicit Response(Client& given) noexcept : client(given) {}
 
     Client& client;
-    std::shared_ptr<void> held{};  ///< what the body needs; released after it
+    std::shared_ptr<void> held{};           ///< what the body needs; released after it
+    std::shared_ptr<RequestFacts> facts{};  ///< null: nobody asks
+    std::chrono::nanoseconds load_time{};   ///< that the request has waited for its model
     int status = 200;
+    bool may_last = false;  ///< beyond ConnectionLimits::whole, as long as its client reads
     std::vector<std::pair<std::string_view, std::string>> fields;  ///< names are literals
     std::string_view type;                                         ///< of the body, a literal
     /// Of a source: its size, or unknown for a stream.
@@ -97,6 +108,9 @@ public:
     virtual void answer(const Request& request, Body body, Response& response) = 0;
     /// Makes the response for a request that could not be read or answered. `request`: null if its head was not read.
     virtual void refuse(const Request* request, Response& response, const ApiError& error) = 0;
+    /// Told when a response has been sent. `is_whole`: to its end.
+    virtual void sent(const Request* /*request*/, const Response& /*response*/, std::chrono::duration<double> /*took*/,
+                      bool /*is_whole*/) noexcept {}
 };
 
 /// Status line and header fields, with the empty line. `rest`: fields that belong to the connection, each with CR LF.

@@ -11,6 +11,7 @@
 
 #include "fields.hpp"
 #include "line_limit.hpp"
+#include "routed.hpp"
 #include "service.hpp"
 
 namespace tinfer::server {
@@ -40,6 +41,8 @@ struct Job {
     int n_top_of_prompt = -1;   ///< the same of the prompt's
     bool gives_ids = false;     ///< token ids of prompt and answer
     bool names_by_ids = false;  ///< of tokens, in log-probabilities: "token_id:5"
+    std::optional<RoutedAsk> routed;
+    std::optional<ScoredAsk> scored;
     std::string suffix;
     std::optional<LineLimit> line_limit;  ///< of each answer that is no chat
     std::string schema;                   ///< of the answer's content, as JSON; empty: none
@@ -52,9 +55,9 @@ struct Job {
 [[nodiscard]] tinfer::SamplerField::Bounds bounds_in_requests(const tinfer::SamplerField& field);
 /// Reads the sampler's fields, stop, seed, logit_bias, grammar and cache_prompt.
 void read_sampling(Fields& fields, const Service& service, Job& job, const char* stop_field = "stop");
-/// Reads return_token_ids, return_tokens_as_token_ids and prompt_logprobs, once job.n_top and job.stream are known, and
-/// tells the engine what log-probabilities are wanted.
-void read_token_fields(Fields& fields, Job& job);
+/// Reads return_token_ids, return_tokens_as_token_ids, prompt_logprobs, what routed.hpp has, once job.n_top and
+/// job.stream are known, and tells the engine what is wanted. `is_one`: there is one prompt.
+void read_token_fields(Fields& fields, const Service& service, Job& job, bool is_one);
 /// Reads stream and stream_options.
 void read_stream(Fields& fields, Job& job);
 /// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and

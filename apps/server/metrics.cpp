@@ -187,8 +187,8 @@ void add_series(MetricFamilies& to, const EngineTotals& totals, const std::strin
     count("tinfer_generated_tokens_total", "Tokens that were generated.", stats.generated_tokens);
     count("tinfer_recomputed_tokens_total", "Tokens computed once more after a push back.", stats.recomputed_tokens);
     count("tinfer_pushed_back_total", "Requests that went back into the queue.", stats.pushed_back);
-    count("tinfer_drafted_tokens_total", "Guesses that were checked.", stats.drafted_tokens);
-    count("tinfer_accepted_tokens_total", "Guesses that were right.", stats.accepted_tokens);
+    count("tinfer_drafted_tokens_total", "Drafted tokens that were verified.", stats.drafted_tokens);
+    count("tinfer_accepted_tokens_total", "Drafted tokens that were accepted.", stats.accepted_tokens);
     if (totals.has_store) {
         gauge("tinfer_store_pages", "Pages of prompts kept in memory.", stats.store.pages);
         gauge("tinfer_store_bytes", "Bytes of these pages.", stats.store.bytes);

@@ -69,6 +69,7 @@ ModelCard card_of(const tinfer::ModelFile& file, const tinfer::Vocab& vocab, con
     card.n_ctx_train = number_of(file, arch + ".context_length");
     card.n_expert = number_of(file, arch + ".expert_count");
     card.n_expert_used = number_of(file, arch + ".expert_used_count");
+    card.n_moe_layers = moe_layers(file);
     card.quantization = quantization_of(file);
     card.file_bytes = bytes_of(file);
     card.changed_at = changed_at(file);
@@ -92,6 +93,7 @@ Json meta_of(const ModelCard& card, const HostedModel& model) {
     if (card.n_expert > 0) {
         meta["n_expert"] = card.n_expert;
         meta["n_expert_used"] = card.n_expert_used;
+        meta["moe_layers"] = card.n_moe_layers;
     }
     return meta;
 }
@@ -122,16 +124,20 @@ void add_loaded(Json& meta, const Service& service) {
 Json entry(Models& models, HostedModel& model) {
     const auto status = models.status(model);
     Json state{{"value", to_string(status.state)}}, meta = Json::object();
+    std::int64_t created = models.created();
     if (!status.error.empty()) state["error"] = status.error;
     try {
-        meta = meta_of(*card_of(models, model), model);
+        const auto card = card_of(models, model);
+        meta = meta_of(*card, model);
+        // That of the file, so that servers of the same file say the same.
+        if (card->changed_at > std::chrono::system_clock::time_point{})
+            created = std::chrono::duration_cast<std::chrono::seconds>(card->changed_at.time_since_epoch()).count();
     } catch (const tinfer::Error&) {  // a file that cannot be read: a load says why
     }
     meta["defaults"] = defaults_of(options_of(models, model));
     if (const auto use = models.look(model)) add_loaded(meta, use->service());
-    Json document{{"id", model.id},       {"object", "model"}, {"created", models.created()},
-                  {"owned_by", "tinfer"}, {"parent", nullptr}, {"aliases", model.source.aliases},
-                  {"status", state}};
+    Json document{{"id", model.id},    {"object", "model"},          {"created", created}, {"owned_by", "tinfer"},
+                  {"parent", nullptr}, {"aliases", model.aliases()}, {"status", state}};
     if (const Json* n_ctx = meta.find("n_ctx")) document["max_model_len"] = *n_ctx;
     document["meta"] = std::move(meta);
     return document;
@@ -145,6 +151,14 @@ Json adapter_entry(Json base, const std::string& adapter) {
 }
 
 }  // namespace
+
+int moe_layers(const tinfer::ModelFile& file) {
+    const auto arch = file.metadata_value("general.architecture").value_or("");
+    const int n_layer = number_of(file, arch + ".block_count") - number_of(file, arch + ".nextn_predict_layers");
+    return static_cast<int>(std::ranges::count_if(file.tensors(), [&](const tinfer::TensorInfo& tensor) {
+        return tensor.role == "ffn_gate_inp" && tensor.layer < n_layer && tensor.name.ends_with(".weight");
+    }));
+}
 
 const ServeOptions& options_of(const Models& models, const HostedModel& model) {
     return model.source.options ? *model.source.options : models.broker().options;
@@ -174,7 +188,7 @@ std::shared_ptr<const ModelCard> card_of(Models& models, HostedModel& model) {
 
 Json model_list(Models& models) {
     Json list = Json::array();
-    for (const auto& model : models.all()) {
+    for (HostedModel* const model : models.all()) {
         Json own = entry(models, *model);
         for (const auto& adapter : model->source.adapters) list.push_back(adapter_entry(own, adapter));
         list.insert(list.size() - model->source.adapters.size(), std::move(own));

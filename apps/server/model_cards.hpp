@@ -19,4 +19,7 @@ namespace tinfer::server {
 /// The same of one model, or of one of its adapters, by the name of a request. Throws ApiError 404.
 [[nodiscard]] Json model_entry(Models& models, const std::string& name);
 
+/// Layers whose tokens are sent to experts, by the names of the file's tensors.
+[[nodiscard]] int moe_layers(const tinfer::ModelFile& file);
+
 }  // namespace tinfer::server

@@ -58,7 +58,7 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                              std::optional<Models::Use>& use) {
     Models& models = *broker_.models();
     // Where there is one model, the handler reads the name together with the rest.
-    const bool is_only = models.all().size() == 1 && request.method == "POST";
+    const bool is_only = models.has_one() && request.method == "POST";
     const ModelChoice choice = is_only ? ModelChoice{} : model_choice(broker_, request, body, response.client);
     HostedModel& model = models.find(choice.name);
     if (!choice.autoload) {
@@ -68,10 +68,12 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
             throw ApiError(400, "model '" + model.id + "' is not in memory, and autoload is false", "model_not_loaded");
         return handler(use->service(), request, std::move(body), response);
     }
+    const auto begin = std::chrono::steady_clock::now();
     auto ticket = std::make_shared<Models::Ticket>(models, model);
     ClientWatch watch(response.client);
     auto given = wait_for_model(*ticket, watch, choice.is_stream ? std::optional(kSilence) : std::nullopt);
     if (given) {
+        response.load_time = std::chrono::steady_clock::now() - begin;
         use.emplace(*std::move(given));
         return handler(use->service(), request, std::move(body), response);
     }
@@ -83,10 +85,11 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
     response.set_header("Cache-Control", "no-store");
     response.set_header("X-Accel-Buffering", "no");
     auto kept = std::make_shared<Body>(std::move(body));
-    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept,
+    response.set_stream("text/event-stream", [this, &handler, &request, ticket, kept, begin, facts = response.facts,
                                               &client = response.client](const WriteBytes& write) {
         client.set_answering(true);
         Response inner(client);
+        inner.facts = facts;
         std::optional<Models::Use> late;
         try {
             ClientWatch there(client, [&] { return write(": ping\n\n"); });
@@ -95,6 +98,8 @@ void Router::answer_by_model(const ModelHandler& handler, const Request& request
                 if (auto got = wait_for_model(*ticket, there, kSilence)) late.emplace(*std::move(got));
                 else if (there.gone()) return false;
             }
+            inner.load_time = std::chrono::steady_clock::now() - begin;
+            if (facts) facts->model = late->service().id;
             handler(late->service(), request, std::move(*kept), inner);
         } catch (const ApiError& error) {
             refuse(&request, inner, late ? late->service().told(error) : error);

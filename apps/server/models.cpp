@@ -10,6 +10,7 @@ namespace tinfer::server {
 namespace {
 
 constexpr std::string_view kLatest = ":latest";
+constexpr std::size_t kMostAliases = 64;  ///< that pulls give one model
 
 bool is_with_tag(std::string_view name, std::string_view id) noexcept {
     return name == id || (name.size() == id.size() + kLatest.size() && name.starts_with(id) && name.ends_with(kLatest));
@@ -29,14 +30,39 @@ std::string_view to_string(HostedModel::State state) noexcept {
     return "unknown";
 }
 
-bool HostedModel::is_named(std::string_view name) const noexcept {
+bool HostedModel::is_own_name(std::string_view name) const {
     const auto is_it = [&](const std::string& own) { return is_with_tag(name, own); };
-    return is_it(id) || std::ranges::any_of(source.aliases, is_it) ||
-           std::ranges::find(source.adapters, name) != source.adapters.end();
+    if (is_it(id) || std::ranges::any_of(source.aliases, is_it) ||
+        std::ranges::find(source.adapters, name) != source.adapters.end())
+        return true;
+    const std::lock_guard lock(names_mutex_);
+    return std::ranges::any_of(pulled_as_, is_it);
 }
 
-Models::Models(Broker& broker, std::vector<ModelSource> sources, std::uint64_t limit, std::size_t max_waiting)
-    : broker_(broker), limit_(limit), max_waiting_(max_waiting) {
+bool HostedModel::is_named(std::string_view name) const {
+    if (is_own_name(name)) return true;
+    if (!source.plain_name || name.find('/') == name.npos) return false;
+    const std::string plain = source.plain_name(name);
+    return !plain.empty() && plain != name && is_own_name(plain);
+}
+
+std::vector<std::string> HostedModel::aliases() const {
+    std::vector<std::string> all = source.aliases;
+    const std::lock_guard lock(names_mutex_);
+    all.insert(all.end(), pulled_as_.begin(), pulled_as_.end());
+    return all;
+}
+
+bool HostedModel::has_files() const {
+    return std::ranges::all_of(source.files, [](const std::filesystem::path& file) {
+        std::error_code none;
+        return std::filesystem::exists(file, none);
+    });
+}
+
+Models::Models(Broker& broker, std::vector<ModelSource> sources, std::uint64_t limit, std::size_t max_waiting,
+               bool may_grow)
+    : broker_(broker), limit_(limit), max_waiting_(max_waiting), has_one_(sources.size() == 1 && !may_grow) {
     for (auto& source : sources) {
         auto& model = *all_.emplace_back(std::make_unique<HostedModel>(std::move(source)));
         model.keep_s_ = model.source.keep_s;
@@ -68,19 +94,48 @@ void Models::check_names() const {
     }
 }
 
+std::vector<HostedModel*> Models::all() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<HostedModel*> list;
+    for (const auto& model : all_) list.push_back(model.get());
+    return list;
+}
+
+HostedModel* Models::look_up(std::string_view name) const {
+    for (HostedModel* const model : all())
+        if (model->is_named(name)) return model;
+    return nullptr;
+}
+
+HostedModel& Models::add(ModelSource source, const std::string& alias) {
+    const std::lock_guard lock(mutex_);
+    HostedModel* model = nullptr;
+    for (const auto& one : all_)
+        if (one->is_named(source.id)) model = one.get();
+    if (model == nullptr) {
+        model = all_.emplace_back(std::make_unique<HostedModel>(std::move(source))).get();
+        model->keep_s_ = model->source.keep_s;
+    }
+    if (!model->is_named(alias)) {
+        const std::lock_guard names(model->names_mutex_);
+        if (model->pulled_as_.size() < kMostAliases) model->pulled_as_.push_back(alias);
+    }
+    return *model;
+}
+
 HostedModel& Models::find(const std::optional<std::string>& name) const {
     if (name)
-        for (const auto& model : all_)
-            if (model->is_named(*name)) return *model;
+        if (HostedModel* const model = look_up(*name)) return *model;
     if (default_ != nullptr && (!name || broker_.options.any_model)) return *default_;
     std::string known;
-    for (const auto& model : all_) {
+    for (const auto* model : all()) {
         if (known.size() > 512) {
             known += ", …";
             break;
         }
         known += (known.empty() ? "'" : ", '") + model->id + "'";
     }
+    if (known.empty()) known = "none";
     if (!name) throw ApiError(400, "model: is missing; this server has " + known, "missing_model", "model");
     throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only " + known,
                    "model_not_found", "model");
@@ -169,7 +224,7 @@ void Models::unload(HostedModel& model) {
 
 void Models::drain(std::chrono::milliseconds limit) {
     const auto until = Clock::now() + limit;
-    for (const auto& model : all_)
+    for (HostedModel* const model : all())
         if (const auto use = look(*model)) {
             const auto rest = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
             auto& engine = use->service().engine;

@@ -49,6 +49,8 @@ struct ModelSource {
     std::function<tinfer::ModelFile()> open{};      ///< its header alone
     std::function<tinfer::Vocab()> vocab{};
     std::function<LoadedModel()> load;
+    /// A name of a model of the hub without what may stand in front ("hf.co/"); empty: it is none.
+    std::function<std::string(std::string_view)> plain_name{};
 };
 
 /// Changes when a file does.
@@ -64,7 +66,7 @@ struct FileStamp {
 struct ModelCard {
     std::string architecture, quantization, digest;  ///< digest: 64 digits that change when the file does
     std::uint64_t n_params = 0, weight_bytes = 0, file_bytes = 0;
-    int n_vocab = 0, n_embd = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0;
+    int n_vocab = 0, n_embd = 0, n_ctx_train = 0, n_expert = 0, n_expert_used = 0, n_moe_layers = 0;
     std::size_t n_ctx = 0;  ///< tokens of a request
     std::chrono::system_clock::time_point changed_at{};
     bool vectors = false, tools = false, insert = false, thinking = false;
@@ -84,8 +86,13 @@ public:
     std::string id;   ///< constant once the server is ready
     Metrics metrics;  ///< of its requests, whether it is loaded or not
 
-    /// Whether a request means it: by its id or an alias, with the tag ":latest" or without, or by an adapter.
-    [[nodiscard]] bool is_named(std::string_view name) const noexcept;
+    /// Whether a request means it: by its id or an alias, with the tag ":latest" or without, by an adapter, or by a
+    /// name of the hub with "hf.co/" in front. Any thread.
+    [[nodiscard]] bool is_named(std::string_view name) const;
+    /// Of the source, and those that pulls gave it. Any thread.
+    [[nodiscard]] std::vector<std::string> aliases() const;
+    /// Whether its files are still there.
+    [[nodiscard]] bool has_files() const;
     std::mutex card_mutex;  ///< of the two below
     std::shared_ptr<const ModelCard> card;
     std::vector<FileStamp> card_stamps;
@@ -97,6 +104,10 @@ private:
     friend class Models;
     using Clock = std::chrono::steady_clock;
 
+    [[nodiscard]] bool is_own_name(std::string_view name) const;
+
+    mutable std::mutex names_mutex_;
+    std::vector<std::string> pulled_as_;
     State state_ = State::unloaded;
     LoadedModel loaded_{};
     std::optional<Service> service_{};  // ends before the engine
@@ -125,8 +136,10 @@ struct ModelStatus {
 class Models {
 public:
     /// `broker` must outlive it. `limit`: bytes of all models that are loaded at a time; 0: no limit. At most
-    /// `max_waiting` requests wait for models. Throws tinfer::Error: bad_parameter if two models have the same name.
-    Models(Broker& broker, std::vector<ModelSource> sources, std::uint64_t limit, std::size_t max_waiting);
+    /// `max_waiting` requests wait for models. `may_grow`: whether add() will be called. Throws tinfer::Error:
+    /// bad_parameter if two models have the same name.
+    Models(Broker& broker, std::vector<ModelSource> sources, std::uint64_t limit, std::size_t max_waiting,
+           bool may_grow = false);
     Models(const Models&) = delete;
     Models& operator=(const Models&) = delete;
     ~Models();
@@ -135,7 +148,14 @@ public:
     /// naming both numbers if they are larger than the limit. Call it once, before any other thread comes.
     void load_first();
 
-    [[nodiscard]] const std::vector<std::unique_ptr<HostedModel>>& all() const noexcept { return all_; }
+    /// Those of this moment. A model that is there stays as long as this lives.
+    [[nodiscard]] std::vector<HostedModel*> all() const;
+    /// Whether there is one model, and never another.
+    [[nodiscard]] bool has_one() const noexcept { return has_one_; }
+    /// The model of that name; null if there is none.
+    [[nodiscard]] HostedModel* look_up(std::string_view name) const;
+    /// Adds a model, which `alias` means, too. Where one has the name already, that one stays and gets the alias.
+    HostedModel& add(ModelSource source, const std::string& alias);
     /// The model that a request means. Throws ApiError: 404 for an unknown name, 400 if none is named and there is no
     /// default.
     [[nodiscard]] HostedModel& find(const std::optional<std::string>& name) const;
@@ -216,6 +236,7 @@ private:
     Broker& broker_;
     const std::uint64_t limit_;
     const std::size_t max_waiting_;
+    const bool has_one_;
     const std::int64_t created_ = unix_time();
     std::vector<std::unique_ptr<HostedModel>> all_;
     HostedModel* default_ = nullptr;

@@ -31,10 +31,14 @@ struct Ask {
 [[nodiscard]] Ask read(Kind kind, const Json& body, const Service& service);
 /// The name in `model`, which old clients call `name`; as it is. Throws ApiError 404 for a model that is not here.
 [[nodiscard]] std::optional<std::string> read_model(Fields& fields, const Service& service);
+/// The same name as it is, whoever is called so. Throws ApiError 400 where there is none.
+[[nodiscard]] std::string read_name(Fields& fields);
 /// A number of seconds, or a duration as Go writes it ("5m", "1h30m", "300ms"); as seconds. Throws ApiError 400.
 [[nodiscard]] std::optional<double> read_keep_alive(Fields& fields);
 
-[[nodiscard]] std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model);
+/// `load_time`: that the request has waited for the model.
+[[nodiscard]] std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model,
+                                                 std::chrono::nanoseconds load_time = {});
 /// The object that answers a request with nothing to answer.
 [[nodiscard]] Json nothing(Kind kind, const Ask& ask);
 

@@ -32,8 +32,8 @@ std::string now_text() { return time_text(std::chrono::system_clock::now()); }
 
 class Lines : public Protocol {
 public:
-    Lines(Kind kind, const Service& service, const Job& job, std::string model)
-        : kind_(kind), service_(service), job_(job), model_(std::move(model)) {}
+    Lines(Kind kind, const Service& service, const Job& job, std::string model, std::chrono::nanoseconds load_time)
+        : kind_(kind), service_(service), job_(job), model_(std::move(model)), load_time_(load_time) {}
 
     [[nodiscard]] std::string_view stream_type() const override { return "application/x-ndjson"; }
     [[nodiscard]] std::string_view ping() const override { return {}; }
@@ -139,11 +139,11 @@ private:
         const Choice& choice = choices.front();
         const Usage sums = usage_of(job_, choices);
         const auto& times = choice.last.timings;
-        const auto total = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count();
+        const auto total = std::chrono::nanoseconds(Clock::now() - begin_) + load_time_;
         document.update({{"done", true},
                          {"done_reason", choice.finish_reason == "length" ? "length" : "stop"},
-                         {"total_duration", total},
-                         {"load_duration", 0},
+                         {"total_duration", total.count()},
+                         {"load_duration", load_time_.count()},
                          {"prompt_eval_count", sums.prompt},
                          {"prompt_eval_duration", nanoseconds(times.prompt_s)},
                          {"eval_count", sums.generated},
@@ -172,6 +172,7 @@ private:
     const Job& job_;
     const std::string model_;
     const Clock::time_point begin_ = Clock::now();
+    const std::chrono::nanoseconds load_time_;
     std::vector<tinfer::Token> tokens_;  ///< of the answer, where they are given back
     std::string scores_;                 ///< of an answer that is not streamed
     bool has_warned_ = false;
@@ -179,8 +180,9 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model) {
-    return std::make_unique<Lines>(kind, service, job, std::move(model));
+std::unique_ptr<Protocol> protocol(Kind kind, const Service& service, const Job& job, std::string model,
+                                   std::chrono::nanoseconds load_time) {
+    return std::make_unique<Lines>(kind, service, job, std::move(model), load_time);
 }
 
 Json nothing(Kind kind, const Ask& ask) {

@@ -218,8 +218,7 @@ bool read_chat_prompt(Fields& fields, const Service& service, const std::string&
 }
 
 /// The ids of an earlier answer, which go in front of the prompt.
-void put_in_front(const Json& context, const Service& service, Job& job) {
-    auto tokens = read_token_ids(context, "context", service);
+void put_in_front(std::vector<tinfer::Token> tokens, const Service& service, Job& job) {
     const auto& vocab = service.model.vocab();
     auto& prompt = job.prompts.front().tokens;
     const bool begins_again = !tokens.empty() && !prompt.empty() && vocab.bos() && prompt.front() == *vocab.bos();
@@ -233,11 +232,14 @@ bool set_generate_prompt(Fields& fields, const Service& service, const std::stri
     const auto prompt = fields.text("prompt"), system = fields.text("system"), suffix = fields.text("suffix");
     const bool is_raw = fields.boolean("raw").value_or(false), truncates = read_truncate(fields);
     const Json* context = fields.list("context");
+    std::vector<tinfer::Token> before;
+    if (context != nullptr) before = read_token_ids(*context, "context", service);
     Conversation talk;
     talk.field = "prompt";
     read_think(fields, service, model, talk);
     const std::size_t most = 2 * service.engine.max_tokens();
     if (suffix && !suffix->empty()) {
+        if (!before.empty()) fields.refuse("context", "a gap stands alone");
         job.prompts.emplace_back().tokens =
             infill_tokens(service, {.prefix = prompt.value_or(""), .suffix = *suffix, .prefix_field = "prompt"}, most);
         return true;
@@ -245,7 +247,7 @@ bool set_generate_prompt(Fields& fields, const Service& service, const std::stri
     if (!prompt || prompt->empty()) return false;
     if (is_raw) {
         if (system && !system->empty()) fields.refuse("system", "a raw prompt has no template for it");
-        if (context != nullptr && !context->empty()) fields.refuse("context", "a raw prompt stands alone");
+        if (!before.empty()) fields.refuse("context", "a raw prompt stands alone");
         job.prompts.emplace_back().tokens = encode_within(
             most, "prompt", service, [&] { return service.model.vocab().encode(*prompt, {.max_tokens = most}); });
         if (job.prompts.front().tokens.empty()) throw bad_request("prompt", "it is no token");
@@ -254,7 +256,7 @@ bool set_generate_prompt(Fields& fields, const Service& service, const std::stri
     if (system && !system->empty()) talk.messages.push_back({{"role", "system"}, {"content", *system}});
     talk.messages.push_back({{"role", "user"}, {"content", *prompt}});
     set_prompt(service, talk, job, truncates, wanted);
-    if (context != nullptr) put_in_front(*context, service, job);
+    if (!before.empty()) put_in_front(std::move(before), service, job);
     talk_of_prompt = std::move(talk);
     return true;
 }
@@ -267,7 +269,15 @@ std::optional<std::string> read_model(Fields& fields, const Service& service) {
     if (!model || model->empty()) model = old;
     if (model && model->empty()) model.reset();
     service.check_model(model);
+    if (model && !service.is_named(*model)) model = service.id;  // answers say who gave them
     return model;
+}
+
+std::string read_name(Fields& fields) {
+    auto name = fields.text("model"), old = fields.text("name");
+    if (!name || name->empty()) name = std::move(old);
+    if (!name || name->empty()) fields.refuse("model", "is missing");
+    return *std::move(name);
 }
 
 std::optional<double> read_keep_alive(Fields& fields) {

@@ -56,7 +56,12 @@ public:
         if (job_.is_chat) last["delta"] = Json::object();
         else last["text"] = echo_of(index, choice);
         add_evidence(last, choice);
-        return event(chunk(index, std::move(last)));
+        const bool has_routes = job_.routed && choice.last.routed;
+        if (has_routes && !job_.routed->is_flat) last["routed_experts"] = routed_text(choice.last, *job_.routed);
+        Json document = chunk(index, std::move(last));
+        if (has_routes && job_.routed->is_flat)
+            document["sglext"] = {{"routed_experts", routed_text(choice.last, *job_.routed)}};
+        return event(document);
     }
 
     std::string end(const std::vector<Choice>& choices) override {
@@ -86,18 +91,18 @@ public:
         if (gathered_.size() <= index) gathered_.resize(index + 1);
         Gathered& to = gathered_[index];
         const auto before = to.bytes();
+        if (job_.scored) add_scored(to.scored, *job_.scored, to.n_prompt, from.prompt);
         if (job_.gives_ids)
             for (const auto id : ids_of(from)) add_item(to.ids, id);
         if (job_.n_top_of_prompt >= 0)
             for (const auto& token : from.prompt)
                 add_item(to.prompt, prompt_score(service_.model.vocab(), token, job_.n_top_of_prompt));
-        if (job_.n_top < 0) return to.bytes() - before;
-        if (job_.is_chat) {
+        if (job_.n_top >= 0 && job_.is_chat) {
             for (const auto& token : from.tokens) add_item(to.tokens, chat_logprob(token));
-        } else {
+        } else if (job_.n_top >= 0) {
             add_text_logprobs(to, places(index), from);
         }
-        return to.bytes() - before;
+        return to.bytes() - before + routed_text_bytes(from);
     }
 
     std::string whole(const std::vector<Choice>& choices) override {
@@ -108,6 +113,10 @@ public:
         std::string out = to_line(document);
         gathered_.resize(choices.size());
         if (job_.is_chat) add_prompt(out, 0);
+        if (job_.routed && job_.routed->is_flat && choices[0].last.routed) {
+            open_member(out, "sglext");
+            out += to_line(Json{{"routed_experts", routed_text(choices[0].last, *job_.routed)}}) + "}";
+        }
         open_member(out, "choices");
         out += '[';
         for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -115,6 +124,8 @@ public:
             out += to_line(job_.is_chat ? chat_choice(i, choices[i]) : text_choice(i, choices[i]));
             if (!job_.is_chat) add_prompt(out, i);
             if (job_.gives_ids) add_list(out, "token_ids", std::move(gathered_[i].ids));
+            if (job_.routed && !job_.routed->is_flat && choices[i].last.routed)
+                add_text(out, "routed_experts", routed_text(choices[i].last, *job_.routed));
             open_member(out, "logprobs");
             add_logprobs(out, std::move(gathered_[i]));
             out += '}';
@@ -153,8 +164,11 @@ private:
     struct Gathered {
         std::string tokens, values, tops, offsets;
         std::string ids, prompt;  ///< of the answer's tokens; scores of the prompt's
+        std::string scored;       ///< float32 rows of ScoredAsk
+        std::size_t n_prompt = 0;
         [[nodiscard]] std::size_t bytes() const noexcept {
-            return tokens.size() + values.size() + tops.size() + offsets.size() + ids.size() + prompt.size();
+            return tokens.size() + values.size() + tops.size() + offsets.size() + ids.size() + prompt.size() +
+                   2 * scored.size();
         }
     };
 
@@ -177,6 +191,11 @@ private:
         open_member(object, name);
         object += '[' + std::move(list) + "]}";
     }
+    /// The same for a text that needs no escapes.
+    static void add_text(std::string& object, std::string_view name, const std::string& text) {
+        open_member(object, name);
+        object += '"' + text + "\"}";
+    }
     /// What was asked for of an answer's prompt.
     void add_prompt(std::string& object, std::size_t index) {
         if (job_.gives_ids) {
@@ -184,6 +203,8 @@ private:
             object += to_line(prompt_ids(index)) + "}";
         }
         if (job_.n_top_of_prompt >= 0) add_list(object, "prompt_logprobs", std::move(gathered_[index].prompt));
+        if (job_.scored)
+            add_text(object, "prompt_token_id_logprobs", scored_text(*job_.scored, gathered_[index].scored));
     }
     /// The same in the first chunk of an answer, or of a chat; and the ids of an event in each.
     void add_ids(Json& document, std::size_t index, const tinfer::EngineEvent& from) {

@@ -101,6 +101,18 @@ constexpr Operation kOperations[] = {
     {"/rerank", "post", "rerankShort", "The same.", "RerankRequest", "Ranks"},
     {"/tokenize", "post", "tokenize", "Tokens of a text.", "TokenizeRequest", "Tokens"},
     {"/detokenize", "post", "detokenize", "The text of tokens.", "DetokenizeRequest", "Text"},
+    {"/infill", "post", "infill", "Text between a prefix and a suffix.", "InfillRequest", "Infill", true},
+    {"/props", "get", "props", "What editors ask of the model.", "", "application/json"},
+    {"/api/chat", "post", "ollamaChat", "The next message, as Ollama gives it.", "OllamaChat", "OllamaAnswer", true},
+    {"/api/generate", "post", "ollamaGenerate", "Text, the same way.", "OllamaGenerate", "OllamaAnswer", true},
+    {"/api/embed", "post", "ollamaEmbed", "Vectors of texts.", "OllamaEmbed", "OllamaVectors"},
+    {"/api/embeddings", "post", "ollamaEmbeddings", "The vector of a text.", "OllamaEmbeddings", "OllamaVector"},
+    {"/api/tags", "get", "ollamaTags", "The models.", "", "OllamaModels"},
+    {"/api/ps", "get", "ollamaPs", "Those in memory.", "", "OllamaModels"},
+    {"/api/version", "get", "ollamaVersion", "The version of the interface.", "", "OllamaVersion"},
+    {"/api/show", "post", "ollamaShow", "What is known of a model.", "OllamaShow", "OllamaModel"},
+    {"/api/pull", "post", "ollamaPull", "Downloads a model, where it may; success for one that is here.", "OllamaPull",
+     "OllamaStatus", true},
     {"/apply-template", "post", "applyTemplate", "The prompt that messages become.", "TemplateRequest", "Prompt"},
 };
 
@@ -123,8 +135,8 @@ Json operation_of(const Operation& operation, const Service& service) {
             Json::array({{{"name", "id"},
                           {"in", "path"},
                           {"required", true},
-                          {"schema", service.options.any_model ? Json{{"type", "string"}, {"minLength", 1}}
-                                                               : schema::is(service.id)}}});
+                          {"schema", service.broker.takes_any_name() ? Json{{"type", "string"}, {"minLength", 1}}
+                                                                     : schema::is(service.id)}}});
     if (!operation.request.empty())
         result["requestBody"] = {{"required", true},
                                  {"content", content("application/json", schema::reference(operation.request))}};
@@ -133,9 +145,13 @@ Json operation_of(const Operation& operation, const Service& service) {
                 : answer.find('/') != answer.npos ? content(answer, {{"type", "string"}})
                                                   : content("application/json", schema::reference(answer));
     if (operation.id == "page") good.update(content("text/plain", {{"type", "string"}}));
-    if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
-    const Json error = content(
-        "application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError" : "Error"));
+    const bool is_ollama = operation.path.starts_with("/api/");
+    if (operation.streams && is_ollama) good.update(content("application/x-ndjson", {{"type", "string"}}));
+    else if (operation.streams) good.update(content("text/event-stream", schema::reference("Event")));
+    const Json error =
+        content("application/json", schema::reference(operation.path.starts_with("/v1/messages") ? "MessagesError"
+                                                      : is_ollama                                ? "OllamaError"
+                                                                                                 : "Error"));
     auto& responses = result["responses"] = Json{{"200", {{"description", "What was asked for."}, {"content", good}}}};
     const auto add = [&](const char* status, const char* what) {
         responses[status] = {{"description", what}, {"content", error}};
@@ -166,6 +182,8 @@ Json operation_of(const Operation& operation, const Service& service) {
 
 Json openapi(const Service& service) {
     Json requests = schema::requests(service), schemas = schema::answers();
+    requests.update(schema::ollama_requests(service));
+    schemas.update(schema::ollama_answers());
     Json paths = Json::object();
     for (const auto& operation : kOperations) {
         if (is_page(operation) && service.options.no_page) continue;

@@ -29,6 +29,14 @@ namespace schema {
 [[nodiscard]] Json requests(const Service& service);
 /// Schemas of responses.
 [[nodiscard]] Json answers();
+/// The same of Ollama's interface and of /infill, as far as the model can answer them.
+[[nodiscard]] Json ollama_requests(const Service& service);
+[[nodiscard]] Json ollama_answers();
+
+/// Fields of the sampler, and of what read_sampling() reads beside it.
+void add_sampling(Json& fields, const Service& service);
+/// A list of tools, each with its function inside.
+[[nodiscard]] Json tools();
 
 }  // namespace schema
 

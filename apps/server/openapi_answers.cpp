@@ -210,6 +210,7 @@ Json model() {
                           {"n_embd", count()},
                           {"n_expert", count()},
                           {"n_expert_used", count()},
+                          {"moe_layers", count()},
                           {"architecture", string()},
                           {"adapters", list_of(string())},
                           {"defaults", {{"type", "object"}}},

@@ -107,47 +107,39 @@ void add_capabilities(Json& fields, const Service& service, bool gives_text = tr
     if (service.traces == nullptr) never("trace", "This server writes no traces: --trace-dir allows them.");
     else fields["trace"] = flag("Everything that is computed for this answer, as a file; at most 16 answers at once.");
     if (!gives_text) return;
-    std::vector<std::string> guesses{"off", "ngram"};
-    if (service.engine.options().draft) guesses.emplace_back("draft");
-    fields["speculate"] = word("Where guesses come from; they change no byte.", guesses);
+    std::vector<std::string> sources{"off", "ngram"};
+    if (service.engine.options().draft) sources.emplace_back("draft");
+    fields["speculate"] = word("Where drafts come from; they change no byte.", sources);
     if (!service.options.receipts) never("receipt", "This server gives no receipts: --receipts allows them.");
     else fields["receipt"] = flag("What tinfer replay needs to make the answer again; not with lora.");
 }
 
-void add_sampling(Json& fields, const Service& service) {
-    for (const auto& field : tinfer::sampler_fields())
-        for (const auto name : names_in_requests(field)) {
-            const auto [least, most] = bounds_in_requests(field);
-            fields[name] = field.is_whole()
-                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
-                               : number(field.help, least, most);
-        }
-    fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
-    fields["logit_bias"] = {{"type", {"object", "null"}},
-                            {"description", "Added to logits, by token id."},
-                            {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
-                            {"additionalProperties", {{"type", "number"}, {"minimum", -100}, {"maximum", 100}}}};
-    fields["samplers"] = described(
-        any_of({{{"type", "null"}},
-                {{"type", "string"}, {"format", "sampler-chain"}},
-                {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
-        "The chain of samplers: names in order.");
-    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
-    fields["stop"] = texts("Texts that end the answer.", 16, 1);
-    fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
-    fields["grammar"] = grammar();
-    add_capabilities(fields, service);
-}
-
 void add_model(Json& fields, const Service& service) {
-    fields["model"] = service.options.any_model ? text("Any name.") : word("This server has one.", {service.id});
+    fields["model"] = service.broker.takes_any_name() ? text("Any name.") : word("This server has one.", {service.id});
 }
 
-void add_token_fields(Json& fields) {
+void add_token_fields(Json& fields, const Service& service) {
     fields["return_token_ids"] = flag("The ids of prompt and answer, with one that ended it.");
     fields["return_tokens_as_token_ids"] = flag("Tokens of log-probabilities are called token_id:5.");
     fields["prompt_logprobs"] =
         whole("Log-probabilities of the prompt's tokens, and of so many others; no stream.", 0, 20);
+    constexpr std::int64_t kMost = 1 << 30;
+    fields["prompt_logprob_token_ids"] = {
+        {"type", {"array", "null"}},
+        {"items", {{"type", "integer"}, {"minimum", 0}, {"maximum", last_token(service)}}},
+        {"minItems", 1},
+        {"maxItems", 4096},
+        {"description", "Log-probabilities of these along the prompt, as a NumPy file in base64; no stream."}};
+    fields["prompt_logprob_start"] = whole("The first tokens of the prompt that are left out of them.", 0, kMost);
+    if (service.engine.options().routed_experts)
+        fields["return_routed_experts"] = flag("Which experts the tokens were sent to.");
+    else
+        fields["return_routed_experts"] = {
+            {"enum", {false, nullptr}},
+            {"description", "This server keeps none: --routed-experts, for models with some."}};
+    fields["routed_experts_start_len"] = whole("The first tokens that are left out of them.", 0, kMost);
+    fields["routed_experts_prompt_start"] = whole("The same.", 0, kMost);
+    fields["routed_experts_format"] = word("A NumPy file, or flat numbers; both in base64.", {"npy", "int32"});
 }
 
 void add_room(Json& fields) {
@@ -231,7 +223,7 @@ Json allowed_tools(bool is_nested) {
 
 void add_conversation(Json& fields) {
     fields["messages"] = {{"type", "array"}, {"minItems", 1}, {"items", reference("ChatMessage")}};
-    fields["tools"] = or_null(list_of(named_function(true)));
+    fields["tools"] = tools();
     fields["tool_choice"] = described(
         any_of(
             {{{"type", "null"}},
@@ -266,7 +258,7 @@ Json chat(const Service& service) {
         flag("The last message is the beginning of the answer, which goes on behind it. Not with tools or a format.");
     fields["logprobs"] = flag("");
     fields["top_logprobs"] = whole("Needs logprobs: true.", 0, 20);
-    add_token_fields(fields);
+    add_token_fields(fields, service);
     fields["response_format"] = response_format();
     fields["reasoning_format"] = word("none: what the model thinks stays in its text.", {"none", "auto", "deepseek"});
     fields["reasoning_budget"] =
@@ -298,7 +290,7 @@ Json completion(const Service& service) {
     fields["n"] = whole("Answers to each prompt.", 1, 8);
     fields["best_of"] = whole("The same as n.", 1, 8);
     fields["logprobs"] = whole("So many of the most probable tokens.", 0, 20);
-    add_token_fields(fields);
+    add_token_fields(fields, service);
     fields["echo"] = flag("The prompt, too; with logprobs its log-probabilities.");
     fields["response_format"] = response_format();
     add_stream(fields);
@@ -427,6 +419,33 @@ Json rerank(const Service& service) {
 
 }  // namespace
 
+void add_sampling(Json& fields, const Service& service) {
+    for (const auto& field : tinfer::sampler_fields())
+        for (const auto name : names_in_requests(field)) {
+            const auto [least, most] = bounds_in_requests(field);
+            fields[name] = field.is_whole()
+                               ? whole(field.help, static_cast<std::int64_t>(least), static_cast<std::int64_t>(most))
+                               : number(field.help, least, most);
+        }
+    fields["dry_breakers"] = texts("Texts that end a repetition.", 64);
+    fields["logit_bias"] = {{"type", {"object", "null"}},
+                            {"description", "Added to logits, by token id."},
+                            {"propertyNames", {{"pattern", numbers_up_to(last_token(service))}}},
+                            {"additionalProperties", {{"type", "number"}, {"minimum", -100}, {"maximum", 100}}}};
+    fields["samplers"] = described(
+        any_of({{{"type", "null"}},
+                {{"type", "string"}, {"format", "sampler-chain"}},
+                {{"type", "array"}, {"maxItems", 32}, {"items", {{"type", "string"}, {"format", "sampler-name"}}}}}),
+        "The chain of samplers: names in order.");
+    fields["seed"] = whole("The same seed gives the same answer; -1: another one each time.", -kMaxSeed, kMaxSeed);
+    fields["stop"] = texts("Texts that end the answer.", 16, 1);
+    fields["cache_prompt"] = flag("false: nothing is shared with other requests.");
+    fields["grammar"] = grammar();
+    add_capabilities(fields, service);
+}
+
+Json tools() { return or_null(list_of(named_function(true))); }
+
 Json requests(const Service& service) {
     Json all = Json::object();
     if (!service.gives_vectors()) {
@@ -450,7 +469,7 @@ Json requests(const Service& service) {
     add_taken(tokenize["properties"], {"model"});
     all["TokenizeRequest"] = tokenize;
     const Json any_name{{"type", "string"}, {"description", "Any name."}};
-    all["ModelRequest"] = object({{"model", service.options.any_model ? any_name : is(service.id)}}, {"model"});
+    all["ModelRequest"] = object({{"model", service.broker.takes_any_name() ? any_name : is(service.id)}}, {"model"});
     Json detokenize{{"tokens", token_ids(service)}};
     add_taken(detokenize, {"model"});
     all["DetokenizeRequest"] = object(detokenize, {"tokens"});

@@ -80,7 +80,7 @@ Job read_chat(const Json& body, const Service& service) {
         job.n_top = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTop).value_or(0));
     else if (fields.integer("top_logprobs", 0, kMaxTop).value_or(0) > 0)
         fields.refuse("top_logprobs", "needs logprobs: true");
-    read_token_fields(fields, job);
+    read_token_fields(fields, service, job, true);
     read_format(fields, "response_format", service, job);
     if (const auto reasoning = fields.word("reasoning_format", {"none", "auto", "deepseek"}))
         job.reasoning = *reasoning != "none";
@@ -109,13 +109,14 @@ Job read_completion(const Json& body, const Service& service) {
     if (const auto best = fields.integer("best_of", 1, kMaxAnswers); best && *best != job.n)
         fields.refuse("best_of", "is supported where it equals n");
     if (const auto top = fields.integer("logprobs", 0, kMaxTop)) job.n_top = static_cast<int>(*top);
-    read_token_fields(fields, job);
+    const Json* prompt = fields.find("prompt");
+    if (prompt == nullptr) fields.refuse("prompt", "is missing");
+    const bool is_list = prompt->is_array() && prompt->size() > 1 && !(*prompt->begin()).is_number();
+    read_token_fields(fields, service, job, !is_list);
     job.echo = fields.boolean("echo").value_or(false);
     const auto max_tokens = fields.integer("max_tokens", 0, kMaxTokens).value_or(16);
     job.is_score = max_tokens == 0;
 
-    const Json* prompt = fields.find("prompt");
-    if (prompt == nullptr) fields.refuse("prompt", "is missing");
     const auto suffix = fields.text("suffix");
     const std::size_t most = most_prompt_tokens(fields, service);
     if (suffix && !suffix->empty()) {

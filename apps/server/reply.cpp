@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "request_log.hpp"
+
 namespace tinfer::server {
 
 namespace {
@@ -106,6 +108,34 @@ void Reply::show_texts() {
     texts_.add(queue_->ids(), std::move(prompts));
 }
 
+void Reply::report_to(std::shared_ptr<RequestFacts> facts) {
+    facts_ = std::move(facts);
+    if (facts_ && service_.options.log_text)
+        facts_->prompt = text_begin(service_.model.vocab().decode(job_.prompts.front().tokens));
+}
+
+void Reply::report(bool has_ended) {
+    const Usage usage = usage_of(job_, choices_);
+    facts_->n_prompt = usage.prompt;
+    facts_->n_cached = usage.cached;
+    facts_->n_generated = usage.generated;
+    facts_->has_tokens = true;
+    if (!has_ended) return;
+    facts_->finish.clear();
+    for (const Choice& choice : choices_)
+        if (facts_->finish.find(choice.finish_reason) == std::string::npos)
+            facts_->finish += (facts_->finish.empty() ? "" : ",") + choice.finish_reason;
+    if (service_.options.log_text) facts_->answer = text_begin(choices_.front().answer.content);
+}
+
+/// The cache may be larger than the context that the model was trained with.
+void Reply::warn_of_length(const tinfer::EngineEvent& event) const {
+    const int trained = service_.model.info().n_ctx_train;
+    if (trained > 0 && event.n_prompt + event.n_generated > static_cast<std::size_t>(trained))
+        service_.log.add("a prompt and its answer were longer than the " + std::to_string(trained) +
+                         " tokens that the model was trained with: quality may degrade");
+}
+
 std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     Choice& choice = choices_[index];
     if (event.error) throw translate(*event.error);
@@ -141,11 +171,13 @@ std::string Reply::take(std::size_t index, tinfer::EngineEvent event) {
     choice.last = std::move(event);
     if (ended) {
         choice.finish_reason = finish_of(choice);
+        warn_of_length(choice.last);
         choice.trace = traces_->close(index);
         if (choice.last.receipt) choice.receipt = receipt_text(*choice.last.receipt, service_, job_);
         if (is_streaming_) out += protocol_->end_choice(index, choice);
         if (queue_->done()) service_.metrics.whole(seconds_since(start_));
     }
+    if (facts_) report(ended);
     return out;
 }
 

@@ -13,6 +13,7 @@
 
 #include "capabilities.hpp"
 #include "event_queue.hpp"
+#include "http.hpp"
 #include "job.hpp"
 
 namespace tinfer::server {
@@ -97,6 +98,8 @@ public:
     /// Throws ApiError.
     Reply(Service& service, Job job, std::function<std::unique_ptr<Protocol>(const Job&)> protocol);
 
+    /// What is known at each moment goes there, too; null: nowhere.
+    void report_to(std::shared_ptr<RequestFacts> facts);
     [[nodiscard]] const Job& job() const noexcept { return job_; }
     [[nodiscard]] const Protocol& protocol() const noexcept { return *protocol_; }
     /// Waits for the end and returns the document's text, polling `gone`. nullopt: the client has gone. Throws
@@ -108,6 +111,8 @@ public:
 
 private:
     void show_texts();
+    void report(bool has_ended);
+    void warn_of_length(const tinfer::EngineEvent& event) const;
     bool stream_events(const std::function<bool(std::string_view)>& write, const std::function<bool()>& gone);
     std::string take(std::size_t index, tinfer::EngineEvent event);
 
@@ -123,6 +128,7 @@ private:
     std::optional<Traces> traces_;
     std::optional<EventQueue> queue_;
     RunningTexts::Shown texts_;
+    std::shared_ptr<RequestFacts> facts_{};
 };
 
 }  // namespace tinfer::server

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "delivery.hpp"
+#include "request_log.hpp"
 
 namespace tinfer::server {
 
@@ -61,7 +62,7 @@ std::optional<ApiError> not_supported(std::string_view path) {
         if (path.starts_with(name) && (path.size() == name.size() || path[name.size()] == '/'))
             return ApiError(501,
                             std::string(name) + " is not supported by tinfer" +
-                                (name == "/api/delete" ? "; remove the file of the model" : ""),
+                                (name == "/api/delete" ? "; use tinfer rm" : ""),
                             "not_supported");
     return std::nullopt;
 }
@@ -267,6 +268,7 @@ bool Router::admit(const Request& request, Response& response) {
 
 void Router::answer(const Request& request, Body body, Response& response) {
     std::optional<Models::Use> use;
+    if (broker_.options.log_requests) response.facts = std::make_shared<RequestFacts>();
     const auto report = [&](const ApiError& error) {
         refuse(&request, response, use ? use->service().told(error) : error);
     };
@@ -290,8 +292,19 @@ void Router::answer(const Request& request, Body body, Response& response) {
     } catch (const std::exception& error) {
         return report(ApiError(500, error.what(), "internal"));
     }
+    if (use && response.facts) response.facts->model = use->service().id;
     (use ? use->service().metrics : broker_.metrics).request(metrics_name(&request), response.status);
     if (use) response.held = std::make_shared<Models::Use>(*std::move(use));
+}
+
+void Router::sent(const Request* request, const Response& response, std::chrono::duration<double> took,
+                  bool is_whole) noexcept {
+    const auto& options = broker_.options;
+    if (!options.log_requests || !options.request_log) return;
+    try {
+        options.request_log(request_line(request, response, took, is_whole));
+    } catch (...) {  // no memory, or nobody reads: the answer has gone out
+    }
 }
 
 void Router::refuse(const Request* request, Response& response, const ApiError& error) {

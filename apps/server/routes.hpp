@@ -58,6 +58,8 @@ public:
     [[nodiscard]] bool admit(const Request& request, Response& response) override;
     void answer(const Request& request, Body body, Response& response) override;
     void refuse(const Request* request, Response& response, const ApiError& error) override;
+    void sent(const Request* request, const Response& response, std::chrono::duration<double> took,
+              bool is_whole) noexcept override;
 
 private:
     using ModelHandler = std::function<void(Service&, const Request&, Body, Response&)>;
@@ -76,6 +78,7 @@ private:
 void add_generating_routes(Router& router);
 void add_text_routes(Router& router);
 void add_ollama_routes(Router& router);
+void add_pull_route(Router& router);
 void add_vector_routes(Router& router);
 void add_state_routes(Router& router);
 /// A part of the page for people. Throws ApiError if the server has none.

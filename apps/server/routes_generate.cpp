@@ -11,6 +11,7 @@ void check_gives_text(const Service& service) {
 }
 
 void send_reply(Service& service, std::shared_ptr<Reply> reply, Response& response) {
+    reply->report_to(response.facts);
     if (!reply->job().stream) {
         ClientWatch watch(response.client);
         auto document = reply->whole([&] { return watch.gone(); });

@@ -32,7 +32,7 @@ void generate(ollama::Kind kind, Service& service, Body text, Response& response
             return;
         }
         reply = std::make_shared<Reply>(service, *std::move(ask.job), [&](const Job& kept) {
-            return ollama::protocol(kind, service, kept, std::move(ask.model));
+            return ollama::protocol(kind, service, kept, std::move(ask.model), response.load_time);
         });
     }
     send_reply(service, std::move(reply), response);
@@ -83,12 +83,11 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
     }
     Json document = Json::object();
     if (!is_old)
-        document = {
-            {"model", model},
-            {"total_duration",
-             std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count()},
-            {"load_duration", 0},
-            {"prompt_eval_count", n_tokens}};
+        document = {{"model", model},
+                    {"total_duration",
+                     std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin + response.load_time).count()},
+                    {"load_duration", response.load_time.count()},
+                    {"prompt_eval_count", n_tokens}};
     if (!job.warnings.empty()) document["warnings"] = job.warnings;
     std::string whole = to_line(document);
     open_member(whole, is_old ? "embedding" : "embeddings");
@@ -98,21 +97,13 @@ void embed(bool is_old, Service& service, Body text, Response& response) {
     set_answer(service, response, whole + list + "}");
 }
 
-/// The name in `model`, which old clients call `name`.
-std::string read_name(Fields& fields) {
-    auto name = fields.text("model"), old = fields.text("name");
-    if (!name || name->empty()) name = std::move(old);
-    if (!name || name->empty()) fields.refuse("model", "is missing");
-    return *std::move(name);
-}
-
 /// Of a model that is not in memory, too.
 void show(Broker& broker, const Request&, const Body& text, Response& response) {
     Models& models = *broker.models();
     const Reading reading(broker, response.client, text.size());
     const Json body = parse_body(text.text());
     Fields fields(body);
-    HostedModel& model = models.find(read_name(fields));
+    HostedModel& model = models.find(ollama::read_name(fields));
     fields.take({"options", "system", "template"});
     const bool is_verbose = fields.boolean("verbose").value_or(false);
     const auto card = card_of(models, model);
@@ -130,26 +121,10 @@ void show(Broker& broker, const Request&, const Body& text, Response& response) 
     set_answer(broker, response, to_line(document));
 }
 
-/// A model of this server is there; others do not come.
-void pull(Broker& broker, const Request&, const Body& text, Response& response) {
-    const Reading reading(broker, response.client, text.size());
-    const Json body = parse_body(text.text());
-    Fields fields(body);
-    fields.take({"insecure", "username", "password"});
-    const bool is_stream = fields.boolean("stream").value_or(true);
-    const std::string name = read_name(fields);
-    const auto& all = broker.models()->all();
-    if (std::ranges::none_of(all, [&](const auto& model) { return model->is_named(name); }))
-        throw ApiError(403, "pulling is off; this server has its models alone", "not_supported");
-    const Json done{{"status", "success"}};
-    if (is_stream) response.set_content(to_line(done) + "\n", "application/x-ndjson");
-    else set_json(response, done);
-}
-
 void tags(Broker& broker, const Request&, const Body&, Response& response) {
     Models& models = *broker.models();
     Json list = Json::array();
-    for (const auto& model : models.all()) {
+    for (HostedModel* const model : models.all()) {
         try {
             list.push_back(ollama::tag(model->id, *card_of(models, *model)));
         } catch (const tinfer::Error&) {  // a file that cannot be read is no model; GET /v1/models has it
@@ -161,7 +136,7 @@ void tags(Broker& broker, const Request&, const Body&, Response& response) {
 void loaded(Broker& broker, const Request&, const Body&, Response& response) {
     Models& models = *broker.models();
     Json list = Json::array();
-    for (const auto& model : models.all()) {
+    for (HostedModel* const model : models.all()) {
         if (!models.look(*model)) continue;
         const auto status = models.status(*model);
         const double rest = status.keep_s < 0 ? -1 : std::max(0.0, status.keep_s - status.idle_s);
@@ -188,7 +163,7 @@ void add_ollama_routes(Router& router) {
         set_json(response, {{"version", ollama::kVersion}});
     });
     router.of_server("/api/show", show);
-    router.of_server("/api/pull", pull);
+    add_pull_route(router);
 }
 
 }  // namespace tinfer::server

@@ -34,11 +34,8 @@ Json slot_of(const Service& service, const tinfer::SlotInfo& slot) {
 
 /// The models that a GET is about: the one in `model`, else all.
 std::vector<HostedModel*> models_of(Models& models, const Request& request) {
-    std::vector<HostedModel*> list;
-    if (const auto name = request.parameter("model"); name && !name->empty()) list.push_back(&models.find(name));
-    else
-        for (const auto& model : models.all()) list.push_back(model.get());
-    return list;
+    if (const auto name = request.parameter("model"); name && !name->empty()) return {&models.find(name)};
+    return models.all();
 }
 
 void slots(Broker& broker, const Request& request, const Body&, Response& response) {
@@ -58,13 +55,14 @@ void slots(Broker& broker, const Request& request, const Body&, Response& respon
 void metrics(Broker& broker, const Request&, const Body&, Response& response) {
     Models& models = *broker.models();
     const auto label = [](const std::string& model) { return "model=\"" + escape_label(model) + "\""; };
-    const std::string of_process = label(models.all().size() == 1 ? models.all().front()->id : std::string());
+    const auto all = models.all();
+    const std::string of_process = label(models.has_one() ? all.front()->id : std::string());
     MetricFamilies families;
     GatewayNumbers sum;
     // What is for no model counts for the only one that there is.
-    if (models.all().size() == 1) models.all().front()->metrics.take(broker.metrics);
+    if (models.has_one()) all.front()->metrics.take(broker.metrics);
     else broker.metrics.add_series(families, of_process);
-    for (const auto& model : models.all()) {
+    for (HostedModel* const model : all) {
         const std::string labels = label(model->id);
         const auto status = models.status(*model);
         auto totals = status.totals;

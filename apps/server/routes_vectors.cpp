@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // POST /v1/embeddings and POST /v1/rerank.
 #include <algorithm>
-#include <bit>
 
+#include "array_text.hpp"
 #include "capabilities.hpp"
 #include "routes.hpp"
 #include "vectors.hpp"
@@ -11,20 +11,10 @@ namespace tinfer::server {
 
 namespace {
 
-std::string base64(const std::vector<float>& values) {
-    static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+std::string base64_of(const std::vector<float>& values) {
     std::string bytes;
-    for (const float value : values)
-        for (auto bits = std::bit_cast<std::uint32_t>(value), i = 0u; i < 4; ++i, bits >>= 8)
-            bytes += static_cast<char>(bits & 255);
-    std::string out;
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        std::uint32_t word = 0;
-        const std::size_t n = std::min<std::size_t>(3, bytes.size() - i);
-        for (std::size_t j = 0; j < 3; ++j) word = word << 8 | (j < n ? static_cast<unsigned char>(bytes[i + j]) : 0u);
-        for (std::size_t j = 0; j < 4; ++j) out += j <= n ? kDigits[(word >> (18 - 6 * j)) & 63] : '=';
-    }
-    return out;
+    for (const float value : values) add_bytes(bytes, value);
+    return base64(bytes);
 }
 
 struct VectorJob {
@@ -76,7 +66,7 @@ void embeddings(Service& service, Body body, Response& response) {
         data += i == 0 ? "[" : ",";
         data += to_line({{"object", "embedding"},
                          {"index", i},
-                         {"embedding", job.as_base64 ? Json(base64(vector)) : Json(vector)}});
+                         {"embedding", job.as_base64 ? Json(base64_of(vector)) : Json(vector)}});
     }
     Json document{{"object", "list"},
                   {"model", service.id},

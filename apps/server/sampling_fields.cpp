@@ -119,7 +119,7 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const char*
     read_capabilities(fields, service, job);
 }
 
-void read_token_fields(Fields& fields, Job& job) {
+void read_token_fields(Fields& fields, const Service& service, Job& job, bool is_one) {
     constexpr int kMaxTopOfPrompt = 20;
     job.gives_ids = fields.boolean("return_token_ids").value_or(false);
     job.names_by_ids = fields.boolean("return_tokens_as_token_ids").value_or(false);
@@ -129,6 +129,13 @@ void read_token_fields(Fields& fields, Job& job) {
         job.request.score_prompt = true;
     }
     job.request.n_top = std::max(job.n_top, job.n_top_of_prompt);
+    job.scored = read_scored(fields, service, job.stream);
+    if (job.scored) {
+        job.request.score_prompt = true;
+        job.request.prompt_scored = job.scored->tokens;
+    }
+    job.routed = read_routed(fields, service, is_one ? job.n : 0);
+    job.request.routed_experts = job.routed.has_value();
 }
 
 void read_stream(Fields& fields, Job& job) {

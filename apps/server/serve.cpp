@@ -79,11 +79,13 @@ void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinf
 }
 
 void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::uint64_t memory,
-           const ServeEvents& events) {
+           const ServeEvents& events, std::optional<Pulling> pulling) {
     return_memory();
     (void)std::signal(SIGPIPE, SIG_IGN);  // TLS writes without MSG_NOSIGNAL
     Broker broker(options);
-    Models models(broker, std::move(sources), memory, options.max_waiting);  // outlives the listener
+    Models models(broker, std::move(sources), memory, options.max_waiting, pulling.has_value());
+    std::optional<Pulls> pulls;  // like the models outlives the listener
+    if (pulling) pulls.emplace(models, *std::move(pulling));
     Router router(broker);
     Listener listener(router, limits_of(options), options.max_connections, max_bodies(options),
                       options.cert.empty() ? nullptr : make_tls(options.cert, options.key));
@@ -92,7 +94,7 @@ void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::u
     const std::string address = (options.cert.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
     if (events.listening) events.listening(address);
     models.load_first();
-    broker.open(models);
+    broker.open(models, pulls ? &*pulls : nullptr);
     try {
         if (events.ready) events.ready(address);
     } catch (...) {  // do not wait for requests that came meanwhile
@@ -102,6 +104,7 @@ void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::u
     }
     while (!events.stops() && listener.failure() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     broker.drain();
+    if (pulls) pulls->stop();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.drain_s);
     models.drain(std::chrono::seconds(options.drain_s));
     // Generated text is being sent; slow clients get the rest of the time, at least a second.

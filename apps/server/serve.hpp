@@ -6,9 +6,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models.hpp"
+#include "pulls.hpp"
 
 namespace tinfer::server {
 
@@ -23,9 +25,10 @@ struct ServeEvents {
 /// later.
 void serve(const ServeOptions& options, const std::function<std::unique_ptr<tinfer::Engine>()>& load,
            const ServeEvents& events);
-/// The same for several models. `memory`: bytes of those that are loaded at a time; 0: no limit.
+/// The same for several models. `memory`: bytes of those that are loaded at a time; 0: no limit. `pulling`: how further
+/// ones come when clients ask for them; absent: they do not.
 void serve(const ServeOptions& options, std::vector<ModelSource> sources, std::uint64_t memory,
-           const ServeEvents& events);
+           const ServeEvents& events, std::optional<Pulling> pulling = std::nullopt);
 
 /// Maximum memory of all connections.
 [[nodiscard]] std::uint64_t connection_bytes(const ServeOptions& options) noexcept;

@@ -22,8 +22,7 @@ namespace {
 
 std::string id_of(const tinfer::Model& model, const ServeOptions& options) {
     if (!options.alias.empty()) return options.alias;
-    if (!model.info().name.empty()) return model.info().name;
-    return model.file().paths().front().stem().string();
+    return default_id(model.info().name.empty() ? model.file().paths().front().stem().string() : model.info().name);
 }
 
 }  // namespace
@@ -126,6 +125,11 @@ Broker::Broker(ServeOptions given)
 
 Broker::~Broker() = default;
 
+bool Broker::takes_any_name() const noexcept {
+    const Models* const known = models();
+    return options.any_model || (!options.strict_model && (known == nullptr || known->has_one()));
+}
+
 Service::Service(tinfer::Engine& given, Broker& given_broker, HostedModel* given_host)
     : engine(given), model(given.model()), host(given_host), broker(given_broker),
       options(host != nullptr && host->source.options ? *host->source.options : broker.options),
@@ -186,17 +190,26 @@ ApiError Service::told(const ApiError& error) const {
     return {error.status, std::move(message), error.code, error.param};
 }
 
-bool Service::is_named(std::string_view name) const noexcept {
+bool Service::is_named(std::string_view name) const {
     if (host != nullptr && host->is_named(name)) return true;
     const auto& adapters = engine.options().adapters;
-    return name == id || (name.size() == id.size() + 7 && name.starts_with(id) && name.ends_with(":latest")) ||
+    // The name of the file stands for it, too, where it has spaces that the id has not.
+    const auto is_letter = [](char given, char own) { return given == own || (given == ' ' && own == '-'); };
+    return std::ranges::equal(name, id, is_letter) ||
+           (name.size() == id.size() + 7 && name.starts_with(id) && name.ends_with(":latest")) ||
            std::ranges::find(adapters, name, &tinfer::EngineAdapter::name) != adapters.end();
 }
 
 void Service::check_model(const std::optional<std::string>& name) const {
-    if (!name || is_named(*name) || options.any_model) return;
+    if (!name || is_named(*name) || broker.takes_any_name()) return;
     throw ApiError(404, "model: there is no model '" + name->substr(0, 128) + "' here, only '" + id + "'",
                    "model_not_found", "model");
+}
+
+std::string default_id(std::string name) {
+    std::ranges::replace_if(
+        name, [](unsigned char c) { return c <= ' '; }, '-');
+    return name;
 }
 
 std::int64_t unix_time() {

@@ -35,7 +35,11 @@ struct ServeOptions {
     std::vector<std::string> api_keys;  ///< empty: no key needed
     std::vector<std::string> cors;      ///< origins; "*": any
     std::string cert, key;              ///< PEM files; empty: no TLS
-    bool any_model = false;             ///< requests may name any model
+    bool any_model = false;             ///< requests may name any model: unknown names mean the default one
+    bool strict_model = false;          ///< unknown names are refused, also where there is one model
+    bool log_requests = false;          ///< a line for each request, to request_log
+    bool log_text = false;              ///< with the first bytes of prompt and answer
+    WarningLog::Sink request_log{};     ///< takes the lines, on any thread
     bool strict = false;                ///< unknown fields are errors
     bool clip_max_tokens = false;       ///< max_tokens beyond the room is reduced instead of refused
     bool spm_infill = false;            ///< infill: the suffix stands in front of the prefix
@@ -54,10 +58,10 @@ struct ServeOptions {
     std::size_t max_waiting = 64;           ///< requests that wait for a model to be loaded
     std::int64_t answer_memory = 64 << 20;  ///< bytes of all answers in progress, or not yet read by clients
     std::optional<tinfer::ChatTemplate> chat_template{};
-    tinfer::SamplerOptions sampler{};                                         ///< defaults of requests
-    tinfer::EngineRequest::Guess guess = tinfer::EngineRequest::Guess::none;  ///< the same
-    int draft_max = 15;                                                       ///< maximum tokens drafted at once
-    bool receipts = false;                                                    ///< requests may ask for receipts
+    tinfer::SamplerOptions sampler{};                                                     ///< defaults of requests
+    tinfer::EngineRequest::Speculate speculate = tinfer::EngineRequest::Speculate::none;  ///< the same
+    int draft_max = 15;                                  ///< maximum tokens drafted at once
+    bool receipts = false;                               ///< requests may ask for receipts
     std::string trace_dir;                               ///< folder for traces of requests; empty: not allowed
     std::uint64_t trace_limit = std::uint64_t{1} << 30;  ///< maximum bytes of all traces in it
     std::vector<tinfer::MetadataOverride> overrides{};   ///< of the loaded model, for receipts
@@ -144,6 +148,7 @@ private:
 
 class HostedModel;
 class Models;
+class Pulls;
 class TraceFolder;
 
 /// State that exists from the start and that all models share: limits, metrics, and the models once those of the start
@@ -164,14 +169,22 @@ public:
 
     /// Null while the first ones are loaded.
     [[nodiscard]] Models* models() const noexcept { return models_; }
-    /// `models` must outlive all requests.
-    void open(Models& models) noexcept { models_ = &models; }
+    /// Whether requests for models that are not known are served, by the only one or the default one.
+    [[nodiscard]] bool takes_any_name() const noexcept;
+    /// Null: no models are downloaded for requests.
+    [[nodiscard]] Pulls* pulls() const noexcept { return pulls_; }
+    /// Both must outlive all requests.
+    void open(Models& models, Pulls* pulls = nullptr) noexcept {
+        pulls_ = pulls;
+        models_ = &models;
+    }
     /// Refuses requests from now on.
     void drain() noexcept { is_draining_ = true; }
     [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
 
 private:
     std::atomic<Models*> models_{nullptr};
+    std::atomic<Pulls*> pulls_{nullptr};
     std::atomic<bool> is_draining_{false};
 };
 
@@ -232,8 +245,8 @@ public:
     [[nodiscard]] ApiError told(const ApiError& error) const;
     /// Whether a request for that model is for this one: by its name, with the tag ":latest" or without, or by the name
     /// of one of its adapters.
-    [[nodiscard]] bool is_named(std::string_view name) const noexcept;
-    /// Throws ApiError 404 unless the named model is absent or this one.
+    [[nodiscard]] bool is_named(std::string_view name) const;
+    /// Throws ApiError 404 unless the named model is absent or this one, or means this one because it is the only one.
     void check_model(const std::optional<std::string>& name) const;
 
 private:
@@ -246,6 +259,9 @@ private:
     tinfer::TemplateCapabilities plain_able_, with_tools_able_;
 };
 
+/// The name in answers of a model without an alias: that of its file, without spaces, so that it can be one word of a
+/// command or a path.
+[[nodiscard]] std::string default_id(std::string name);
 [[nodiscard]] std::int64_t unix_time();
 /// The prefix and 24 random letters and digits.
 [[nodiscard]] std::string new_id(std::string_view prefix);

@@ -4,6 +4,7 @@
 #include "adapters.hpp"
 #include "common.hpp"
 #include "output_file.hpp"
+#include "prompt_context.hpp"
 
 #include <bit>
 
@@ -65,7 +66,7 @@ int logits(const LogitsArgs& args) {
     options.logits_all = !args.last;
     if (args.pooled && args.pooling == "auto" && model.info().pooling == tinfer::Pooling::none)
         throw tinfer::Error(tinfer::ErrorCode::bad_parameter, "the file names no kind of pooling: see --pooling");
-    tinfer::Context context(model, options);
+    tinfer::Context context = context_for_prompt(args.context, model, options, tokens.size());
     args.adapters.attach_to(context, args.model);
 
     if ((args.pooled || context.options().attention != tinfer::AttentionKind::causal) &&

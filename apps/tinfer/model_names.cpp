@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "model_names.hpp"
 
+#include <new>
 #include <variant>
 
 #include "download_report.hpp"
 #include "hub_commands.hpp"
+
+#if defined(TINFER_HUB)
+#    include "hub/name.hpp"
+#endif
 
 namespace tinfer::app {
 
@@ -123,8 +128,65 @@ std::vector<CachedName> cached_names() {
             out.push_back({model.name, model.paths.front().string()});
     return out;
 }
+
+std::string plain_hub_name(std::string_view text) {
+    try {
+        return hub::parse_hub_name(text).text();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+std::string wanted_hub_name(std::string_view text) {
+    if (text.starts_with("ollama:"))
+        throw Error(ErrorCode::not_available,
+                    std::string(text.substr(0, 300)) + ": Ollama's registry is not asked; `ollama pull` does that");
+    return hub::parse_hub_name(text).text();
+}
+
+void require_downloads(const std::string& what) {
+    if (!hub::can_download())
+        throw Error(ErrorCode::not_available, what + ": this tinfer was built without cpp-httplib and OpenSSL");
+}
+
+CachedName fetched_model(const std::string& name, const std::function<void(const FetchStep&)>& report,
+                         const std::function<bool()>& stops) {
+    auto settings = hub_settings();
+    settings.cancelled = [&] { return interrupted() || stops(); };
+    settings.progress = [&](const hub::FileProgress& progress) {
+        const bool is_checked = progress.state == hub::FileState::verifying || progress.state == hub::FileState::done;
+        try {
+            report(
+                {progress.hash, progress.size, progress.completed, is_checked && progress.completed == progress.size});
+        } catch (const std::bad_alloc&) {  // the step is not told; whoever calls this must not be left by an exception
+        }
+    };
+    try {
+        const auto pulled = hub::pull(name, settings);
+        return {pulled.model.id, pulled.model.paths.front().string()};
+    } catch (const Error& error) {
+        std::string line = error.what();
+        for (const std::string& folder : {settings.cache.string() + "/", " " + settings.cache.string()})
+            for (auto at = line.find(folder); at != line.npos; at = line.find(folder, at))
+                line.erase(at, folder.size());
+        throw Error(error.code(), line);
+    }
+}
 #else
 void add_hub_options(CLI::App&) {}
+std::string plain_hub_name(std::string_view) { return {}; }
+std::string wanted_hub_name(std::string_view text) {
+    require_downloads(std::string(text.substr(0, 300)));
+    return {};
+}
+void require_downloads(const std::string& what) {
+    throw Error(ErrorCode::not_available, what + ": this tinfer was built without models by name");
+}
+CachedName fetched_model(const std::string& name, const std::function<void(const FetchStep&)>&,
+                         const std::function<bool()>&) {
+    require_downloads(name);
+    return {};
+}
 std::vector<CachedName> cached_names() {
     throw Error(ErrorCode::not_available, "--cached: this tinfer was built without models by name");
 }

@@ -3,7 +3,10 @@
 // taken, too. What stands for them is found, or downloaded, in one place before the command runs.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common.hpp"
@@ -32,6 +35,24 @@ struct CachedName {
 /// The whole models of the hub's cache, in their newest snapshots, by name. Throws not_available in a build without
 /// models by name.
 [[nodiscard]] std::vector<CachedName> cached_names();
+
+/// What a name of a model of the hub is without what may stand in front ("hf:", "hf.co/"); empty if it is none.
+[[nodiscard]] std::string plain_hub_name(std::string_view text);
+/// The same where it has to be one. Throws bad_parameter, and not_available for one of Ollama's registry.
+[[nodiscard]] std::string wanted_hub_name(std::string_view text);
+/// Throws not_available in a build that cannot download; `what` wants to.
+void require_downloads(const std::string& what);
+
+/// How far a file of a model is that is being fetched.
+struct FetchStep {
+    std::string_view hash;  ///< 64 digits (SHA-256) or 40 (git's SHA-1)
+    std::uint64_t size = 0, completed = 0;
+    bool is_checked = false;  ///< all bytes are here, and their hash is computed
+};
+/// Fetches what is missing of a model, as `tinfer pull` does. `stops`: true ends it, as Ctrl-C does. Throws Error with
+/// a line without folders of this machine.
+[[nodiscard]] CachedName fetched_model(const std::string& name, const std::function<void(const FetchStep&)>& report,
+                                       const std::function<bool()>& stops);
 
 /// --hub-cache and --offline, of every command.
 void add_hub_options(CLI::App& app);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #if defined(_WIN32)
 #    include <io.h>
 #else
+#    include <poll.h>
 #    include <sys/stat.h>
 #    include <unistd.h>
 #endif
@@ -63,7 +65,30 @@ std::string colored(std::string_view text, Look look) {
     return std::string(color_of(look)) + std::string(text) + "\x1B[0m";
 }
 
-void to_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+/// Writes all of a text behind what the stream has. Where a terminal or a pipe takes nothing for a while, a signal ends
+/// the call of the system and not the text, and so does a stream that somebody has made non-blocking.
+bool write_all(std::FILE* stream, std::string_view text) {
+#if defined(_WIN32)
+    return std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
+#else
+    if (std::fflush(stream) != 0) return false;
+    const int file = fileno(stream);
+    while (!text.empty()) {
+        const ssize_t n = ::write(file, text.data(), text.size());
+        if (n >= 0) {
+            text.remove_prefix(static_cast<std::size_t>(n));
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            pollfd ready{.fd = file, .events = POLLOUT, .revents = 0};
+            (void)::poll(&ready, 1, -1);
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+#endif
+}
+
+void to_stderr(std::string_view text) { (void)write_all(stderr, text); }
 
 }  // namespace
 
@@ -76,8 +101,7 @@ std::size_t width_of(std::string_view text) noexcept {
 }
 
 void print(std::string_view bytes) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size() || std::fflush(stdout) != 0)
-        throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout cannot be written");
+    if (!write_all(stdout, bytes)) throw tinfer::Error(tinfer::ErrorCode::io_error, "stdout cannot be written");
 }
 
 Json ids_of(std::span<const tinfer::Token> tokens) {

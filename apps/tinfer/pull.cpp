@@ -37,8 +37,7 @@ Json document_of(const hub::Pulled& pulled) {
 
 int pull_models(const PullArgs& args) {
     for (const auto& name : args.names) {
-        if (name.starts_with("ollama:"))
-            throw Error(ErrorCode::not_available, name + ": Ollama's registry is not asked; `ollama pull` does that");
+        (void)wanted_hub_name(name);
         DownloadReport report;
         auto settings = hub_settings();
         settings.progress = [&](const hub::FileProgress& progress) {

@@ -15,6 +15,7 @@
 #include "output_file.hpp"
 #include "paging_bound.hpp"
 #include "prompt_cache.hpp"
+#include "prompt_context.hpp"
 #include "replay.hpp"
 #include "row_hash.hpp"
 
@@ -116,8 +117,9 @@ class Run {
 public:
     Run(const RunArgs& args, const tinfer::Model& model, std::string_view prompt, const RunHooks& hooks)
         : args_(args), hooks_(hooks), model_(model), prompt_(prompt), tokens_(encode()), made_with_(context_options()),
-          context_(model, made_with_), sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache),
-          n_reused_(load_prompt_cache()), generation_(model.vocab(), decoder_tokens(), generation_options()) {
+          context_(context_for_prompt(args.context, model, made_with_, tokens_.size())),
+          sampler_(model.vocab(), args.sampler.get()), prompt_cache_(args.prompt_cache), n_reused_(load_prompt_cache()),
+          generation_(model.vocab(), decoder_tokens(), generation_options()) {
         report_.seed = sampler_.seed();
         sampler_.explain(args.explain);
         constrain(sampler_);

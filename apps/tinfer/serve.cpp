@@ -2,6 +2,7 @@
 // tinfer serve: many clients over HTTP, one model or several.
 #include "common.hpp"
 
+#include <cstdio>
 #include <optional>
 #include <sstream>
 
@@ -29,6 +30,10 @@ void add_models(CLI::App& command, ServeArgs& args) {
         ->type_name("FOLDER")
         ->group(more);
     command.add_flag("--cached", args.cached, "every model that `tinfer list` shows, under its name there")
+        ->group(more);
+    command
+        .add_flag("--allow-pull", args.allow_pull,
+                  "clients may have models downloaded into the cache, and use them (POST /api/pull)")
         ->group(more);
     command.add_option("--memory", args.memory, "most memory of all loaded models and the server")
         ->default_str("with several models 80 % of what there is")
@@ -58,7 +63,9 @@ void add_options(CLI::App& command, ServeArgs& args) {
     command.add_option("--alias", options.alias, "name of the model in answers; else general.name")
         ->type_name("NAME")
         ->group(group);
-    command.add_flag("--any-model", options.any_model, "requests may name any model")->group(more);
+    command.add_flag("--any-model", options.any_model, "names that are not known mean the model of -m")->group(more);
+    command.add_flag("--strict-model", options.strict_model, "they get status 404, also where there is one model")
+        ->group(more);
     command.add_flag("--strict", options.strict, "refuse fields that are not known")->group(more);
     command.add_option("--max-queue", args.max_queue, "requests that may wait; more get 503")
         ->check(whole(0))
@@ -105,6 +112,10 @@ void add_options(CLI::App& command, ServeArgs& args) {
         ->type_name("NAME")
         ->group(more);
     command.add_flag("--no-page", options.no_page, "no page for people at /")->group(more);
+    command
+        .add_flag("--log-requests", options.log_requests, "a line of JSON on stderr for each request, without texts")
+        ->group(more);
+    command.add_flag("--log-text", options.log_text, "the same with the begin of prompt and answer")->group(more);
     command.add_flag("--expose-text", options.expose_text, "/slots shows prompts and answers, too")->group(more);
 }
 
@@ -153,9 +164,9 @@ int check(const ServeArgs& args, const tinfer::Engine& engine) {
     return 0;
 }
 
-void serve_several(const ServeArgs& args, const server::ServeEvents& events) {
-    auto sources = model_sources(args);
-    server::serve(args.options, std::move(sources), memory_for_models(args), events);
+void serve_several(ServeArgs& args, const server::ServeEvents& events) {
+    args.turns = std::make_shared<tinfer::EngineTurns>();
+    server::serve(args.options, model_sources(args), memory_for_models(args), events, pulling(args));
 }
 
 /// What each model will take, by its header.
@@ -182,6 +193,9 @@ int run_serve(ServeArgs& args) {
     for (const auto parts : {viewer.before, viewer.between, viewer.after})
         options.viewer.insert(options.viewer.end(), parts.begin(), parts.end());
     if (args.check) return args.has_several() ? check_several(args) : check(args, *args.make_engine());
+    options.request_log = [](std::string_view line) {  // with --quiet, too: it was asked for
+        (void)std::fputs((std::string(line) + "\n").c_str(), stderr);
+    };
     options.log = [](std::string_view text) { note("warning: " + std::string(text), Look::warning); };
     if (options.api_keys.empty() && !server::is_loopback_address(options.host))
         note("warning: everybody who reaches " + options.host + " can use this server (--no-auth)", Look::warning);

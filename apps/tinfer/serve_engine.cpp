@@ -85,6 +85,8 @@ void ServeArgs::add_model_options(CLI::App& command) {
         ->type_name("N")
         ->group(more);
     command.add_flag("--no-share", no_share, "compute every prompt whole")->group(more);
+    command.add_flag("--routed-experts", routed_experts, "requests may ask which experts their tokens were sent to")
+        ->group(more);
 }
 
 void ServeArgs::add_engine_options(CLI::App& command) {
@@ -126,6 +128,8 @@ void ServeArgs::add_engine_options(CLI::App& command) {
 void ServeArgs::check_together() const {
     if (speculate == "draft" && draft_file.empty()) throw UsageError("--speculate draft needs --draft FILE");
     if (speculate == "off" && !draft_file.empty()) throw UsageError("--draft needs --speculate draft");
+    if (options.any_model && options.strict_model)
+        throw UsageError("--any-model and --strict-model: one of them at most");
     if (options.cert.empty() != options.key.empty()) throw UsageError("--cert and --key go together");
 }
 
@@ -133,11 +137,12 @@ void ServeArgs::resolve() {
     check_together();
     resolve_speculation();
     options.sampler = sampler.get();
-    options.guess = speculate == "ngram"   ? tinfer::EngineRequest::Guess::ngram
-                    : speculate == "draft" ? tinfer::EngineRequest::Guess::draft
-                                           : tinfer::EngineRequest::Guess::none;
+    options.speculate = speculate == "ngram"   ? tinfer::EngineRequest::Speculate::ngram
+                        : speculate == "draft" ? tinfer::EngineRequest::Speculate::draft
+                                               : tinfer::EngineRequest::Speculate::none;
     options.trace_limit = static_cast<std::uint64_t>(trace_limit);
     options.max_waiting = static_cast<std::size_t>(max_queue);
+    options.log_requests = options.log_requests || options.log_text;
     options.metrics_as_vllm = metrics_as == "vllm";
     options.overrides = model.options().overrides;
     if (!no_counts) options.activity = std::make_shared<server::Activity>();
@@ -166,7 +171,17 @@ tinfer::EngineOptions ServeArgs::engine_options(const tinfer::ModelInfo& info) c
     made.max_queue = max_queue;
     made.n_kept = n_kept;
     made.share_prefixes = !no_share;
+    made.turns = turns;
     return made;
+}
+
+/// The context itself warns where every answer has so much room; here one answer may take the room of others.
+void ServeArgs::warn_of_length(const tinfer::ModelInfo& info, const tinfer::ContextOptions& made) const {
+    const int trained = info.n_ctx_train;
+    if (context.n_ctx < 0 || trained <= 0 || made.n_ctx <= trained || made.n_ctx / made.n_seq_max > trained) return;
+    note("warning: with --ctx " + std::to_string(made.n_ctx) + " an answer may go beyond the training context " +
+             std::to_string(trained) + ": quality may degrade",
+         Look::warning);
 }
 
 std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
@@ -183,6 +198,9 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
     if (has_store())
         made.store = tinfer::PrefixStoreOptions{.memory_limit = static_cast<std::uint64_t>(store_memory),
                                                 .folder = store_folder};
+    made.routed_experts = routed_experts && loaded.info().n_expert > 0 && made.context.pooling == tinfer::Pooling::none;
+    if (made.routed_experts && has_store())
+        throw UsageError("--routed-experts: a --prompt-store keeps no experts of its tokens");
     const bool drafts_by_head = is_draft_head(draft_file);
     if (speculate != "off" && made.context.pooling == tinfer::Pooling::none && !loaded.info().has_encoder)
         made.context.draft_head = find_draft_head(loaded, drafts_by_head ? draft_file : std::string(),
@@ -195,6 +213,7 @@ std::unique_ptr<tinfer::Engine> ServeArgs::make_engine() {
         made.count_bytes = true;
         if (options.activity) made.observers = {options.activity};
     }
+    warn_of_length(loaded.info(), made.context);
     try {
         return std::make_unique<tinfer::Engine>(loaded, made);
     } catch (const tinfer::Error& error) {

@@ -6,6 +6,7 @@
 #    include "fingerprinting.hpp"
 #    include "model_names.hpp"
 #    include "serve_args.hpp"
+#    include "server/model_cards.hpp"
 #    include "trace/trace.hpp"
 
 #    include <algorithm>
@@ -190,12 +191,25 @@ std::uint64_t bytes_beside(const ServeArgs& args, const tinfer::ModelFile& file,
            (args.has_store() ? static_cast<std::uint64_t>(args.store_memory) : 0);
 }
 
+/// Of --routed-experts, as an engine keeps them: whole pages of the cache, and one more for each sequence.
+std::uint64_t routed_bytes(const tinfer::ModelFile& file, const tinfer::ContextOptions& context) {
+    constexpr std::uint64_t kPage = 64, kIdBytes = 2;
+    const auto arch = file.metadata_value("general.architecture").value_or("");
+    const auto n_used = static_cast<std::uint64_t>(std::max(header_number(file, arch + ".expert_used_count"), 0));
+    const std::uint64_t n_tokens = static_cast<std::uint64_t>(context.n_ctx) + kPage;
+    return (n_tokens + kPage * static_cast<std::uint64_t>(context.n_seq_max)) * n_used * kIdBytes *
+           static_cast<std::uint64_t>(server::moe_layers(file));
+}
+
 std::uint64_t planned_bytes(const ServeArgs& args) {
     const auto file = args.model.open();
     const auto made = args.engine_options(info_of(file));
     auto options = args.model.options();
     options.log = {};
-    auto sum = tinfer::plan(args.model.paths().front(), options, context_of(made)).total();
+    auto context = context_of(made);
+    context.every_row = args.routed_experts;
+    auto sum = tinfer::plan(args.model.paths().front(), options, context).total();
+    if (args.routed_experts) sum += routed_bytes(file, context);
     for (const auto& lora : args.adapters.loras) sum += file_bytes(lora.substr(lora.find('=') + 1));
     if (!args.draft_file.empty()) sum += 2 * file_bytes(args.draft_file);
     return sum + bytes_beside(args, file, static_cast<std::size_t>(made.context.n_ctx));
@@ -228,7 +242,8 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
         args->draft_file.clear();
         args->store_folder.clear();
     }
-    const TableKeys keys = apply_table(*args, model);
+    TableKeys keys;
+    if (!model.table.empty()) keys = apply_table(*args, model);
     server::ModelSource source;
     source.is_default = model.name.empty();
     if (source.is_default) args->model.files = files;
@@ -240,8 +255,11 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
             throw tinfer::Error(tinfer::ErrorCode::io_error, path.string() + ": there is no such file");
         source.files.push_back(path);
     }
-    if (source.id.empty()) source.id = args->model.open().metadata_value("general.name").value_or("");
-    if (source.id.empty()) source.id = source.files.front().stem().string();
+    if (source.id.empty()) {
+        const std::string name = args->model.open().metadata_value("general.name").value_or("");
+        source.id = server::default_id(name.empty() ? source.files.front().stem().string() : name);
+        if (!name.empty() && name != source.id) keys.aliases.push_back(name);
+    }
     source.aliases = keys.aliases;
     std::error_code none;
     for (const auto& lora : args->adapters.loras)
@@ -260,6 +278,7 @@ server::ModelSource source_of(const ServeArgs& given, Named model) {
     source.open = [args] { return args->model.open(); };
     source.vocab = [args] { return args->model.load_vocab(); };
     source.load = [args, name = source.id] { return load(*args, name); };
+    source.plain_name = plain_hub_name;
     return source;
 }
 
@@ -269,6 +288,25 @@ std::vector<server::ModelSource> model_sources(const ServeArgs& args) {
     std::vector<server::ModelSource> sources;
     for (auto& model : named_models(args)) sources.push_back(source_of(args, std::move(model)));
     return sources;
+}
+
+std::optional<server::Pulling> pulling(const ServeArgs& args) {
+    if (!args.allow_pull) return std::nullopt;
+    require_downloads("--allow-pull");
+    server::Pulling how;
+    how.plain_name = wanted_hub_name;
+    how.fetch = [all = std::make_shared<const ServeArgs>(args)](const std::string& name, const auto& report,
+                                                                const auto& stops) {
+        const auto tell = [&](const FetchStep& step) {
+            report({(step.hash.size() == 64 ? "sha256:" : "sha1:") + std::string(step.hash), step.size, step.completed,
+                    step.is_checked});
+        };
+        note("pulling " + name + " for a client");
+        const CachedName model = fetched_model(name, tell, stops);
+        note("pulled " + model.name);
+        return source_of(*all, Named{model.name, model.path});
+    };
+    return how;
 }
 
 std::uint64_t memory_for_models(const ServeArgs& args) {

@@ -4,7 +4,7 @@
 set(scripts decode decode_events model noise lod filter element app_state phases links draw_timeline
     timeline_input draw_heat heat_input
     draw_layers
-    draw_tensors draw_experts draw_roofline draw_graph details details_model findings save beside
+    draw_tensors draw_experts draw_roofline draw_graph details details_model findings save beside_lanes beside
     app app_change app_start)
 set(here ${CMAKE_CURRENT_LIST_DIR})
 

@@ -126,6 +126,7 @@ function compareTimes(a, b) {
 const beside = {id: 'beside', title: 'Compare', html: true, other: null, name: ''};
 beside.load = () => {
     beside.found = null;
+    if (beside.other) besideLanes.load(app.model, beside.other);
 };
 beside.recolour = () => {};
 beside.toolbar = () => [
@@ -139,6 +140,7 @@ beside.take = (trace, name, quiet = false) => {
     beside.other = buildModel(trace);
     beside.name = name;
     beside.found = null;
+    besideLanes.load(app.model, beside.other);
     if (!app.tabs.includes(beside)) app.tabs.push(beside);
     app.drawTabs();
     app.barVersion = (app.barVersion ?? 0) + 1;
@@ -218,6 +220,7 @@ beside.render = stage => {
                 )
             )
         ),
+        besideLanes.count() ? besideLanes.make(a, b) : null,
         el('h3', {}, 'What was done'),
         differences.length
             ? differences.map(({text, event}) =>
@@ -254,5 +257,6 @@ beside.render = stage => {
             )
     );
     stage.replaceChildren(box);
+    if (besideLanes.count()) besideLanes.draw();
     box.scrollTop = kept;
 };

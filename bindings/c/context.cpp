@@ -15,7 +15,7 @@ tinfer::ContextOptions context_options(const tinfer_context_options* options) {
     how.n_threads = given.n_threads;
     how.logits_all = given.logits_all != 0;
     how.embeddings = given.embeddings != 0;
-    how.isa = enum_of(given.isa, tinfer::Isa::neon_dot, tinfer::Isa::automatic, "isa");
+    how.isa = enum_of(given.isa, tinfer::Isa::neon_i8mm, tinfer::Isa::automatic, "isa");
     how.type_k = enum_of(given.type_k, tinfer::KvType::q4_0, tinfer::KvType::f16, "type_k");
     how.type_v = enum_of(given.type_v, tinfer::KvType::q4_0, tinfer::KvType::f16, "type_v");
     how.pooling = enum_of(given.pooling, tinfer::Pooling::rank, tinfer::Pooling::from_model, "pooling");

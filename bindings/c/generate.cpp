@@ -216,7 +216,9 @@ tinfer_status tinfer_chat_next(tinfer_chat* chat, tinfer_context* context, tinfe
               .reasoning = self.reasoning.c_str(),
               .tool_calls = self.tool_calls.c_str(),
               .ended = more ? 0 : 1,
-              .reserved = 0});
+              .reserved = 0,
+              .n_content = self.content.size(),
+              .n_reasoning = self.reasoning.size()});
     });
 }
 

@@ -77,11 +77,14 @@ struct ContextOptions {
     AttentionKind attention = AttentionKind::from_model;
     bool swa_full = false;    ///< layers with a window keep all slots too: more memory, and every seq_rm is possible
     bool logits_all = false;  ///< every row is an output when a batch gives no flags
+    /// The last layer computes every token, not those of outputs alone, so that observers see all that is chosen for
+    /// them. The same bits. No effect with a `pooling`.
+    bool every_row = false;
     bool allow_position_gaps = false;  ///< positions need only increase
     bool check_finite = false;         ///< refuse embedding input that is not finite
     std::uint64_t memory_limit = 0;    ///< bytes the context may allocate; 0 = no limit
     std::vector<std::string> keep{};   ///< graph nodes for Context::result(): room for n_batch tokens each
-    /// Guesses tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
+    /// Drafts tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
     /// memory of its own. Made for this model. Null: none.
     std::shared_ptr<const DraftHead> draft_head{};
     CancelFn cancel{};  ///< kept; see Context::set_cancel

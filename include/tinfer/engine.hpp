@@ -62,6 +62,22 @@ struct EngineDraft {
     int n_at_once = 1;  ///< requests that it drafts for at once, with a context for each; the others do without
 };
 
+/// Engines that share processors take turns by it: one of them computes at a time, with all of its threads, and of
+/// those with work the one goes next that has computed least. One that was idle gains nothing by it. Changes no bit.
+class TINFER_API EngineTurns {
+public:
+    EngineTurns();
+    EngineTurns(const EngineTurns&) = delete;
+    EngineTurns& operator=(const EngineTurns&) = delete;
+    ~EngineTurns();
+
+    struct Impl;  ///< the library's own
+
+private:
+    friend struct detail::Access;
+    std::unique_ptr<Impl> impl_;
+};
+
 /// What an engine is made for.
 struct EngineOptions {
     /// n_ctx: tokens of all requests and kept sequences together; n_seq_max: most requests that run at once. n_batch,
@@ -86,6 +102,21 @@ struct EngineOptions {
     std::optional<PrefixStoreOptions> store{};
     std::optional<EngineDraft> draft{};
     bool count_bytes = false;  ///< EngineStats::bytes are counted; throws not_available in builds without tracing
+    /// Requests may ask which experts their tokens chose: 2 bytes for each expert, layer and token are kept as long as
+    /// the token is in the cache, and the last layer computes every token. Throws unsupported_operation for models
+    /// without experts, or whose layers choose different numbers of them, for contexts that pool and with `store`;
+    /// not_available in builds without tracing.
+    bool routed_experts = false;
+    std::shared_ptr<EngineTurns> turns{};  ///< with other engines; null: computes whenever it has work
+};
+
+/// Which experts the tokens of a request were sent to: of its prompt and its answer, but the last one, which nothing
+/// was computed for. By falling score of the router, ties by ascending id.
+struct RoutedExperts {
+    int n_expert = 0, n_used = 0;
+    std::vector<int> layers{};         ///< those that have experts, ascending
+    std::size_t n_tokens = 0;          ///< the first ones of prompt and answer
+    std::vector<std::uint16_t> ids{};  ///< {n_used, layers, n_tokens}
 };
 
 /// A token of an answer or of a prompt, and how probable it was.
@@ -98,6 +129,7 @@ struct TokenChoice {
     std::vector<std::pair<Token, double>> top{};
     /// Its place among all tokens by probability, from 1, ties by ascending id; 0 where log_prob is none.
     std::uint32_t rank = 0;
+    std::vector<float> asked{};  ///< of a prompt's token: the logarithms for EngineRequest::prompt_scored, in its order
 };
 
 /// An adapter of the engine that a request wants, and how much of it; 0: as if it were not named.
@@ -117,17 +149,19 @@ struct EngineRequest {
     std::optional<Grammar> grammar{};
     GrammarTriggers triggers{};
     std::shared_ptr<const TokenConstraint> constraint{};  ///< one of your own in place of a grammar; a clone is used
-    /// n_predict, stop, shown, speculation; the rest is the engine's own. Guesses are checked in rounds in which nobody
+    /// n_predict, stop, shown, speculation; the rest is the engine's own. Drafts are verified in rounds in which nobody
     /// reads a prompt, as far as rows of n_score_rows and room in the cache suffice. They change no byte.
     GenerationOptions generation{};
     std::optional<ThoughtsLimit> thoughts{};  ///< together with a grammar, too
     /// Where the answer's drafts come from when generation.speculation has no drafter: the text itself, or the
     /// engine's draft model.
-    enum class Guess : std::uint8_t { none, ngram, draft } guess = Guess::none;
+    enum class Speculate : std::uint8_t { none, ngram, draft } speculate = Speculate::none;
     std::vector<AdapterUse> adapters{};  ///< by the names that the engine knows; each at most once
     int n_top = -1;             ///< -1: no log-probabilities; 0 … 100: of each token drawn, and of so many others
     bool score_prompt = false;  ///< log-probabilities of the prompt's tokens, too; such a prompt is computed whole
-    bool share_prefix = true;   ///< false: neither uses what others have computed nor leaves anything to them
+    std::vector<Token> prompt_scored{};  ///< log-probabilities of these, too, at each scored token of the prompt
+    bool routed_experts = false;         ///< EngineEvent::routed; for text, where the engine keeps them
+    bool share_prefix = true;            ///< false: neither uses what others have computed nor leaves anything to them
     std::optional<std::chrono::milliseconds> time_limit{};  ///< from submit() on; above 0
     /// They see what is computed for this request and nothing of others: its rounds are its own, so it is slower and
     /// makes others slower. Runs, plans and events are numbered from 0, or 1, as if there were nothing else. What one
@@ -137,7 +171,7 @@ struct EngineRequest {
     bool receipt = false;  ///< EngineEvent::receipt, in rounds of its own; for text
 };
 [[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Kind kind) noexcept;
-[[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Guess guess) noexcept;
+[[nodiscard]] TINFER_API std::string_view to_string(EngineRequest::Speculate speculate) noexcept;
 
 /// What a request has touched, in all of its rounds.
 struct RequestCounts {
@@ -170,6 +204,7 @@ struct EngineEvent {
     Timings timings{};
     std::shared_ptr<const RequestCounts> touched{};  ///< with the end, where it was asked for
     std::shared_ptr<const Receipt> receipt{};        ///< with the end, unless that is an error, where it was asked for
+    std::shared_ptr<const RoutedExperts> routed{};   ///< the same
 
     [[nodiscard]] bool ended() const noexcept { return stop.has_value() || error.has_value(); }
 };

@@ -13,7 +13,18 @@
 namespace tinfer {
 
 /// Kernel table. `automatic`: the best this CPU and OS offer.
-enum class Isa : std::uint8_t { automatic, reference, avx2, avxvnni, avx512, avx512vnni, amx, neon, neon_dot };
+enum class Isa : std::uint8_t {
+    automatic,
+    reference,
+    avx2,
+    avxvnni,
+    avx512,
+    avx512vnni,
+    amx,
+    neon,
+    neon_dot,
+    neon_i8mm
+};
 /// "avx2" for Isa::avx2.
 [[nodiscard]] TINFER_API std::string_view to_string(Isa isa) noexcept;
 /// Tables this machine can run, best first; `reference` is always the last.

@@ -43,6 +43,7 @@
 #include "tinfer/state.hpp"
 #include "tinfer/prefix_store.hpp"
 #include "tinfer/grammar.hpp"
+#include "tinfer/grammar_match.hpp"
 #include "tinfer/grammar_cache.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/sampler_fields.hpp"

@@ -56,7 +56,7 @@ bool set_number(tinfer::ContextOptions& o, std::string_view key, nb::handle valu
 }
 
 bool set_choice(tinfer::ContextOptions& o, std::string_view key, nb::handle value) {
-    if (key == "isa") return o.isa = as_enum(key, value, tinfer::Isa::neon_dot), true;
+    if (key == "isa") return o.isa = as_enum(key, value, tinfer::Isa::neon_i8mm), true;
     if (key == "type_k") return o.type_k = as_enum(key, value, tinfer::KvType::q4_0), true;
     if (key == "type_v") return o.type_v = as_enum(key, value, tinfer::KvType::q4_0), true;
     if (key == "kv_rotation") return o.kv_rotation = as_enum(key, value, tinfer::KvRotation::on), true;

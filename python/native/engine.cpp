@@ -237,7 +237,7 @@ void bind_request(nb::module_& module) {
 
 PyRequest submit(const PyEngine& self, nb::handle prompt, std::string_view kind, const nb::dict& sampler,
                  nb::handle grammar, std::int64_t max_tokens, std::vector<std::string> stop, int n_top,
-                 bool score_prompt, bool share_prefix, std::optional<double> time_limit, std::string_view guess,
+                 bool score_prompt, bool share_prefix, std::optional<double> time_limit, std::string_view speculate,
                  const std::map<std::string, float>& adapters) {
     auto& engine = self.running->get();
     const auto& vocab = engine.model().vocab();
@@ -266,7 +266,7 @@ PyRequest submit(const PyEngine& self, nb::handle prompt, std::string_view kind,
     request.n_top = n_top;
     request.score_prompt = score_prompt;
     request.share_prefix = share_prefix;
-    request.guess = enum_of(guess, tinfer::EngineRequest::Guess::draft, "guess");
+    request.speculate = enum_of(speculate, tinfer::EngineRequest::Speculate::draft, "speculate");
     if (time_limit)
         request.time_limit = std::chrono::milliseconds(static_cast<std::int64_t>(seconds_of(*time_limit) * 1000));
     for (const auto& [name, scale] : adapters) request.adapters.push_back({name, scale});
@@ -358,15 +358,15 @@ void bind_engine(nb::module_& module) {
         .def(
             "submit", &submit, "prompt"_a, nb::kw_only(), "kind"_a = "generate", "sampler"_a = nb::dict(),
             "grammar"_a = nb::none(), "max_tokens"_a = -1, "stop"_a = std::vector<std::string>{}, "n_top"_a = -1,
-            "score_prompt"_a = false, "share_prefix"_a = true, "time_limit"_a = nb::none(), "guess"_a = "none",
+            "score_prompt"_a = false, "share_prefix"_a = true, "time_limit"_a = nb::none(), "speculate"_a = "none",
             "adapters"_a = std::map<std::string, float>{},
-            nb::sig(
-                "def submit(self, prompt: typing.Iterable[int] | ChatPrompt, *, kind: str = 'generate', sampler: "
-                "dict[str, typing.Any] = {}, grammar: Grammar | str | None = None, max_tokens: int = -1, stop: "
-                "list[str] = [], n_top: int = -1, score_prompt: bool = False, share_prefix: bool = True, "
-                "time_limit: float | None = None, guess: str = 'none', adapters: dict[str, float] = {}) -> Request"),
+            nb::sig("def submit(self, prompt: typing.Iterable[int] | ChatPrompt, *, kind: str = 'generate', sampler: "
+                    "dict[str, typing.Any] = {}, grammar: Grammar | str | None = None, max_tokens: int = -1, stop: "
+                    "list[str] = [], n_top: int = -1, score_prompt: bool = False, share_prefix: bool = True, "
+                    "time_limit: float | None = None, speculate: str = 'none', adapters: dict[str, float] = {}) -> "
+                    "Request"),
             "Takes a request of a kind: 'generate', 'score', 'embed', 'rank'. `sampler`: keywords of Sampler. `n_top`: "
-            "log-probabilities, -1 none. `guess`: 'none', 'ngram', 'draft'. Raises Error: limit_exceeded, no_room, "
+            "log-probabilities, -1 none. `speculate`: 'none', 'ngram', 'draft'. Raises Error: limit_exceeded, no_room, "
             "bad_parameter, …")
         .def("drain", &drain, "timeout"_a = 1e8, "Refuses requests and waits for those that run; False: some still do.")
         .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"))

@@ -49,18 +49,18 @@ void bind_generation(nb::module_& module) {
         .def(
             "__init__",
             [](Generation* self, const tinfer::Vocab& vocab, nb::handle prompt, std::int64_t max_tokens,
-               nb::handle stop, std::int32_t seq, bool guess) {
+               nb::handle stop, std::int32_t seq, bool speculate) {
                 tinfer::GenerationOptions options{
                     .n_predict = max_tokens, .stop = stops_of(stop), .seq = tinfer::SeqId{seq}};
-                if (guess) options.speculation.drafter = tinfer::ngram_drafter();
+                if (speculate) options.speculation.drafter = tinfer::ngram_drafter();
                 new (self) Generation(vocab, tokens_of(prompt), std::move(options));
             },
             "vocab"_a, "prompt"_a, nb::kw_only(), "max_tokens"_a = -1, "stop"_a = nb::none(), "seq"_a = 0,
-            "guess"_a = false,
+            "speculate"_a = false,
             nb::sig(
                 "def __init__(self, vocab: Vocab, prompt: typing.Iterable[int], *, max_tokens: int = -1, stop: str | "
-                "typing.Iterable[str] | None = None, seq: int = 0, guess: bool = False) -> None"),
-            "`guess`: tokens that repeat earlier text are guessed and checked together; the text stays the same.")
+                "typing.Iterable[str] | None = None, seq: int = 0, speculate: bool = False) -> None"),
+            "`speculate`: tokens that repeat earlier text are drafted and verified together; the text stays the same.")
         .def("next", &next, "context"_a, "sampler"_a,
              nb::sig("def next(self, context: Context, sampler: Sampler) -> str | None"),
              "Decodes a piece of the prompt, or draws a token; gives the text that can be shown now (maybe none yet), "

@@ -61,7 +61,7 @@ def main():
         "n_ctx n_seq_max n_batch n_threads isa type_k pooling keep cancel temp seed adapters top_p "
         "top_k grammar max_tokens stop seq pos output tools schema system messages kind sampler "
         "n_top timeout values level ops tensors params begin end logit_bias memory_limit "
-        "rope_freq_base embeddings time_limit guess overrides add_special tool_choice variables "
+        "rope_freq_base embeddings time_limit speculate overrides add_special tool_choice variables "
         "normalize chat_template zero_data").split()
     # a context of so many threads or requests is legal, and slow
     bounded = {"n_ctx", "n_seq_max", "n_batch", "n_threads", "max_queue", "n_kept", "max_tokens", "timeout"}

@@ -68,10 +68,14 @@ def kill_at_random(folder, kills, stop):
 class Batches(unittest.TestCase):
     n_rows, is_large = 240, False
 
+    @staticmethod
+    def nodes():
+        return ray_support.local_ray(n_cpus=4)
+
     @classmethod
     def setUpClass(cls):
-        nodes = ray_support.local_ray(n_cpus=4)
-        nodes.__enter__()
+        nodes = cls.nodes()
+        cls.cluster = nodes.__enter__()
         cls.addClassCleanup(nodes.__exit__, None, None, None)
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
@@ -139,6 +143,38 @@ class Batches(unittest.TestCase):
         self.assertEqual([row["log_prob"] for row in got], scores)
 
 
+class SeveralNodes(Batches):
+    """All of it over three nodes, one of which is lost while it works."""
+
+    @staticmethod
+    def nodes():
+        return ray_support.several_nodes(3)
+
+    @classmethod
+    def setUpClass(cls):
+        if not cls.is_large:
+            raise unittest.SkipTest("with --rows")
+        super().setUpClass()
+
+    def test_p2_node_lost(self):  # [P2]
+        """a whole node ends: its blocks are made again by the others, the same bytes in order"""
+        lost = self.cluster.add_node(num_cpus=2, object_store_memory=ray_support.STORE)
+        self.cluster.wait_for_nodes()
+        with tempfile.TemporaryDirectory() as folder:
+            worked = lambda: [file for file in pathlib.Path(folder).iterdir() if file.read_text() == "works"]
+
+            def lose():
+                while len(worked()) < 6:
+                    time.sleep(0.05)
+                self.cluster.remove_node(lost, allow_graceful=False)
+            loser = threading.Thread(target=lose)
+            loser.start()
+            got = self.predict(self.data(64), 7, 4, Named, folder=folder).take_all()   # 7 of 8 processors: all nodes
+            loser.join()
+        self.assertEqual(sum(node["Alive"] for node in ray.nodes()), 3)
+        self.assertEqual(got, self.expected)
+
+
 class OneProcess(unittest.TestCase):
     """What an actor does with a batch, without Ray."""
 
@@ -202,5 +238,5 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int)
     given, rest = parser.parse_known_args()
     if given.rows:
-        Batches.n_rows, Batches.is_large = given.rows, True
+        Batches.n_rows, Batches.is_large = given.rows, True   # for all nodes, too
     unittest.main(argv=[sys.argv[0], *rest])

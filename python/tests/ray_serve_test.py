@@ -21,6 +21,7 @@ import aiohttp
 
 import ray_support
 import ray
+import ray._private.state
 from ray import serve
 from support import TALKS
 
@@ -91,11 +92,15 @@ async def all_streams(address, bodies, begun=None):
 
 
 class Serving(unittest.TestCase):
+    @staticmethod
+    def nodes():
+        return ray_support.local_ray(n_cpus=4)
+
     @classmethod
     def setUpClass(cls):
         if not pathlib.Path(PROGRAM).is_file():
             raise unittest.SkipTest("there is no program tinfer")
-        nodes = ray_support.local_ray(n_cpus=4)
+        nodes = cls.nodes()
         nodes.__enter__()
         cls.addClassCleanup(nodes.__exit__, None, None, None)
         cls.addClassCleanup(serve.shutdown)
@@ -238,6 +243,26 @@ def conversations(address, n, turns, seed=0):
 
 def share_of(rows):
     return sum(row[3] for row in rows) / sum(row[2] for row in rows)
+
+
+class ServingOverNodes(Serving):
+    """All of it with replicas on several nodes."""
+
+    @staticmethod
+    def nodes():
+        return ray_support.several_nodes(2)
+
+    @classmethod
+    def setUpClass(cls):
+        if not LARGE:
+            raise unittest.SkipTest("with --large")
+        super().setUpClass()
+
+    def test_p2_replicas_are_on_several_nodes(self):  # [P2]
+        self.wait_for_replicas()
+        nodes = {actor["Address"]["NodeID"] for actor in ray._private.state.actors().values()
+                 if actor["State"] == "ALIVE" and "tinfer#Replica" in actor["Name"]}
+        self.assertEqual(len(nodes), 2)
 
 
 class Routing(unittest.TestCase):

@@ -666,9 +666,9 @@ class Generation:
     One text in the making: a prompt, and what came of it. It holds neither context nor sampler; copies go on independently.
     """
 
-    def __init__(self, vocab: Vocab, prompt: Iterable[int], *, max_tokens: int = -1, stop: str | Iterable[str] | None = None, seq: int = 0, guess: bool = False) -> None:
+    def __init__(self, vocab: Vocab, prompt: Iterable[int], *, max_tokens: int = -1, stop: str | Iterable[str] | None = None, seq: int = 0, speculate: bool = False) -> None:
         """
-        `guess`: tokens that repeat earlier text are guessed and checked together; the text stays the same.
+        `speculate`: tokens that repeat earlier text are drafted and verified together; the text stays the same.
         """
 
     def next(self, context: Context, sampler: Sampler) -> str | None:
@@ -808,9 +808,9 @@ class Engine:
 
     def __init__(self, model: Model, *, max_queue: int = 100000, max_batch_tokens: int = 0, n_kept: int = 8, share_prefixes: bool = True, adapters: dict[str, Adapter] = {}, store: str | os.PathLike[str] | None = None, store_bytes: int = 0, draft: Model | None = None, observers: Sequence[_Observer] = (), **options: Any) -> None: ...
 
-    def submit(self, prompt: Iterable[int] | ChatPrompt, *, kind: str = 'generate', sampler: dict[str, Any] = {}, grammar: Grammar | str | None = None, max_tokens: int = -1, stop: list[str] = [], n_top: int = -1, score_prompt: bool = False, share_prefix: bool = True, time_limit: float | None = None, guess: str = 'none', adapters: dict[str, float] = {}) -> Request:
+    def submit(self, prompt: Iterable[int] | ChatPrompt, *, kind: str = 'generate', sampler: dict[str, Any] = {}, grammar: Grammar | str | None = None, max_tokens: int = -1, stop: list[str] = [], n_top: int = -1, score_prompt: bool = False, share_prefix: bool = True, time_limit: float | None = None, speculate: str = 'none', adapters: dict[str, float] = {}) -> Request:
         """
-        Takes a request of a kind: 'generate', 'score', 'embed', 'rank'. `sampler`: keywords of Sampler. `n_top`: log-probabilities, -1 none. `guess`: 'none', 'ngram', 'draft'. Raises Error: limit_exceeded, no_room, bad_parameter, …
+        Takes a request of a kind: 'generate', 'score', 'embed', 'rank'. `sampler`: keywords of Sampler. `n_top`: log-probabilities, -1 none. `speculate`: 'none', 'ngram', 'draft'. Raises Error: limit_exceeded, no_room, bad_parameter, …
         """
 
     def drain(self, timeout: float = 100000000.0) -> bool:

@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "chat/call_literals.hpp"
+#include "chat/call_object.hpp"
 
 namespace tinfer::chat {
 namespace {
@@ -19,66 +20,6 @@ std::string_view trimmed_mark(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kCallSpace) - begin + 1);
 }
 
-/// Arguments as JSON text: an object as it is, or decoded from a string that contains one.
-std::optional<std::string> arguments_of(std::string_view json, std::optional<JsonValue> value) {
-    if (!value || value->is(JsonKind::null)) return "{}";
-    if (value->is(JsonKind::object)) {
-        bool early = false;
-        const auto end = end_of_json(json, value->offset(), early);
-        if (end) return std::string(json.substr(value->offset(), *end - value->offset()));
-    }
-    if (value->is(JsonKind::string) && (value->string().empty() || is_json(value->string())))
-        return value->string().empty() ? "{}" : std::string(value->string());
-    return std::nullopt;
-}
-
-std::optional<ToolCall> call_of(const ToolFormat& format, std::string_view json, JsonValue value) {
-    if (format.object == CallObject::keyed && value.is(JsonKind::object) && value.size() == 1) {
-        for (const auto& member : value.members()) {
-            auto text = arguments_of(json, member.value);
-            if (!text || member.key.empty()) return std::nullopt;
-            return ToolCall{{}, std::string(member.key), *std::move(text)};
-        }
-    }
-    if (const auto inner = value.find("function"); inner && inner->is(JsonKind::object)) {
-        auto call = call_of(format, json, *inner);
-        if (const auto id = value.find("id"); call && id && id->is(JsonKind::string)) call->id = id->string();
-        return call;
-    }
-    auto name = value.find(format.name_key);
-    if (!name) name = value.find("name");
-    if (!name || !name->is(JsonKind::string) || name->string().empty()) return std::nullopt;
-    auto arguments = value.find(format.arguments_key);
-    for (const auto* key : {"arguments", "parameters"})
-        if (!arguments) arguments = value.find(key);
-    auto text = arguments_of(json, arguments);
-    if (!text) return std::nullopt;
-    ToolCall call{{}, std::string(name->string()), *std::move(text)};
-    if (const auto id = value.find(format.id_key); id && id->is(JsonKind::string)) call.id = id->string();
-    return call;
-}
-
-std::optional<JsonDocument> parse_json(std::string_view json) {
-    try {
-        return JsonDocument::parse(json, "call");
-    } catch (const Error& error) {
-        if (error.code() == ErrorCode::out_of_memory) throw;
-        return std::nullopt;
-    }
-}
-
-bool add_calls(const ToolFormat& format, std::string_view json, JsonValue value, std::vector<ToolCall>& calls) {
-    if (value.is(JsonKind::array)) {
-        for (const auto& item : value.items())
-            if (!add_calls(format, json, item.value, calls)) return false;
-        return value.size() > 0;
-    }
-    auto call = call_of(format, json, value);
-    if (!call) return false;
-    calls.push_back(*std::move(call));
-    return true;
-}
-
 class CallReader {
 public:
     CallReader(const ToolFormat& format, std::string_view text, bool final, const ArgumentType& type)
@@ -90,7 +31,7 @@ public:
     ReadCall read() {
         if (in_.take_mark(format_.call_open)) {
             in_.skip_space();
-            if (inside() && (out_.is_content || close())) {
+            if (inside() && (out_.is_content || is_cut_ || close())) {
                 out_.outcome = Outcome::done;
                 out_.length = in_.at;
             }
@@ -139,6 +80,38 @@ private:
         return json;
     }
 
+    /// Reads the whole calls of a JSON list that begins at `begin` and that the end of the answer cuts. What is left of
+    /// the one behind them is not read.
+    bool cut_list(std::size_t begin) {
+        if (!final_ || !in_.at_end) return false;
+        LiteralReader list{in_.text, begin};
+        list.skip_space();
+        if (!list.take("[")) return false;
+        for (;;) {
+            list.skip_space();
+            bool is_cut = false;
+            const auto end = end_of_json(list.text, list.at, is_cut);
+            if (!end && !is_cut) return false;
+            if (!end) break;
+            const auto text = list.text.substr(list.at, *end - list.at);
+            const auto document = parse_call_json(text);
+            if (!document || !add_json_calls(format_, text, document->root(), out_.calls)) return false;
+            list.at = *end;
+            list.skip_space();
+            if (list.at == list.text.size()) break;
+            if (!list.take(",")) return false;
+        }
+        return end_cut(list.at);
+    }
+
+    /// The calls so far, up to `at`, are all that the answer has whole.
+    bool end_cut(std::size_t at) {
+        if (out_.calls.empty()) return false;
+        in_.at = at;
+        is_cut_ = true;
+        return true;
+    }
+
     /// Whether an object that begins here may be a call, judged by its first key.
     bool may_be_call(std::initializer_list<std::string_view> keys) {
         LiteralReader look = in_;
@@ -158,10 +131,11 @@ private:
         if (format_.begins_answer &&
             !may_be_call({format_.name_key, format_.arguments_key, "type", "function", "arguments", "id"}))
             return false;
+        const auto begin = in_.at;
         const auto text = json_text();
-        if (!text) return false;
-        const auto document = parse_json(*text);
-        if (!document || !add_calls(format_, *text, document->root(), out_.calls)) return false;
+        if (!text) return cut_list(begin);
+        const auto document = parse_call_json(*text);
+        if (!document || !add_json_calls(format_, *text, document->root(), out_.calls)) return false;
         if (fenced) {
             in_.skip_space();
             if (!in_.take("```") && in_.at_end && !final_) return false;
@@ -171,9 +145,13 @@ private:
 
     bool generic() {
         if (!may_be_call({"tool_calls", "tool_call", "response"})) return false;
+        LiteralReader list = in_;
         const auto text = json_text();
-        if (!text) return false;
-        const auto document = parse_json(*text);
+        if (!text) {
+            const auto take = [&](std::string_view part) { return list.skip_space(), list.take(part); };
+            return take("{") && (take("\"tool_calls\"") || take("\"tool_call\"")) && take(":") && cut_list(list.at);
+        }
+        const auto document = parse_call_json(*text);
         if (!document) return false;
         const auto root = document->root();
         const auto response = root.find("response");
@@ -181,13 +159,16 @@ private:
         if (is_text) out_.content = response->string();
         auto calls = root.find("tool_calls");
         if (!calls) calls = root.find("tool_call");
-        if (calls && calls->size() > 0) return add_calls(format_, *text, *calls, out_.calls);
+        if (calls && calls->size() > 0) return add_json_calls(format_, *text, *calls, out_.calls);
         return is_text;
     }
 
     std::string read_id() {
         std::string id = in_.name();
-        while (in_.take(":")) id += ":" + in_.name();
+        while (in_.take(":")) {
+            id += ':';
+            id += in_.name();
+        }
         return id;
     }
 
@@ -395,24 +376,30 @@ private:
 
     bool python() {
         if (!in_.take_mark(format_.list_open)) return false;
+        std::size_t whole = in_.at;  // the end of the last whole call
+        const auto fails = [&] { return final_ && in_.at_end && end_cut(whole); };
         while (true) {
             in_.skip_space();
             call_ = {};
             call_.name = in_.name();
-            if (call_.name.empty() || !in_.take("(")) return false;
+            if (call_.name.empty() || !in_.take("(")) return fails();
             auto arguments = in_.keyword_arguments();
-            if (!arguments) return false;
+            if (!arguments) return fails();
             call_.arguments = *std::move(arguments);
             out_.calls.push_back(call_);
+            whole = in_.at;
             in_.skip_space();
             if (!format_.list_close.empty()) {
                 if (in_.take_mark(format_.list_close)) return true;
-                if (!in_.take(",")) return false;
+                if (!in_.take(",")) return fails();
+                whole = in_.at;
                 continue;
             }
             // Without brackets the closing mark ends the list.
             LiteralReader look = in_;
+            look.at_end = false;
             if (look.take_mark(format_.call_close)) return true;
+            if (look.at_end && final_) in_.at = in_.text.size();  // the end of the answer cuts the mark
             in_.at_end = in_.at_end || look.at_end;
             if (in_.at == in_.text.size()) return final_;
         }
@@ -437,6 +424,7 @@ private:
     LiteralReader in_;
     ToolCall call_;
     ReadCall out_;
+    bool is_cut_ = false;  ///< the list of calls ends within one of them, or before its closing bracket
 };
 
 }  // namespace

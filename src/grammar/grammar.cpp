@@ -10,13 +10,13 @@
 #include "grammar/gbnf.hpp"
 #include "grammar/grammar_impl.hpp"
 #include "grammar/print.hpp"
+#include "grammar/text_walk.hpp"
 #include "tokenizer/vocab.hpp"
 
 namespace tinfer {
 namespace {
 
 constexpr std::string_view kWhere = "grammar: an allocation failed";
-constexpr std::size_t kKibibyte = 1024;
 
 }  // namespace
 
@@ -88,28 +88,8 @@ bool Grammar::matches(std::string_view text) const {
     return reporting_memory(kWhere, [&] {
         // With warnings, parts of the schema are not enforced: then match what generation allows.
         if (impl_->checker != nullptr && impl_->checker->warnings().empty()) return impl_->checker->matches(text);
-        const auto make_machine = [&] {
-            auto made = std::make_unique<grammar::Machine>(impl_->program, 1);
-            made->limit_memory(grammar::memory_limit(impl_->options));
-            return made;
-        };
-        auto machine = make_machine();
-        grammar::Machine::State state = machine->start();
-        grammar::GivenNames names;
-        for (std::size_t i = 0; i < text.size(); ++i) {
-            if (i % kKibibyte == 0) machine->allow(impl_->options.max_steps);
-            const char byte = text[i];
-            if (impl_->has_open_objects && !names.read(*machine, state, text.substr(i, 1))) return false;
-            state = machine->step(state, static_cast<std::uint8_t>(byte));
-            if (state == grammar::Machine::kDead) return false;
-            if (machine->memory() > impl_->options.max_cache_bytes) {
-                auto fresh = make_machine();
-                fresh->allow(machine->steps_left());
-                state = fresh->load(machine->save(state));
-                machine = std::move(fresh);
-            }
-        }
-        return machine->accepts(state);
+        grammar::TextWalk walk(*impl_);
+        return std::ranges::all_of(text, [&](char byte) { return walk.read(byte); }) && walk.may_end();
     });
 }
 

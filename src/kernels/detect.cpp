@@ -116,23 +116,31 @@ constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvn
 
 #elif defined(__aarch64__)
 
-/// Elsewhere than on Linux the extension counts where the compiler was told to expect it, as on every Mac.
+/// Elsewhere than on Linux an extension counts where the compiler was told to expect it, as on every Mac.
 bool machine_has(Isa isa) noexcept {
 #    if defined(__linux__)
-    constexpr unsigned long kDotProduct = 1UL << 20;  // HWCAP_ASIMDDP
+    constexpr unsigned long kDotProduct = 1UL << 20, kMatrixProducts = 1UL << 13;  // HWCAP_ASIMDDP, HWCAP2_I8MM
     const bool dot_product = (getauxval(AT_HWCAP) & kDotProduct) != 0;
-#    elif defined(__ARM_FEATURE_DOTPROD)
-    const bool dot_product = true;
+    const bool matrix_products = dot_product && (getauxval(AT_HWCAP2) & kMatrixProducts) != 0;
 #    else
+#        if defined(__ARM_FEATURE_DOTPROD)
+    const bool dot_product = true;
+#        else
     const bool dot_product = false;
+#        endif
+#        if defined(__ARM_FEATURE_MATMUL_INT8)
+    const bool matrix_products = dot_product;
+#        else
+    const bool matrix_products = false;
+#        endif
 #    endif
-    return isa == Isa::neon || (isa == Isa::neon_dot && dot_product);
+    return isa == Isa::neon || (isa == Isa::neon_dot && dot_product) || (isa == Isa::neon_i8mm && matrix_products);
 }
 
 Processor known_processor() noexcept { return {}; }
 bool request_state(Isa) noexcept { return true; }
 
-constexpr Isa kBestFirst[] = {Isa::neon_dot, Isa::neon, Isa::reference};
+constexpr Isa kBestFirst[] = {Isa::neon_i8mm, Isa::neon_dot, Isa::neon, Isa::reference};
 
 #else
 
@@ -166,6 +174,9 @@ const KernelTable* table_of(Isa isa) noexcept {
 #endif
 #if defined(TINFER_TABLE_NEON_DOT)
         case Isa::neon_dot: return &neon_dot_table;
+#endif
+#if defined(TINFER_TABLE_NEON_I8MM)
+        case Isa::neon_i8mm: return &neon_i8mm_table;
 #endif
         default: return nullptr;
     }
@@ -205,6 +216,7 @@ std::string_view to_string(Isa isa) noexcept {
         case Isa::amx: return "amx";
         case Isa::neon: return "neon";
         case Isa::neon_dot: return "neon_dot";
+        case Isa::neon_i8mm: return "neon_i8mm";
     }
     return "unknown";
 }

@@ -28,6 +28,7 @@ struct BatchShape {
     bool window_pool = false;         ///< layers with a window have slots of their own
     std::int64_t n_pooled = 0;        ///< sequences that may get one
     bool whole_layers = false;        ///< the last layer computes all of its rows even in a run without outputs
+    bool every_row = false;           ///< the last layer computes every row
     bool encodes = false;             ///< an encoder in front of a decoder: every row is kept, none is an output
     std::int64_t n_cross_entries = 1, n_cross_seqs = 1;  ///< capacities of cross_table and cross_seqs
     AdapterMask adapters = kAllAdapters;
@@ -80,7 +81,9 @@ struct BuildContext {
     const Taps* taps = nullptr;                                 ///< what a draft head reads; null: nobody does
     std::array<graph::Tensor, kMaxTaps>* tapped = nullptr;      ///< filled by the builder, one for each tap
     /// Whether the last layer computes every row.
-    [[nodiscard]] bool every_row() const noexcept { return taps != nullptr && taps->read_end(hp.n_layer); }
+    [[nodiscard]] bool every_row() const noexcept {
+        return shape.every_row || (taps != nullptr && taps->read_end(hp.n_layer));
+    }
     [[nodiscard]] const LayerWeights& layer(int il) const noexcept { return w.layers[static_cast<std::size_t>(il)]; }
 };
 

@@ -428,8 +428,8 @@ void head(const BuildContext& b, Tensor x) {
     Graph& g = b.g;
     g.set_layer(kNoLayer);
     g.set_part(Part::head);
-    const bool every_row = b.every_row();
-    if (every_row && b.taps->kind == Taps::Kind::normed) {
+    const bool every_row = b.every_row(), taps_normed = b.taps != nullptr && b.taps->kind == Taps::Kind::normed;
+    if (taps_normed) {
         x = norm(b, b.w.output_norm, x, "norm_of_all");
         (*b.tapped)[0] = x;
     }
@@ -438,7 +438,7 @@ void head(const BuildContext& b, Tensor x) {
         x = g.name(g.get_rows(x, g.input(graph::Input::out_rows, DType::i32, {b.shape.n_outputs, 1, 1, 1})),
                    "out_rows");
     }
-    const bool is_normed = !b.w.output_norm || (every_row && b.taps->kind == Taps::Kind::normed);
+    const bool is_normed = !b.w.output_norm || taps_normed;
     const Tensor h = is_normed ? g.name(x, "result_norm") : norm(b, b.w.output_norm, x, "result_norm");
     if (b.shape.pooling != Pooling::none) return pool(b, h);
     if (b.shape.want_embeddings) g.output(h);

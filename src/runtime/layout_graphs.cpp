@@ -53,6 +53,7 @@ void Layout::build(graph::Graph& graph, std::int64_t n_tokens, std::int64_t n_ou
                                                 .window_pool = memory_limits_.has_window_pool(),
                                                 .n_pooled = options_.n_seq_max,
                                                 .whole_layers = whole_layers_,
+                                                .every_row = options_.every_row && options_.pooling == Pooling::none,
                                                 .n_cross_entries = encoder_ ? encoder_->cross_entries() : 1,
                                                 .n_cross_seqs = options_.n_seq_max,
                                                 .adapters = adapters,

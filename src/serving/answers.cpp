@@ -78,7 +78,8 @@ void Scheduler::score(Request& request, const RoundPart& part, EngineEvent& even
     const std::size_t end = std::min(request.n_done + 1, request.n_prompt);
     while (request.n_scored < end) {
         const Token token = request.tokens[request.n_scored];
-        event.prompt.push_back(log_probs_.choice(context_.logits(static_cast<int>(row++)), token, n_top, vocab.size()));
+        event.prompt.push_back(log_probs_.choice(context_.logits(static_cast<int>(row++)), token, n_top, vocab.size(),
+                                                 request.asked.prompt_scored));
         event.prompt.back().piece = vocab.piece(token, true);
         ++request.n_scored;
     }

@@ -77,7 +77,11 @@ Context make_context(const Model& model, EngineOptions& options) {
         o.n_seq_max += options.n_kept;
         o.n_batch = options.max_batch_tokens;
         o.n_outputs = std::min(o.n_outputs, o.n_batch);
+        o.every_row = o.every_row || options.routed_experts;
     }
+    if (options.routed_experts && (pools || options.store))
+        fail(ErrorCode::unsupported_operation, pools ? "engine: routed_experts: the context pools"
+                                                     : "engine: routed_experts: a store keeps none of them");
     Context context(model, o);
     if (!pools && context.options().attention != AttentionKind::causal)
         fail(ErrorCode::unsupported_operation,
@@ -104,11 +108,11 @@ std::string_view to_string(EngineRequest::Kind kind) noexcept {
     return "unknown";
 }
 
-std::string_view to_string(EngineRequest::Guess guess) noexcept {
-    switch (guess) {
-        case EngineRequest::Guess::none: return "none";
-        case EngineRequest::Guess::ngram: return "ngram";
-        case EngineRequest::Guess::draft: return "draft";
+std::string_view to_string(EngineRequest::Speculate speculate) noexcept {
+    switch (speculate) {
+        case EngineRequest::Speculate::none: return "none";
+        case EngineRequest::Speculate::ngram: return "ngram";
+        case EngineRequest::Speculate::draft: return "draft";
     }
     return "unknown";
 }
@@ -132,6 +136,7 @@ struct Engine::Impl {
         options.context = context.options();
         options.context.n_seq_max = static_cast<int>(n_running);
         memory = context.memory();
+        memory.fixed += scheduler.route_bytes();
         thread = make_thread("engine", [this] { scheduler.run(); });
     }
     ~Impl() {
@@ -173,6 +178,10 @@ void Engine::Impl::check(const EngineRequest& request) const {
         if (const auto id = static_cast<std::int64_t>(request.prompt[i]); id < 0 || id >= n_vocab)
             fail(ErrorCode::index_out_of_range,
                  cat("engine: token ", i, " of the prompt is ", id, ", the vocabulary has ", n_vocab));
+    for (const Token token : request.prompt_scored)
+        if (const auto id = static_cast<std::int64_t>(token); id < 0 || id >= n_vocab)
+            fail(ErrorCode::index_out_of_range,
+                 cat("engine: prompt_scored has token ", id, ", the vocabulary has ", n_vocab));
     require_option(request.n_top >= -1 && request.n_top <= kMaxTop, "n_top", request.n_top, "must lie in -1 to 100");
     if (request.time_limit)
         require_option(request.time_limit->count() > 0, "time_limit", request.time_limit->count(),
@@ -187,12 +196,17 @@ void Engine::Impl::check(const EngineRequest& request) const {
             std::ranges::any_of(request.thoughts->closings, [](const auto& mark) { return mark.empty(); }))
             fail(ErrorCode::bad_parameter, "engine: a limit of thoughts needs a reader and the tokens that close them");
     }
-    if (request.guess == EngineRequest::Guess::draft && !options.draft)
-        fail(ErrorCode::unsupported_operation, "engine: a request wants a draft model's guesses, and there is none");
+    if (request.speculate == EngineRequest::Speculate::draft && !options.draft)
+        fail(ErrorCode::unsupported_operation,
+             "engine: a request wants the drafts of a draft model, and there is none");
     check_watched(request);
 }
 
 void Engine::Impl::check_watched(const EngineRequest& request) const {
+    if (request.routed_experts && !options.routed_experts)
+        fail(ErrorCode::unsupported_operation,
+             "engine: a request wants to know its experts, and the engine does not keep them "
+             "(EngineOptions::routed_experts)");
     if (std::ranges::find(request.observers, nullptr) != request.observers.end())
         fail(ErrorCode::bad_parameter, "engine: an observer of the request is null");
     if (!request.receipt) return;
@@ -240,8 +254,8 @@ void Engine::Impl::make_text(serving::Request& request, EngineRequest& asked) co
     speculation.before.clear();
     SpeculationOptions own = speculation;
     if (speculation.drafter != nullptr) own.drafter = speculation.drafter->clone();
-    else if (asked.guess == EngineRequest::Guess::ngram) own.drafter = ngram_drafter();
-    if (speculation.drafter != nullptr) asked.guess = EngineRequest::Guess::none;
+    else if (asked.speculate == EngineRequest::Speculate::ngram) own.drafter = ngram_drafter();
+    if (speculation.drafter != nullptr) asked.speculate = EngineRequest::Speculate::none;
     speculation.drafter.reset();
     // The scheduler lends draft models to requests; until then only forced tokens are drafted.
     generation::Drafts drafts(std::move(own));

@@ -41,6 +41,7 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     if (request.is_over) return;
     request.is_over = true;
     add_trace(request, event);
+    add_routes(request, event);
     request.attachment = {};
     leave_sequence(request, !event.error);
     stop_drafting(request);
@@ -75,6 +76,16 @@ void Scheduler::add_trace(const Request& request, EngineEvent& event) noexcept {
         if (event.stop && request.sampler)
             event.receipt = request.trace->receipt(std::span(request.tokens).first(request.n_prompt), *request.sampler,
                                                    request.asked.generation, *event.stop);
+    } catch (...) {
+        event.stop.reset();
+        event.error = as_error(std::current_exception());
+    }
+}
+
+void Scheduler::add_routes(const Request& request, EngineEvent& event) noexcept {
+    if (!request.asked.routed_experts || event.error || !request.seq) return;
+    try {
+        event.routed = std::make_shared<RoutedExperts>(routes_->of(*request.seq, request.n_done));
     } catch (...) {
         event.stop.reset();
         event.error = as_error(std::current_exception());

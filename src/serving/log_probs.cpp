@@ -13,7 +13,8 @@
 namespace tinfer::serving {
 
 // ln softmax(x)_t = x_t − max − ln Σ exp(x_i − max)
-TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens) {
+TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens,
+                             std::span<const Token> also) {
     const FpEnvironment guard;
     const auto id = static_cast<std::size_t>(token);
     if (id >= logits.size())
@@ -32,6 +33,11 @@ TokenChoice LogProbs::choice(std::span<const float> logits, Token token, std::si
     choice.rank = 1;
     for (std::size_t i = 0; i < std::min(logits.size(), n_tokens); ++i)
         choice.rank += logits[i] > logit || (logits[i] == logit && i < id) ? 1 : 0;
+    for (const Token one : also) {
+        const auto other = static_cast<std::size_t>(one);
+        TINFER_ASSERT(other < logits.size());
+        choice.asked.push_back(static_cast<float>(log_prob(other)));
+    }
     if (n == 0) return choice;
     generation::top_ids(logits, n_tokens, n, ids_);
     for (const std::int32_t i : ids_) choice.top.emplace_back(Token{i}, log_prob(static_cast<std::size_t>(i)));

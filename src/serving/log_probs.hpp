@@ -15,8 +15,9 @@ class LogProbs {
 public:
     /// The token with its log-probability, and the n most probable ones of a vocabulary of n_tokens, which may be fewer
     /// than there are logits. Values equal tinfer::log_prob; -inf if the logit is -inf. Throws non_finite_logits for
-    /// logits that are NaN or +inf.
-    [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens);
+    /// logits that are NaN or +inf. `also`: further tokens whose values are wanted, below the number of logits.
+    [[nodiscard]] TokenChoice choice(std::span<const float> logits, Token token, std::size_t n, std::size_t n_tokens,
+                                     std::span<const Token> also = {});
 
 private:
     std::vector<std::int32_t> ids_;

@@ -38,7 +38,7 @@ struct Request {
     std::size_t n_cached = 0;         ///< tokens found in the cache when it first ran
     std::size_t checkpoint = 0;       ///< number of tokens at which a copy of the sequence is kept; 0: none
     std::size_t next_keep = 0;        ///< number of tokens at which the sequence goes to the store next; 0: never
-    double round_s = 0, plain_s = 0;  ///< of rounds since it generates: seconds, and those without guesses
+    double round_s = 0, plain_s = 0;  ///< of rounds since it generates: seconds, and those without drafts
     std::size_t n_pushed_back = 0, n_computed = 0, n_drafted = 0, n_accepted = 0;
     std::uint32_t suspects = 0;       ///< not 0: id of the part of a round that threw, which runs before all others
     bool has_grammar = false;         ///< the sampler's constraint is a SlicedConstraint

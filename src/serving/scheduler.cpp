@@ -59,8 +59,9 @@ Error as_error(const std::exception_ptr& thrown) noexcept {
 Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t n_running, Inbox& inbox)
     : context_(context), options_(options), n_running_(n_running), n_may_run_(n_running),
       pools_(context.options().pooling != Pooling::none), inbox_(inbox),
-      sequences_(context, static_cast<std::size_t>(options.n_kept)), n_longest_(sequences_.n_longest()),
-      mask_makers_(std::min(n_running, kMaxMaskThreads)) {
+      routes_(options.routed_experts ? std::make_shared<ExpertRoutes>(context) : nullptr),
+      sequences_(context, static_cast<std::size_t>(options.n_kept), routes_.get()), n_longest_(sequences_.n_longest()),
+      turn_(options.turns), mask_makers_(std::min(n_running, kMaxMaskThreads)) {
     // A text is embedded in a single decode.
     if (pools_) n_longest_ = std::min(n_longest_, static_cast<std::size_t>(context.options().n_batch));
     if (options.store && !pools_) store_.emplace(context.model(), *options.store);
@@ -68,6 +69,7 @@ Scheduler::Scheduler(Context& context, const EngineOptions& options, std::size_t
         for (int i = 0; i < options.draft->n_at_once; ++i)
             drafters_.push_back(model_drafter(context.model(), options.draft->model, options.draft->options));
     for (const auto& observer : options.observers) attachments_.push_back(context.attach(observer));
+    if (routes_ != nullptr) attachments_.push_back(context.attach(routes_));
     if (options.count_bytes) {
         counts_ = std::make_shared<AccessCounts>();
         attachments_.push_back(context.attach(counts_));
@@ -81,13 +83,22 @@ void Scheduler::run() noexcept {
     for (const auto& list : {&running_, &waiting_})
         for (const auto& request : *list) interrupt(*request, false);
     sweep();
+    turn_.leave();
     attachments_.clear();
+}
+
+std::uint64_t Scheduler::route_bytes() const noexcept {
+    if (routes_ == nullptr) return 0;
+    const std::size_t n_slots = sequences_.n_cache_slots();
+    return routes_->bytes(n_slots > 0 ? n_slots : n_longest_ * static_cast<std::size_t>(context_.options().n_seq_max));
 }
 
 // Takes requests and cancellations from the inbox and ends requests past their deadline. False if the engine has to
 // stop.
 bool Scheduler::read_inbox() {
-    auto news = inbox_.take(running_.empty() && waiting_.empty());
+    const bool is_idle = running_.empty() && waiting_.empty();
+    if (is_idle) turn_.leave();
+    auto news = inbox_.take(is_idle);
     note(news);
     if (news.stop) return false;
     const auto now = Clock::now();
@@ -121,6 +132,7 @@ void Scheduler::one_round() {
     draw_held();
     pools_ ? admit_texts() : admit();
     choose_round();
+    if (std::ranges::any_of(running_, [&](const Owned& request) { return in_round(*request); })) turn_.begin();
     try {
         compute_round();
     } catch (...) {
@@ -128,6 +140,7 @@ void Scheduler::one_round() {
     }
     sweep();
     publish();
+    parts_.empty() ? turn_.leave() : turn_.end();
     if (parts_.empty()) wait_for_work();
 }
 

@@ -17,6 +17,7 @@
 #include "serving/mask_makers.hpp"
 #include "serving/request.hpp"
 #include "serving/sequences.hpp"
+#include "serving/turns.hpp"
 #include "tinfer/trace.hpp"
 
 namespace tinfer::serving {
@@ -28,6 +29,8 @@ public:
     /// Runs until the inbox says stop. All results and errors go through sinks.
     void run() noexcept;
     [[nodiscard]] std::size_t n_longest() const noexcept { return n_longest_; }
+    /// Maximum bytes of EngineOptions::routed_experts.
+    [[nodiscard]] std::uint64_t route_bytes() const noexcept;
     /// Bytes of the grammars of requests, with what matching remembers; any thread may ask.
     [[nodiscard]] std::uint64_t grammar_bytes() const noexcept { return grammar_bytes_; }
 
@@ -132,6 +135,7 @@ private:
     void deliver(Request& request, const EngineEvent& event) noexcept;
     void finish(Request& request, EngineEvent event) noexcept;
     void add_trace(const Request& request, EngineEvent& event) noexcept;
+    void add_routes(const Request& request, EngineEvent& event) noexcept;
     void interrupt(Request& request, bool timed_out) noexcept;
     void fail_request(Request& request, const Error& error) noexcept;
     void publish() noexcept;
@@ -142,6 +146,7 @@ private:
     std::size_t n_may_run_;  // fewer after the cache ran out of recurrent states
     bool pools_;
     Inbox& inbox_;
+    std::shared_ptr<ExpertRoutes> routes_;  // null: not kept
     Sequences sequences_;
     std::size_t n_longest_;
     LogProbs log_probs_;
@@ -149,6 +154,7 @@ private:
     std::vector<std::shared_ptr<Drafter>> drafters_;  // not lent at present
     std::shared_ptr<AccessCounts> counts_;
     std::vector<Attachment> attachments_;
+    TurnTaker turn_;
 
     List waiting_, running_;  // sorted by age; lists, so that moving a request cannot fail
     Batch batch_;

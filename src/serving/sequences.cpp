@@ -6,8 +6,8 @@
 
 namespace tinfer::serving {
 
-Sequences::Sequences(Context& context, std::size_t n_kept)
-    : context_(context), tree_(static_cast<std::size_t>(context.options().n_seq_max)),
+Sequences::Sequences(Context& context, std::size_t n_kept, ExpertRoutes* routes)
+    : context_(context), tree_(static_cast<std::size_t>(context.options().n_seq_max)), routes_(routes),
       entries_(static_cast<std::size_t>(context.options().n_seq_max)), n_most_kept_(n_kept),
       n_longest_(static_cast<std::size_t>(context.room(SeqId{0}))) {
     // Recurrent states alone do not limit the number of tokens: then n_cache_slots_ stays 0.
@@ -43,12 +43,14 @@ void Sequences::drop(SeqId seq) noexcept {
 void Sequences::empty(SeqId seq) noexcept {
     (void)context_.seq_rm(seq);  // removing a whole sequence always succeeds
     tree_.truncate(seq, 0);
+    if (routes_ != nullptr) routes_->truncate(seq, 0);
 }
 
 // Truncates a kept sequence to n tokens. False if the memory cannot remove only the others.
 bool Sequences::trim(SeqId seq, std::size_t n) noexcept {
     if (n == 0 || context_.seq_rm(seq, {Pos{static_cast<std::int32_t>(n)}}) != RemoveStatus::ok) return false;
     tree_.truncate(seq, n);
+    if (routes_ != nullptr) routes_->truncate(seq, n);
     return true;
 }
 
@@ -86,6 +88,7 @@ bool Sequences::copy(SeqId from, SeqId to, std::size_t n) {
     }
     try {
         tree_.copy(from, to, n);
+        if (routes_ != nullptr) routes_->copy(from, to, n);
     } catch (...) {
         empty(to);
         throw;

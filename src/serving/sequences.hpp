@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "serving/expert_routes.hpp"
 #include "serving/prefix_tree.hpp"
 #include "tinfer/context.hpp"
 
@@ -16,8 +17,9 @@ namespace tinfer::serving {
 
 class Sequences {
 public:
-    /// `context` is empty; at most `n_kept` sequences are kept after their requests end.
-    Sequences(Context& context, std::size_t n_kept);
+    /// `context` is empty; at most `n_kept` sequences are kept after their requests end. `routes`, if there are some,
+    /// follow what happens to sequences.
+    Sequences(Context& context, std::size_t n_kept, ExpertRoutes* routes);
 
     /// A sequence for a request, and the number of its tokens that are already in the cache.
     struct Taken {
@@ -85,6 +87,7 @@ private:
 
     Context& context_;
     PrefixTree tree_;
+    ExpertRoutes* routes_;
     std::vector<Entry> entries_;  // {n_seq_max}
     std::size_t n_most_kept_ = 0, n_cache_slots_ = 0, n_longest_ = 0;
     std::uint64_t clock_ = 0, n_dropped_ = 0;

@@ -88,7 +88,8 @@ double Scheduler::ask_head(std::vector<Going>& going) {
 }
 
 void Scheduler::lend_drafter(Request& request) {
-    if (request.asked.guess != EngineRequest::Guess::draft || request.drafter != nullptr || drafters_.empty()) return;
+    if (request.asked.speculate != EngineRequest::Speculate::draft || request.drafter != nullptr || drafters_.empty())
+        return;
     SpeculationOptions options = request.asked.generation.speculation;
     options.drafter = drafters_.back();
     generation::Drafts drafts(std::move(options));

@@ -162,7 +162,7 @@ void check_names(int n, std::string_view first, std::string_view last, int begin
 TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<LogLevel>(3, "debug", "warning");
     check_names<ErrorCode>(static_cast<int>(ErrorCode::template_error) + 1, "io_error", "template_error");
-    check_names<Isa>(static_cast<int>(Isa::neon_dot) + 1, "automatic", "neon_dot");
+    check_names<Isa>(static_cast<int>(Isa::neon_i8mm) + 1, "automatic", "neon_i8mm");
     check_names<TensorClass>(10, "weight", "scratch");
     check_names<Part>(13, "none", "pool");
     check_names<AttentionKind>(3, "from_model", "bidirectional");
@@ -198,7 +198,7 @@ TEST_CASE("api: every enum of the header has names, and prints by them") {
     check_names<ToolUse>(3, "none", "required");
     check_names<SchemaOptions::Space>(3, "flexible", "spaced");
     check_names<EngineRequest::Kind>(4, "generate", "rank");
-    check_names<EngineRequest::Guess>(3, "none", "draft");
+    check_names<EngineRequest::Speculate>(3, "none", "draft");
     check_names<SlotInfo::State>(3, "queued", "generating");
     check_names<RooflineRow::Bound>(4, "memory", "overhead", 1);  // the first is called unknown
     CHECK(elsewhere::print(trace_format::BlockType::run_end) == "run_end");

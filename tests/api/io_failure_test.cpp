@@ -72,13 +72,13 @@ std::string fail_each_call(const Operation& operation, Fault fault, std::uint64_
     return "never came to an end";
 }
 
-const ContextOptions kSmall{.n_ctx = 128, .n_threads = 1};
+const ContextOptions kOneThread{.n_ctx = 128, .n_threads = 1};
 
 struct Files {
     TempFolder folder;
     Model model = Model::load(model_path());
     std::vector<Token> tokens = random_tokens(70, 128, 4);
-    std::vector<std::uint32_t> expected = bits_of(logits_of(model, tokens, kSmall));
+    std::vector<std::uint32_t> expected = bits_of(logits_of(model, tokens, kOneThread));
 
     [[nodiscard]] std::filesystem::path model_path() const {
         TinyModel tiny;
@@ -98,10 +98,10 @@ Operation loading(const Files& f, bool use_mmap) {
     const auto full = ModelFile::open(path).compute_full_fingerprint();
     const auto load = [&f, path, kept, use_mmap, full] {
         const auto model = Model::load(path, {.use_mmap = use_mmap});
-        if (bits_of(logits_of(model, f.tokens, kSmall)) != f.expected) throw std::runtime_error("other bits");
+        if (bits_of(logits_of(model, f.tokens, kOneThread)) != f.expected) throw std::runtime_error("other bits");
         if (model.file().compute_full_fingerprint({.folder = kept}) != full) throw std::runtime_error("other file");
         if (model.file().full_fingerprint(kept).value_or(full) != full) throw std::runtime_error("other file is kept");
-        (void)plan(path, {.use_mmap = use_mmap}, kSmall);
+        (void)plan(path, {.use_mmap = use_mmap}, kOneThread);
     };
     const auto check = [load, kept](bool) -> std::string {
         try {
@@ -278,7 +278,7 @@ void fail_files(std::uint64_t step) {
         for (const Fault fault : {Fault::error, Fault::interrupt, Fault::part}) {
             const auto said = f.folder / "said", counted = f.folder / "counted";
             const auto run = [&] {
-                Context context(f.model, kSmall);
+                Context context(f.model, kOneThread);
                 if (!f.decodes(context)) return 2;
                 const Operation operation = make(context);
                 if (!begin_failing_calls()) return 3;

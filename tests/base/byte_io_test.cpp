@@ -24,7 +24,7 @@ std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
 }
 
 template <class Fn>
-std::pair<ErrorCode, std::string> refusal(Fn&& fn) {
+std::pair<ErrorCode, std::string> refusal_of(Fn&& fn) {
     try {
         fn();
     } catch (const Error& error) {
@@ -80,24 +80,24 @@ TEST_CASE("byte_io: a read beyond the end names source, offset, size and end, in
     const auto bytes = bytes_of({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
     ByteReader r(bytes, "run.trace", ErrorCode::bad_metadata, 1000);
     r.skip(4);
-    CHECK(refusal([&] { (void)r.number<std::uint64_t>(); }) ==
+    CHECK(refusal_of([&] { (void)r.number<std::uint64_t>(); }) ==
           std::pair(ErrorCode::bad_metadata,
                     std::string("run.trace: number of 8 bytes at byte 1004, but it ends at byte 1010")));
     CHECK(r.position() == 4);
     for (const std::uint64_t n :
          {std::uint64_t{7}, std::numeric_limits<std::uint64_t>::max(), std::uint64_t{1} << 63}) {
-        CHECK(refusal([&] { (void)r.bytes(n); }).first == ErrorCode::bad_metadata);
-        CHECK(refusal([&] { (void)r.text(n); }).second ==
+        CHECK(refusal_of([&] { (void)r.bytes(n); }).first == ErrorCode::bad_metadata);
+        CHECK(refusal_of([&] { (void)r.text(n); }).second ==
               cat("run.trace: text of ", n, " bytes at byte 1004, but it ends at byte 1010"));
-        CHECK(refusal([&] { r.skip(n); }).first == ErrorCode::bad_metadata);
+        CHECK(refusal_of([&] { r.skip(n); }).first == ErrorCode::bad_metadata);
     }
     std::array<std::uint32_t, 2> two{};
-    CHECK(refusal([&] { r.numbers(std::span(two)); }).first == ErrorCode::bad_metadata);
-    CHECK(refusal([&] { r.seek(11); }).second == "run.trace: position 1011 lies behind the end at byte 1010");
+    CHECK(refusal_of([&] { r.numbers(std::span(two)); }).first == ErrorCode::bad_metadata);
+    CHECK(refusal_of([&] { r.seek(11); }).second == "run.trace: position 1011 lies behind the end at byte 1010");
     CHECK(r.position() == 4);
     CHECK(r.number<std::uint16_t>() == 0x0605);
-    CHECK(refusal([&] { ByteReader(bytes, "short").skip(11); }).first == ErrorCode::truncated);
-    CHECK(refusal([&] { r.refuse(2, "an unknown version, 9"); }).second ==
+    CHECK(refusal_of([&] { ByteReader(bytes, "short").skip(11); }).first == ErrorCode::truncated);
+    CHECK(refusal_of([&] { r.refuse(2, "an unknown version, 9"); }).second ==
           "run.trace: an unknown version, 9 (at byte 1002)");
 }
 
@@ -107,10 +107,10 @@ TEST_CASE("byte_io: a count is checked against what follows before it sizes anyt
     w.number(std::uint64_t{3});
     w.zeros(24);
     CHECK(ByteReader(bytes, "r").count<std::uint64_t>(8) == 3);
-    CHECK(refusal([&] { (void)ByteReader(bytes, "r").count<std::uint64_t>(9); }).second ==
+    CHECK(refusal_of([&] { (void)ByteReader(bytes, "r").count<std::uint64_t>(9); }).second ==
           "r: a count of 3 needs 9 bytes each, but 24 follow (at byte 0)");
     w.patch(0, std::uint64_t{1} << 61);  // times 8 it would be 0
-    CHECK(refusal([&] { (void)ByteReader(bytes, "r").count<std::uint64_t>(8); }).first == ErrorCode::truncated);
+    CHECK(refusal_of([&] { (void)ByteReader(bytes, "r").count<std::uint64_t>(8); }).first == ErrorCode::truncated);
     CHECK(ByteReader(bytes, "r").count<std::uint64_t>(0) == std::uint64_t{1} << 61);
 }
 
@@ -118,35 +118,36 @@ TEST_CASE("byte_io: padding is zero, and is counted from the start of the file")
     const auto bytes = bytes_of({1, 0, 0, 9, 5});
     ByteReader r(bytes, "f");
     CHECK(r.number<std::uint8_t>() == 1);
-    CHECK(refusal([&] { r.align(4); }).second == "f: padding that is not zero (at byte 3)");
+    CHECK(refusal_of([&] { r.align(4); }).second == "f: padding that is not zero (at byte 3)");
     CHECK(r.position() == 1);
     ByteReader part(bytes, "f", ErrorCode::bad_metadata, 6);
     part.skip(1);
     part.align(8);  // byte 7 of the file, and so one byte on
     CHECK(part.position() == 2);
-    CHECK(refusal([&] { part.align(16); }).first == ErrorCode::bad_metadata);  // it ends before
+    CHECK(refusal_of([&] { part.align(16); }).first == ErrorCode::bad_metadata);  // it ends before
 }
 
 TEST_CASE("byte_io: a target of a fixed size refuses what does not fit, and holds what did") {
     std::array<std::byte, 6> bytes{};
     ByteWriter w(bytes, "slot");
     w.number(std::uint32_t{0x04030201});
-    CHECK(refusal([&] { w.number(std::uint32_t{5}); }) ==
+    CHECK(refusal_of([&] { w.number(std::uint32_t{5}); }) ==
           std::pair(ErrorCode::limit_exceeded, std::string("slot: 4 bytes at byte 4 exceed its size of 6 bytes")));
-    CHECK(refusal([&] { w.zeros(std::numeric_limits<std::uint64_t>::max()); }).first == ErrorCode::limit_exceeded);
+    CHECK(refusal_of([&] { w.zeros(std::numeric_limits<std::uint64_t>::max()); }).first == ErrorCode::limit_exceeded);
     CHECK(w.position() == 4);
     w.text("ab");
     CHECK(std::vector(bytes.begin(), bytes.end()) == bytes_of({1, 2, 3, 4, 'a', 'b'}));
     w.patch(1, std::uint16_t{0x0908});
     CHECK(std::vector(bytes.begin(), bytes.end()) == bytes_of({1, 8, 9, 4, 'a', 'b'}));
-    CHECK(refusal([&] { w.patch(5, std::uint16_t{1}); }).second ==
+    CHECK(refusal_of([&] { w.patch(5, std::uint16_t{1}); }).second ==
           "slot: 2 bytes at byte 5 are not written yet: it ends at byte 6");
-    CHECK(refusal([&] { w.patch(std::numeric_limits<std::uint64_t>::max(), std::uint16_t{1}); }).first ==
+    CHECK(refusal_of([&] { w.patch(std::numeric_limits<std::uint64_t>::max(), std::uint16_t{1}); }).first ==
           ErrorCode::limit_exceeded);
     std::vector<std::byte> grows(3);
     ByteWriter behind(grows, "grows");
     CHECK(behind.position() == 3);
-    CHECK(refusal([&] { behind.zeros(std::numeric_limits<std::uint64_t>::max()); }).first == ErrorCode::limit_exceeded);
+    CHECK(refusal_of([&] { behind.zeros(std::numeric_limits<std::uint64_t>::max()); }).first ==
+          ErrorCode::limit_exceeded);
     CHECK(grows.size() == 3);
 }
 

@@ -18,10 +18,11 @@ constexpr std::string_view kTemplateWithTools =
     "{% for c in m.tool_calls or [] %}<tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments} | "
     "tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% endif %}";
-constexpr std::string_view kTools = R"([{"type": "function", "function": {"name": "weather", "description": "of a city",
+constexpr std::string_view kWeather =
+    R"([{"type": "function", "function": {"name": "weather", "description": "of a city",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
     "required": ["city"]}}}])";
-constexpr std::string_view kInputs = R"({"add_generation_prompt": true, "bos_token": "<s>", "messages": [
+constexpr std::string_view kTalk = R"({"add_generation_prompt": true, "bos_token": "<s>", "messages": [
     {"role": "system", "content": "S"}, {"role": "user", "content": [{"type": "text", "text": "how warm is it?"}]},
     {"role": "assistant", "content": null, "reasoning": "hm", "tool_calls": [{"id": "call00001", "type": "function",
      "function": {"name": "weather", "arguments": "{\"city\": \"Oslo\", \"days\": [1, 2.5, {\"deep\": [[]]}]}"}}]},
@@ -39,17 +40,17 @@ void refuse_in_chat(std::uint64_t step) {
     };
     for (const ChatTemplate& chat_template : {ChatTemplate(kTemplateWithTools), *ChatTemplate::built_in("llama3")}) {
         const auto able = capabilities(chat_template);
-        const std::string adapted = adapt_inputs(able, kInputs), source(chat_template.source());
+        const std::string adapted = adapt_inputs(able, kTalk), source(chat_template.source());
         const RenderOptions options{.now = LocalTime{2026, 1, 1}};
         const std::string text = chat_template.render(adapted, options).text;
         const auto renders = [&] { return chat_template.render(adapted, options).text == text; };
         check(
             "parse a template", [&] { (void)ChatTemplate(std::string_view(source)); }, renders);
         check(
-            "adapt", [&] { (void)adapt_inputs(able, kInputs); }, renders);
+            "adapt", [&] { (void)adapt_inputs(able, kTalk); }, renders);
         check(
             "render", [&] { (void)chat_template.render(adapted, options); }, renders);
-        const AnswerParser whole(chat_template, {.tools = std::string(kTools)});
+        const AnswerParser whole(chat_template, {.tools = std::string(kWeather)});
         check(
             "parse an answer",
             [&] {
@@ -59,7 +60,7 @@ void refuse_in_chat(std::uint64_t step) {
                 (void)parser.finish();
             },
             renders, 10);
-        AnswerParser begun(chat_template, {.tools = std::string(kTools)});
+        AnswerParser begun(chat_template, {.tools = std::string(kWeather)});
         (void)begun.push(kAnswer.substr(0, 60));
         const ChatAnswer before = begun.whole();
         check(
@@ -69,10 +70,10 @@ void refuse_in_chat(std::uint64_t step) {
                     refuse_each_allocation([&] { (void)capabilities(chat_template); }, renders, {}, step * 211), 1);
         check(
             "tool grammar",
-            [&] { (void)tool_grammar(ChatTemplate(std::string_view(source)), kTools, {.use = ToolUse::required}); },
+            [&] { (void)tool_grammar(ChatTemplate(std::string_view(source)), kWeather, {.use = ToolUse::required}); },
             renders, 20, 8);  // lists that cannot be made shorter stay as they are
     }
-    check("schema", [&] { (void)Schema::parse(kTools.substr(1, kTools.size() - 2)); }, {});
+    check("schema", [&] { (void)Schema::parse(kWeather.substr(1, kWeather.size() - 2)); }, {});
 }
 
 }  // namespace

@@ -149,6 +149,47 @@ TEST_CASE("answers: a call whose closing mark the end of the answer took is a ca
     CHECK(parse_in_every_cut("<tool_calls>", "<tool_calls>[{\"name\": \"now\"}]").tool_calls.size() == 1);
 }
 
+TEST_CASE("[N18] answers: of a list that is cut the whole calls are delivered, and the rest is text") {
+    const struct {
+        const char *source, *text, *rest;
+    } cases[] = {
+        {"[TOOL_CALLS]",
+         R"([TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}, {"na)", R"({"na)"},
+        {"[TOOL_CALLS]", R"([TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}})",
+         ""},
+        {"<tool_calls>", R"(<tool_calls>[{"name": "now"}, {"name": "now", "arguments": {"a": 1}}, )", ""},
+        {"x",
+         R"({"tool_calls": [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {"a": 1}}, )"
+         R"({"name": "now", "ar)",
+         R"({"name": "now", "ar)"},
+        {"<|tool_list_start|>", "<|tool_call_start|>[now(), now(a=1), now(a=", "now(a="},
+        {"<function_calls>", "<function_calls>now()\nnow(a=1)\nno", "no"},
+        {"<tool_call>",
+         "<tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>\n"
+         "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": 1}}</tool_call>\n<tool_call>{\"na",
+         "<tool_call>{\"na"},
+    };
+    for (const auto& c : cases) {
+        CAPTURE(c.text);
+        for (const bool is_cut : {false, true}) {
+            AnswerParser parser(ChatTemplate(c.source), {.tools = kTools});
+            (void)parser.push(c.text);
+            (void)parser.finish(is_cut);
+            REQUIRE(parser.whole().tool_calls.size() == 2);
+            CHECK(parser.whole().tool_calls[0].arguments == "{}");
+            CHECK(parser.whole().tool_calls[1].arguments == "{\"a\": 1}");
+            const std::string& content = parser.whole().content;
+            CHECK(content.substr(std::min(content.size(), content.find_first_not_of(" \n"))) == c.rest);
+        }
+    }
+    for (const char* text : {R"([{"name": "now", "arguments": {}}, hello)", R"([{"name": "now", "arguments": {}} and)",
+                             R"({"tool_calls": [{"a": 1}, {"na)"}) {
+        CAPTURE(text);
+        CHECK(parse_in_every_cut("x", text).tool_calls.empty());
+        CHECK(parse_in_every_cut("x", text).content == text);
+    }
+}
+
 TEST_CASE("answers: code without a closing mark is a call where the model ended it, and text where it was cut") {
     const struct {
         const char *source, *text;

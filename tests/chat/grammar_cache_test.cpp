@@ -23,7 +23,7 @@ std::string object_of(int n, std::string_view prefix) {
     return out + "}}";
 }
 
-constexpr std::string_view kTools =
+constexpr std::string_view kLookup =
     R"([{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}])";
 
 }  // namespace
@@ -40,9 +40,9 @@ TEST_CASE("grammar cache: the same text is compiled once, by its content") {
     // A schema and a grammar of the same text, and calls with other options, are different.
     CHECK(code_of([&] { (void)cache.grammar(R"({"type": "integer"})", vocab); }) == ErrorCode::bad_grammar);
     const ChatTemplate chat = *ChatTemplate::built_in("chatml");
-    (void)cache.calls(chat, kTools);
-    (void)cache.calls(chat, kTools);
-    (void)cache.calls(chat, kTools, {.use = ToolUse::required});
+    (void)cache.calls(chat, kLookup);
+    (void)cache.calls(chat, kLookup);
+    (void)cache.calls(chat, kLookup, {.use = ToolUse::required});
     CHECK(cache.stats().compiled == 4);
     CHECK(cache.stats().kept == 4);
     // What fails is not kept.

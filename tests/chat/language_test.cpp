@@ -9,12 +9,12 @@
 namespace tinfer::test {
 namespace {
 
-constexpr const char* kInputs =
+constexpr const char* kLanguageInputs =
     R"({"s": "Grüße, World", "n": 7, "f": 2.5, "l": [3, 1, 2], "m": {"k": 1, "items": "own"}, "e": "",
     "msgs": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": null}]})";
 
 std::string render(std::string_view source) {
-    return ChatTemplate(source).render(kInputs, {.now = LocalTime{2026, 3, 9, 14, 5, 7}}).text;
+    return ChatTemplate(source).render(kLanguageInputs, {.now = LocalTime{2026, 3, 9, 14, 5, 7}}).text;
 }
 
 std::string error_of(std::string_view source, ErrorCode code) {

@@ -25,7 +25,7 @@ std::string marked(std::string_view source, std::string_view inputs) {
     return out;
 }
 
-constexpr const char* kInputs =
+constexpr const char* kMarkedInputs =
     R"({"messages": [{"role": "user", "content": " Hi <s> "}, {"role": "odd<|", "content": "b"}],
     "tools": [{"type": "function", "function": {"name": "add"}}], "bos_token": "<s>", "note": "n,o"})";
 
@@ -75,7 +75,7 @@ TEST_CASE("chat: the origin of text goes along through operators, methods, filte
     };
     for (const auto& c : cases) {
         CAPTURE(c.source);
-        CHECK(marked(c.source, kInputs) == c.expected);
+        CHECK(marked(c.source, kMarkedInputs) == c.expected);
     }
 }
 

@@ -208,6 +208,23 @@ class Chat(unittest.TestCase):
         t.process.send_signal(signal.SIGINT)
         t.leave(keys="", code=130)
 
+    def test_ctrl_c_while_the_terminal_takes_nothing(self):
+        """The program waits for a terminal that is full, and the signal ends its call: the turn stops all the same."""
+        t = Terminal("chat", MODEL, "--template", TEMPLATE, "-n", "-1", "-c", "65536", "--temp", "0", *NO_EOG)
+        t.until("> ")
+        t.type("once\r")
+        t.until("once\n.")
+        ticks = lambda: pathlib.Path(f"/proc/{t.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        before, end = None, time.monotonic() + 60
+        while before != (before := ticks()):   # until it computes no more
+            self.assertLess(time.monotonic(), end, "the terminal takes everything")
+            time.sleep(0.3)
+        t.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        self.assertNotIn("cannot be written", t.until(r"\(stopped\)|cannot be written"))
+        t.until("> ")
+        t.leave()
+
     def test_colours_on_terminals_alone(self):
         t = Terminal(*CHAT)
         t.until("\x1b\\[2m/help tells")

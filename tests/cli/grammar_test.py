@@ -42,6 +42,28 @@ class Check(unittest.TestCase):
         for text in ("maybe", "ye", "yes ", ""):
             self.assertEqual(json.loads(check(path, "--match", text, code=1)), {"accepted": False}, text)
 
+    def test_says_where_a_text_stops_matching(self):
+        path = file_of("list.gbnf", 'root ::= "[" number ("," number)* "]"\nnumber ::= [0-9]+\n')
+        for text, place, expected in (("[1,x2]", "line 1, column 4 (byte 3): \"x2]\" does not match", '"0", "1", "2"'),
+                                      ("[1", "line 1, column 3 (byte 2): the text ends too early",
+                                       '",", "0", "1"'),
+                                      ("[1]!", "column 4 (byte 3): \"!\" does not match", "expected the end")):
+            check(path, "--match", text, code=1)
+            self.assertIn(place, tinfer.stderr)
+            self.assertIn(expected, tinfer.stderr)
+        check(path, "--match", "[1", "--quiet", code=1)
+        self.assertEqual(tinfer.stderr, "")
+        words = file_of("words.gbnf", 'root ::= "ä\\n" ("yes" | "no!")\n')
+        document = json.loads(check(words, "--match", "ä\nnö", "--json", code=1))
+        self.assertEqual(document, {"accepted": False, "byte": 4, "line": 2, "column": 2, "expected": ['"o!"']})
+        check(words, "--match", "ö", code=1)   # the first byte of a character is right, the second is not
+        self.assertIn("line 1, column 1 (byte 0): \"ö\" does not match", tinfer.stderr)
+        check("--json-schema", json.dumps(SCHEMA), "--match", '{"name":"Al","age":1}', code=1)
+        self.assertIn('"l\\",\\"age\\":1}" does not match; expected "nn\\""', tinfer.stderr)
+        lines = file_of("some.jsonl", '"[1]"\n"[a]"\n')
+        out = check(path, "--match-file", lines, "--json").splitlines()
+        self.assertEqual([json.loads(line).get("byte") for line in out], [None, 1])
+
     def test_matches_lines_of_a_file(self):
         texts = ['{"name": "Ann", "age": 7}', '{"name":"Bo","age":10}', "", '{"age": 1, "name": "Bo"}',
                  '{"name":"Bo",\n"age":0}']

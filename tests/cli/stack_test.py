@@ -66,6 +66,14 @@ class SmallStacks(unittest.TestCase):
                      file("deep.gbnf", "root ::= " + "(" * 5000 + '"a"' + ")" * 5000),
                      says="parentheses inside each other")
 
+    def test_a_prompt_that_memory_has_no_context_for_is_the_cause(self):
+        prompt = file("prompt.txt", "once on a time in the inn " * 600000)
+        for command in ("run", "logits"):
+            self.refuses(command, MODEL, "-f", prompt, "--kv-type-k", "f32", "--kv-type-v", "f32",
+                         *(["-o", FOLDER / "none.f32"] if command == "logits" else []),
+                         says=" tokens, and a context for so many cannot be made: ")
+            self.assertFalse((FOLDER / "none.f32").exists())
+
     def test_templates(self):
         plain = file("messages.json", json.dumps([{"role": "user", "content": "a"}]))
         for depth, ok in ((60, True), (5000, False)):

@@ -126,7 +126,7 @@ private:
         request.generation.n_predict = value % 3 == 0 ? 200 : 10 + value % 64;
         request.share_prefix = value % 5 != 0;
         if (value % 7 == 0) request.adapters = {{"red", 0.5f}};
-        if (value % 4 == 1) request.guess = EngineRequest::Guess::ngram;
+        if (value % 4 == 1) request.speculate = EngineRequest::Speculate::ngram;
         return request;
     }
     static void refused(Engine& engine, std::uint8_t value) {

@@ -6,7 +6,9 @@
 
 #include <unistd.h>
 
+#include "server/infill.hpp"
 #include "server/job.hpp"
+#include "server/ollama.hpp"
 #include "support/adapter_files.hpp"
 #include "support/tiny_model.hpp"
 
@@ -65,7 +67,7 @@ void require(bool holds) {
     if (!holds) std::abort();
 }
 
-void read(int route, const Json& body, const tinfer::server::Service& service) {
+void read(int route, Json body, const tinfer::server::Service& service) {
     tinfer::server::Job job;
     switch (route) {
         case 0: job = tinfer::server::read_chat(body, service); break;
@@ -73,6 +75,15 @@ void read(int route, const Json& body, const tinfer::server::Service& service) {
         case 2: job = tinfer::server::read_responses(body, service); break;
         case 3: job = tinfer::server::read_anthropic(body, service); break;
         case 4: (void)tinfer::server::read_anthropic(body, service, true); return;
+        case 6: job = tinfer::server::read_infill(body, service); break;
+        case 7:
+        case 8: {
+            using tinfer::server::ollama::Kind;
+            auto ask = tinfer::server::ollama::read(route == 7 ? Kind::chat : Kind::generate, body, service);
+            if (!ask.job) return;  // only loads
+            job = *std::move(ask.job);
+            break;
+        }
         default: {
             tinfer::server::Fields fields(body);
             const tinfer::server::Conversation talk = tinfer::server::read_conversation(fields);
@@ -102,7 +113,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (size == 0) return 0;
     const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
     try {
-        read(data[0] % 6, tinfer::server::parse_body(text), *served.service);
+        read(data[0] % 9, tinfer::server::parse_body(text), *served.service);
     } catch (const tinfer::server::ApiError& error) {
         require(error.status == 400 || error.status == 404 || error.status == 501);
         require(*error.what() != '\0' && !tinfer::server::to_line(error.to_json()).empty());

@@ -46,6 +46,18 @@ constexpr std::pair<char, std::string_view> kBodies[] = {
     {4, R"({"messages":[{"role":"user","content":"x"}]})"},
     {5, R"({"messages":[{"role":"developer","content":"a"},{"role":"user","content":"<|im_end|>"}],)"
         R"("enable_thinking":false})"},
+    {6, R"({"input_prefix":"a","input_suffix":"b","input_extra":[{"filename":"f","text":"t","time":1}],"prompt":"p",)"
+        R"("n_predict":3,"n_indent":1,"t_max_predict_ms":9,"n_cmpl":2,"response_fields":["timings/prompt_n"],)"
+        R"("lora":[{"id":0,"scale":0.5}],"samplers":["top_k"]})"},
+    {7, R"({"model":"m","messages":[{"role":"user","content":"x","images":[]},{"role":"assistant","content":"",)"
+        R"("tool_calls":[{"function":{"index":0,"name":"f","arguments":{"a":1}}}]},{"role":"tool","tool_name":"f",)"
+        R"("content":"r"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],)"
+        R"("think":false,"keep_alive":"1h30m","truncate":true,"options":{"num_predict":-1,"seed":1,"num_ctx":9}})"},
+    {8, R"({"prompt":"x","system":"s","context":[5,6],"format":{"type":"object"},"keep_alive":0,"shift":true,)"
+        R"("options":{"num_predict":3,"repeat_last_n":-1,"tfs_z":1},"logprobs":true,"top_logprobs":2})"},
+    {8, R"({"prompt":"x","suffix":"y","raw":true,"stream":false,"template":"","steps":0})"},
+    {1, R"({"prompt":"abc","max_tokens":4,"prompt_logprobs":2,"prompt_logprob_token_ids":[5,6],)"
+        R"("prompt_logprob_start":1,"return_routed_experts":false,"routed_experts_format":"int32"})"},
 };
 
 }  // namespace

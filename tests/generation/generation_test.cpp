@@ -57,7 +57,7 @@ struct Script : SamplerLink {
     [[nodiscard]] std::unique_ptr<SamplerLink> clone() const override { return std::make_unique<Script>(notes); }
 };
 
-struct Fixture {
+struct GenerationFixture {
     test::TempFolder folder;
     Vocab vocab = make_vocab(folder.path());
     Model model = Model::load(TinyModel{}.save(folder.path()));
@@ -84,7 +84,8 @@ const std::vector<Token> kPrompt{Token{1}, Token{kHello}, Token{kWorld}};
 
 }  // namespace
 
-TEST_CASE_FIXTURE(Fixture, "[C11][C12] generation: each end has its reason, its tokens, its text and what is pending") {
+TEST_CASE_FIXTURE(GenerationFixture,
+                  "[C11][C12] generation: each end has its reason, its tokens, its text and what is pending") {
     struct Case {
         std::vector<std::int32_t> drawn;
         GenerationOptions options;
@@ -123,7 +124,7 @@ TEST_CASE_FIXTURE(Fixture, "[C11][C12] generation: each end has its reason, its 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: text comes in whole characters, and its pieces are the text") {
+TEST_CASE_FIXTURE(GenerationFixture, "generation: text comes in whole characters, and its pieces are the text") {
     auto sampler = script({kHello, kSmile, kSmile + 1, kSmile + 2, kSmile + 3, kWorld, kEos});
     Context context(model, {.n_ctx = 64});
     Generation generation(vocab, kPrompt);
@@ -134,7 +135,7 @@ TEST_CASE_FIXTURE(Fixture, "generation: text comes in whole characters, and its 
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
+    GenerationFixture,
     "generation: a prompt in pieces, any piece, any sequence: the same text; the sampler sees the prompt once") {
     std::vector<Token> prompt;
     for (int i = 0; i < 50; ++i) prompt.push_back(Token{(i * 37 + 11) % 128});
@@ -170,7 +171,8 @@ TEST_CASE_FIXTURE(
 }
 
 TEST_CASE_FIXTURE(
-    Fixture, "generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
+    GenerationFixture,
+    "generation: a full context is a value, at the last token that fits; a prompt too long is not begun") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({});
     Generation generation(vocab, kPrompt);
@@ -190,7 +192,8 @@ TEST_CASE_FIXTURE(
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: cancelled and failed decodes lose nothing, and it goes on where it was") {
+TEST_CASE_FIXTURE(GenerationFixture,
+                  "generation: cancelled and failed decodes lose nothing, and it goes on where it was") {
     const auto whole = [&] {
         Context context(model, {.n_ctx = 64});
         auto sampler = script({kHello, kWorld, kNew, 30, 31, kEos});
@@ -238,7 +241,7 @@ TEST_CASE_FIXTURE(Fixture, "generation: cancelled and failed decodes lose nothin
     CHECK(other.tokens().size() == 3);
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(GenerationFixture,
                   "generation: a callback gets every text, may end it, may throw; end() gives what was held back") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({kHello, kWorld, kNew});
@@ -269,7 +272,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(
-    Fixture,
+    GenerationFixture,
     "generation: several in one batch, driven by accept(), equal each alone; a conversation goes on turn by turn") {
     std::vector<std::vector<Token>> prompts;
     for (int i = 0; i < 3; ++i) prompts.push_back({Token{1}, Token{10 + i}, Token{40 + 3 * i}, Token{7}});
@@ -329,7 +332,7 @@ TEST_CASE_FIXTURE(
     CHECK_FALSE(conversation.text().empty());
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(GenerationFixture,
                   "generation: an empty prompt goes on from the last output; options out of range are refused") {
     Context context(model, {.n_ctx = 64});
     auto sampler = script({kHello, kEos});
@@ -346,7 +349,7 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(to_string(StopReason::eog) == "eog");
 }
 
-TEST_CASE_FIXTURE(Fixture, "generation: numbers are of what was computed") {
+TEST_CASE_FIXTURE(GenerationFixture, "generation: numbers are of what was computed") {
     bool cancel = false;
     Context context(model, {.n_ctx = 128, .cancel = [&] { return cancel; }});
     auto sampler = script({});

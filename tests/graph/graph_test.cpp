@@ -37,8 +37,8 @@ std::string message_of(auto&& action, ErrorCode expected) {
     return "no error";
 }
 
-TensorInfo tensor(std::uint32_t id, std::string_view name, DType type, std::array<std::int64_t, 4> ne,
-                  int layer = kNoLayer) {
+TensorInfo file_tensor(std::uint32_t id, std::string_view name, DType type, std::array<std::int64_t, 4> ne,
+                       int layer = kNoLayer) {
     TensorInfo info;
     info.id = id;
     info.name = name;
@@ -162,8 +162,10 @@ TEST_CASE("[G13][X12] graph: every node of a layer carries its number and a stab
 TEST_CASE("graph: products of one input share its quantized form, one per activation type") {
     Graph g(64, 64);
     const Tensor x = g.input("x", DType::f32, {256, 3, 1, 1});
-    const TensorInfo a = tensor(0, "a", DType::q4_k, {256, 8, 1, 1}), b = tensor(1, "b", DType::q6_k, {256, 4, 1, 1});
-    const TensorInfo c = tensor(2, "c", DType::q8_0, {256, 4, 1, 1}), d = tensor(3, "d", DType::f16, {256, 4, 1, 1});
+    const TensorInfo a = file_tensor(0, "a", DType::q4_k, {256, 8, 1, 1}),
+                     b = file_tensor(1, "b", DType::q6_k, {256, 4, 1, 1});
+    const TensorInfo c = file_tensor(2, "c", DType::q8_0, {256, 4, 1, 1}),
+                     d = file_tensor(3, "d", DType::f16, {256, 4, 1, 1});
     for (const TensorInfo* w : {&a, &b, &c, &d}) g.mul_mat(g.weight(*w), x);
     CHECK(ops_of(g) == std::vector{Op::quantize, Op::mul_mat, Op::mul_mat, Op::quantize, Op::mul_mat, Op::mul_mat});
     CHECK(g.values()[g.nodes()[0].output].type == DType::x8_256);
@@ -175,8 +177,8 @@ TEST_CASE("graph: products of one input share its quantized form, one per activa
 
 TEST_CASE("[G13] graph: a quantized form lives in the layer and under the name of what it is made from") {
     Graph g(64, 64);
-    const TensorInfo norm = tensor(0, "blk.3.attn_norm.weight", DType::f32, {256, 1, 1, 1}, 3),
-                     w = tensor(1, "w", DType::q4_k, {256, 8, 1, 1});
+    const TensorInfo norm = file_tensor(0, "blk.3.attn_norm.weight", DType::f32, {256, 1, 1, 1}, 3),
+                     w = file_tensor(1, "w", DType::q4_k, {256, 8, 1, 1});
     const Tensor x = g.input("x", DType::f32, {256, 3, 1, 1});
     g.set_layer(3);
     g.set_part(Part::attn_norm);
@@ -191,7 +193,8 @@ TEST_CASE("[G13] graph: a quantized form lives in the layer and under the name o
 
 TEST_CASE("graph: the same tensor is the same leaf within a graph and never a stale one after reset") {
     Graph g(64, 64);
-    const TensorInfo a = tensor(7, "a", DType::f32, {8, 1, 1, 1}), b = tensor(3, "b", DType::f32, {8, 1, 1, 1});
+    const TensorInfo a = file_tensor(7, "a", DType::f32, {8, 1, 1, 1}),
+                     b = file_tensor(3, "b", DType::f32, {8, 1, 1, 1});
     CHECK(g.weight(a) == g.weight(a));
     CHECK(g.weight(a) != g.weight(b));
     g.reset();
@@ -233,9 +236,9 @@ TEST_CASE("graph: views have strides, offset and root of what they look at") {
 
 TEST_CASE("graph: mistakes are reported in names and shapes") {
     Graph g(64, 64);
-    const TensorInfo w = tensor(0, "blk.0.attn_q.weight", DType::q8_0, {64, 64, 1, 1}),
-                     odd = tensor(1, "odd.weight", DType::q8_1, {64, 64, 1, 1});
-    const TensorInfo hostile = tensor(2, "a\n'b", DType::f32, {3, 1, 1, 1});
+    const TensorInfo w = file_tensor(0, "blk.0.attn_q.weight", DType::q8_0, {64, 64, 1, 1}),
+                     odd = file_tensor(1, "odd.weight", DType::q8_1, {64, 64, 1, 1});
+    const TensorInfo hostile = file_tensor(2, "a\n'b", DType::f32, {3, 1, 1, 1});
     const Tensor x = g.input("x", DType::f32, {32, 5, 1, 1});
     g.set_layer(0);
     const Tensor h = g.name(g.silu(x), "attn_norm");
@@ -259,8 +262,8 @@ TEST_CASE("graph: mistakes are reported in names and shapes") {
 
 TEST_CASE("graph: experts read one shared row of a token, or one row each") {
     Graph g(64, 64);
-    const TensorInfo w = tensor(0, "exps", DType::q8_0, {32, 16, 8, 1}),
-                     down = tensor(1, "down", DType::q8_0, {32, 12, 8, 1});
+    const TensorInfo w = file_tensor(0, "exps", DType::q8_0, {32, 16, 8, 1}),
+                     down = file_tensor(1, "down", DType::q8_0, {32, 12, 8, 1});
     for (const std::int64_t t : {1, 2, 3}) {
         g.reset();
         const Tensor x = g.input("x", DType::f32, {32, t, 1, 1}), each = g.input("each", DType::f32, {32, 2, t, 1});
@@ -272,7 +275,8 @@ TEST_CASE("graph: experts read one shared row of a token, or one row each") {
 }
 
 TEST_CASE("graph: the signature sees shapes, attributes, outputs, operands and names") {
-    const TensorInfo a = tensor(0, "a", DType::f32, {8, 1, 1, 1}), b = tensor(1, "b", DType::f32, {8, 1, 1, 1});
+    const TensorInfo a = file_tensor(0, "a", DType::f32, {8, 1, 1, 1}),
+                     b = file_tensor(1, "b", DType::f32, {8, 1, 1, 1});
     struct Variant {
         std::int64_t n_tokens = 4;
         float eps = 1e-5f;

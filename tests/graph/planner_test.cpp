@@ -26,7 +26,7 @@ using test::SampleModel;
 
 namespace {
 
-constexpr std::uint32_t kNodes = 512, kValues = 1024;
+constexpr std::uint32_t kMaxNodes = 512, kMaxValues = 1024;
 
 std::span<const StepOperand> operands_of(const Plan& plan, const Step& step) {
     return std::span(plan.operands).subspan(step.first_operand, step.n_operands);
@@ -117,9 +117,9 @@ std::string verdict(const Graph& g, const Plan& plan) {
 }  // namespace
 
 TEST_CASE("[G10] planner: in whole models every read sees what was written for it, and dead memory is never read") {
-    graph::Planner planner(kNodes, kValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
-    Graph g(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
     for (const int n_expert : {0, 4})
         for (const DType type : {DType::q4_k, DType::q8_0, DType::f16})
             for (const int n_tokens : {1, 2, 17})
@@ -134,9 +134,9 @@ TEST_CASE("[G10] planner: in whole models every read sees what was written for i
 
 TEST_CASE("planner: random graphs are placed without overlap, fused or not") {
     const std::deque<TensorInfo> weights = random_weights();
-    graph::Planner planner(kNodes, kValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
-    Graph g(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
     std::size_t fused_steps = 0;
     for (unsigned seed = 0; seed < 500; ++seed) {
         std::mt19937 random(seed);
@@ -175,9 +175,9 @@ TEST_CASE("planner: memory is reused, and the peak is far below the sum of all r
 }
 
 TEST_CASE("[G6] planner: the arena of the largest micro-batch holds every smaller one") {
-    graph::Planner planner(kNodes, kValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
-    Graph g(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
     for (const int n_expert : {0, 4}) {
         const SampleModel model({.n_expert = n_expert});
         constexpr int largest = 40;
@@ -196,10 +196,10 @@ TEST_CASE("[G6] planner: the arena of the largest micro-batch holds every smalle
 
 TEST_CASE("[G4] planner: planning again allocates nothing") {
     const SampleModel model;
-    Graph g(kNodes, kValues);
-    graph::Planner planner(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
-    plan.reserve(kNodes, kValues);
+    plan.reserve(kMaxNodes, kMaxValues);
     model.build(g, 64, 64);
     planner.make(g, {}, plan);
     const test::AllocationScope scope;
@@ -234,9 +234,9 @@ TEST_CASE("alloc_counter: counts allocations and fails the one asked for, once")
 
 TEST_CASE("planner: only stored results have places, kept ones are never declared dead") {
     const SampleModel model;
-    Graph g(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
     const Tensor logits = model.build(g, 4, 1);
-    graph::Planner planner(kNodes, kValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
     planner.make(g, {}, plan);
     for (std::uint32_t i = 0; i < g.values().size(); ++i) {
@@ -251,9 +251,9 @@ TEST_CASE("planner: only stored results have places, kept ones are never declare
 
 TEST_CASE("verify: a damaged plan is found") {
     const SampleModel model;
-    Graph g(kNodes, kValues);
+    Graph g(kMaxNodes, kMaxValues);
     model.build(g, 4, 1);
-    graph::Planner planner(kNodes, kValues);
+    graph::Planner planner(kMaxNodes, kMaxValues);
     Plan plan;
     planner.make(g, {}, plan);
     const auto found = [&](auto&& damage, std::string_view rule) {

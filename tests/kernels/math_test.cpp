@@ -12,13 +12,13 @@
 
 #include "base/math.hpp"
 #include "base/reduce.hpp"
+#include "op_support.hpp"
 
 namespace math = tinfer::math;
+using tinfer::test::kInf;
+using tinfer::test::kNaN;
 
 namespace {
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 /// Distance of `value` from `exact` in ulps of the float nearest to exact (subnormal ulp at the bottom).
 double ulps(float value, long double exact) {

@@ -20,6 +20,7 @@
 #include "kernels/dequantize/dequantize.hpp"
 #include "kernels/quants/activation_q8.hpp"
 #include "kernels/quants/formats.hpp"
+#include "op_support.hpp"
 #include "support/golden.hpp"
 #include "support/random_blocks.hpp"
 #include "support/weight_types.hpp"
@@ -27,6 +28,8 @@
 using namespace tinfer;
 using namespace tinfer::kernels;
 using tinfer::test::Extremes;
+using tinfer::test::kInf;
+using tinfer::test::kNaN;
 using tinfer::test::kWeightTypes;
 using tinfer::test::random_activations;
 using tinfer::test::random_floats;
@@ -34,7 +37,6 @@ using tinfer::test::random_weights;
 
 namespace {
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 constexpr double kU = 0x1p-24;  // unit roundoff of float32
 
 DType partner(DType weights) { return find_dtype(weights)->activation; }
@@ -72,7 +74,7 @@ struct Array {
     void bind() { operand.data = bytes.data(), operand.bytes = bytes.size(); }
 };
 
-void run(RunFn& kernel, std::initializer_list<const Array*> arrays, int n_threads = 1) {
+void run_arrays(RunFn& kernel, std::initializer_list<const Array*> arrays, int n_threads = 1) {
     KernelCall call;
     std::size_t slot = 0;
     for (const Array* array : arrays) call.operands[slot++] = array->operand;
@@ -170,7 +172,7 @@ int check_product(DType type, std::array<std::int64_t, 3> knt, std::uint64_t see
     const Array w(type, {k, n, 1}, random_weights(type, k, n, seed, weights));
     const Array x(partner(type), {k, t, 1}, random_inputs(type, k, t, seed + 1, inputs));
     const Array out(DType::f32, {n, t, 1});
-    run(ref::mul_mat, {&out, &w, &x});
+    run_arrays(ref::mul_mat, {&out, &w, &x});
     int compared = 0;
     for (std::int64_t i = 0; i < n; ++i) {
         const WideRow wide = widen_weights(type, w.operand.row<std::byte>(i), k);
@@ -247,7 +249,7 @@ TEST_CASE("[golden] mul_mat: the golden dot products") {
             std::vector<std::byte> row(weights.size());
             std::memcpy(row.data(), weights.data(), row.size());
             const Array w(type, {k, 1, 1}, std::move(row));
-            run(ref::mul_mat, {&out, &w, &x});
+            run_arrays(ref::mul_mat, {&out, &w, &x});
             CHECK(std::fabs(out.at(0, 0) - expected) <= 1e-5 * sum_abs);
             ++n_dots;
         }
@@ -263,7 +265,7 @@ TEST_CASE("mul_mat: codes of -128 in q8_0 and the largest super-block sums are e
     const Array x(DType::x8_32, {k, 1, 1});
     const std::vector<float> minus(static_cast<std::size_t>(k), -127.0f);
     quantize_activation<reference>(DType::x8_32, minus.data(), k, x.operand.data);
-    run(ref::mul_mat, {&out, &w, &x});
+    run_arrays(ref::mul_mat, {&out, &w, &x});
     CHECK(out.at(0, 0) == 64.0f * 128 * 127);
 
     std::vector<std::byte> six(210, std::byte{0});  // q6_k: every code −32, every scale −128, d = 1
@@ -272,7 +274,7 @@ TEST_CASE("mul_mat: codes of -128 in q8_0 and the largest super-block sums are e
     const Array w6(DType::q6_k, {256, 1, 1}, std::move(six)), x6(DType::x8_256, {256, 1, 1});
     const std::vector<float> plus(256, 127.0f);
     quantize_activation<reference>(DType::x8_256, plus.data(), 256, x6.operand.data);
-    run(ref::mul_mat, {&out, &w6, &x6});
+    run_arrays(ref::mul_mat, {&out, &w6, &x6});
     CHECK(out.at(0, 0) == 256.0f * 32 * 128 * 127);
 }
 
@@ -281,13 +283,13 @@ TEST_CASE("mul_mat: float products keep 16 lanes and their tree") {
     std::vector<float> w(32, 0.0f), x(32, 1.0f);
     w[0] = 0x1p24f, w[16] = -0x1p24f, w[1] = 1.0f, w[17] = 1.0f;
     const Array weights(DType::f32, {32, 1, 1}, w), input(DType::f32, {32, 1, 1}, x), out(DType::f32, {1, 1, 1});
-    run(ref::mul_mat, {&out, &weights, &input});
+    run_arrays(ref::mul_mat, {&out, &weights, &input});
     CHECK(out.at(0, 0) == 2.0f);
     // Lanes 0 and 8 meet first: 2^24 − 2^24, then the 1 of lane 4 survives; with 4 first it would be lost.
     w.assign(32, 0.0f);
     w[0] = 0x1p24f, w[8] = -0x1p24f, w[4] = 1.0f;
     const Array tree(DType::f32, {32, 1, 1}, w);
-    run(ref::mul_mat, {&out, &tree, &input});
+    run_arrays(ref::mul_mat, {&out, &tree, &input});
     CHECK(out.at(0, 0) == 1.0f);
 }
 
@@ -310,7 +312,7 @@ TEST_CASE("mul_mat: a value that is not finite stays in its row and its token") 
                 if (partner(type) == DType::f32) std::memcpy(to, from, static_cast<std::size_t>(k) * 4);
                 else quantize_activation<reference>(partner(type), from, k, to);
             }
-            run(ref::mul_mat, {&out, &w, &input});
+            run_arrays(ref::mul_mat, {&out, &w, &input});
         };
         const Array expected(DType::f32, {n, t, 1}), out(DType::f32, {n, t, 1});
         product(good, x, expected);
@@ -320,7 +322,7 @@ TEST_CASE("mul_mat: a value that is not finite stays in its row and its token") 
             for (std::int64_t i = 0; i < n; ++i)
                 if (i != 7) CHECK(same_bits(out.at(i, j), expected.at(i, j)));
                 else CHECK((always_finite || std::isnan(out.at(i, j))));
-        for (const float value : {kNan, kInf}) {
+        for (const float value : {kNaN, kInf}) {
             x[static_cast<std::size_t>(k + 3)] = value;  // token 1
             product(good, x, out);
             for (std::int64_t i = 0; i < n; ++i) {
@@ -339,22 +341,22 @@ TEST_CASE("mul_mat: neither threads nor batch cuts nor strides change a bit") {
         const Array w(type, {k, n, 1}, random_weights(type, k, n, 21, Extremes::non_finite));
         const Array x(partner(type), {k, t, 1}, random_inputs(type, k, t, 22, Extremes::non_finite));
         const Array expected(DType::f32, {n, t, 1});
-        run(ref::mul_mat, {&expected, &w, &x});
+        run_arrays(ref::mul_mat, {&expected, &w, &x});
         for (const int threads : {2, 3, 5, 16}) {
             const Array out(DType::f32, {n, t, 1});
-            run(ref::mul_mat, {&out, &w, &x}, threads);
+            run_arrays(ref::mul_mat, {&out, &w, &x}, threads);
             CHECK(out.bytes == expected.bytes);
         }
         const Array wide_x(partner(type), {k, t, 1}, 128), wide(DType::f32, {n, t, 1}, 12);
         const auto x_bytes = static_cast<std::size_t>(row_bytes(partner(type), k));
         for (std::int64_t j = 0; j < t; ++j)
             std::memcpy(wide_x.operand.row<std::byte>(j), x.operand.row<std::byte>(j), x_bytes);
-        run(ref::mul_mat, {&wide, &w, &wide_x});
+        run_arrays(ref::mul_mat, {&wide, &w, &wide_x});
         for (std::int64_t j = 0; j < t; ++j) {
             Array one(DType::f32, {n, 1, 1});
             Array token(partner(type), {k, 1, 1});
             std::memcpy(token.bytes.data(), x.operand.row<std::byte>(j), token.bytes.size());
-            run(ref::mul_mat, {&one, &w, &token});
+            run_arrays(ref::mul_mat, {&one, &w, &token});
             const auto size = static_cast<std::size_t>(n) * 4;
             CHECK(std::memcmp(one.bytes.data(), expected.operand.row<std::byte>(j), size) == 0);
             CHECK(std::memcmp(wide.operand.row<std::byte>(j), expected.operand.row<std::byte>(j), size) == 0);
@@ -369,13 +371,13 @@ TEST_CASE("mul_mat_add: the product plus a bias or a residual, one addition") {
     const Array w(DType::q4_k, {k, n, 1}, random_weights(DType::q4_k, k, n, 1, Extremes::none));
     const Array x(DType::x8_256, {k, t, 1}, random_activations(DType::x8_256, k, t, 2, Extremes::none));
     const Array plain(DType::f32, {n, t, 1}), out(DType::f32, {n, t, 1});
-    run(ref::mul_mat, {&plain, &w, &x});
+    run_arrays(ref::mul_mat, {&plain, &w, &x});
     const Array bias(DType::f32, {n, 1, 1}, random_floats(n, 3, Extremes::none));
     const Array residual(DType::f32, {n, t, 1}, random_floats(n * t, 4, Extremes::none));
-    run(ref::mul_mat_add, {&out, &w, &x, &bias}, 2);
+    run_arrays(ref::mul_mat_add, {&out, &w, &x, &bias}, 2);
     for (std::int64_t j = 0; j < t; ++j)
         for (std::int64_t i = 0; i < n; ++i) CHECK(same_bits(out.at(i, j), plain.at(i, j) + bias.at(i, 0)));
-    run(ref::mul_mat_add, {&out, &w, &x, &residual}, 2);
+    run_arrays(ref::mul_mat_add, {&out, &w, &x, &residual}, 2);
     for (std::int64_t j = 0; j < t; ++j)
         for (std::int64_t i = 0; i < n; ++i) CHECK(same_bits(out.at(i, j), plain.at(i, j) + residual.at(i, j)));
 }
@@ -394,7 +396,7 @@ TEST_CASE("mul_mat_id: each row is the product with the expert chosen for it") {
         for (const std::int64_t rows : {std::int64_t{1}, used}) {  // one input row per token, or one per chosen expert
             const Array x(partner(type), {k, rows, t}, random_inputs(type, k, rows * t, 32, Extremes::none));
             const Array out(DType::f32, {n, used, t});
-            run(ref::mul_mat_id, {&out, &w, &x, &ids}, 2);
+            run_arrays(ref::mul_mat_id, {&out, &w, &x, &ids}, 2);
             for (std::int64_t j = 0; j < t; ++j)
                 for (std::int64_t i = 0; i < used; ++i) {
                     Array expert(type, {k, n, 1}), input(partner(type), {k, 1, 1});
@@ -402,7 +404,7 @@ TEST_CASE("mul_mat_id: each row is the product with the expert chosen for it") {
                     std::memcpy(expert.bytes.data(), w.operand.row<std::byte>(0, id), expert.bytes.size());
                     std::memcpy(input.bytes.data(), x.operand.row<std::byte>(rows == 1 ? 0 : i, j), input.bytes.size());
                     const Array expected(DType::f32, {n, 1, 1});
-                    run(ref::mul_mat, {&expected, &expert, &input});
+                    run_arrays(ref::mul_mat, {&expected, &expert, &input});
                     const std::byte* got = out.operand.row<std::byte>(i, j);
                     CHECK(std::memcmp(got, expected.bytes.data(), expected.bytes.size()) == 0);
                 }
@@ -417,14 +419,14 @@ TEST_CASE("mul_mat_heads: each row is the product with the matrix of its head") 
         const Array w(type, {k, n, n_heads}, random_weights(type, k, n * n_heads, 41, Extremes::none));
         const Array x(partner(type), {k, n_heads, t}, random_inputs(type, k, n_heads * t, 42, Extremes::none));
         const Array out(DType::f32, {n, n_heads, t});
-        run(ref::mul_mat_id, {&out, &w, &x}, 2);
+        run_arrays(ref::mul_mat_id, {&out, &w, &x}, 2);
         for (std::int64_t j = 0; j < t; ++j)
             for (std::int64_t h = 0; h < n_heads; ++h) {
                 Array matrix(type, {k, n, 1}), input(partner(type), {k, 1, 1});
                 std::memcpy(matrix.bytes.data(), w.operand.row<std::byte>(0, h), matrix.bytes.size());
                 std::memcpy(input.bytes.data(), x.operand.row<std::byte>(h, j), input.bytes.size());
                 const Array expected(DType::f32, {n, 1, 1});
-                run(ref::mul_mat, {&expected, &matrix, &input});
+                run_arrays(ref::mul_mat, {&expected, &matrix, &input});
                 CHECK(std::memcmp(out.operand.row<std::byte>(h, j), expected.bytes.data(), expected.bytes.size()) == 0);
             }
     }
@@ -442,7 +444,7 @@ TEST_CASE("quantize: rows of any stride, cut by blocks over any number of thread
             quantize_activation<reference>(type, values.data() + r * k, k, expected.operand.flat_row<std::byte>(r));
         for (const int threads : {1, 2, 3, 7}) {
             const Array out(type, {k, rows, slices});
-            run(ref::quantize, {&out, &x}, threads);
+            run_arrays(ref::quantize, {&out, &x}, threads);
             CHECK(out.bytes == expected.bytes);
         }
     }
@@ -455,7 +457,7 @@ TEST_CASE("[A6][K6] get_rows: a row of each type equals its dequantization") {
         const std::vector<std::int32_t> wanted{8, 0, 3, 3, 7};
         const auto t = static_cast<std::int64_t>(wanted.size());
         const Array ids(DType::i32, {t, 1, 1}, wanted), out(DType::f32, {k, t, 1});
-        run(ref::get_rows, {&out, &matrix, &ids}, 2);
+        run_arrays(ref::get_rows, {&out, &matrix, &ids}, 2);
         std::vector<float> row(static_cast<std::size_t>(k));
         for (std::int64_t j = 0; j < t; ++j) {
             dequantize_row(type, matrix.operand.row<std::byte>(wanted[static_cast<std::size_t>(j)]), k, row.data());
@@ -465,8 +467,8 @@ TEST_CASE("[A6][K6] get_rows: a row of each type equals its dequantization") {
     const Array table(DType::i32, {2, 3, 1}, std::vector<std::int32_t>{1, 2, 3, 16777217, 5, 6});
     const Array ids(DType::i32, {1, 1, 1}, std::vector<std::int32_t>{1});
     const Array raw(DType::i32, {2, 1, 1}), wide(DType::f32, {2, 1, 1});
-    run(ref::get_rows, {&raw, &table, &ids});
+    run_arrays(ref::get_rows, {&raw, &table, &ids});
     CHECK(raw.operand.row<std::int32_t>(0)[1] == 16777217);
-    run(ref::get_rows, {&wide, &table, &ids});
+    run_arrays(ref::get_rows, {&wide, &table, &ids});
     CHECK(wide.at(0, 0) == 3.0f);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "kernels/tables.hpp"
 
 namespace tinfer::test {
+
+inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 
 /// Deterministic numbers: uniform in [−1, 1) and integers below n.
 class OpRandom {

@@ -24,13 +24,6 @@ using tinfer::OpParams;
 using tinfer::RopeParams;
 using namespace tinfer::test;
 
-namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
-}  // namespace
-
 TEST_CASE("[A7][K5] rms_norm: within 1e-6 of double for any width, rows strided or not, any thread count") {
     OpRandom random(1);
     for (const std::int64_t n : {1, 15, 16, 17, 64, 100, 4096}) {

@@ -415,8 +415,8 @@ TEST_CASE("quants: ties, zeros, subnormals and values that are not finite in act
         row = QuantizedRow(type, std::vector<float>(n, -std::numeric_limits<float>::max()));
         CHECK(row.parts.q[0] == -127);
 
-        constexpr float kInf = std::numeric_limits<float>::infinity();
-        for (const float bad : {kInf, -kInf, std::nanf("")}) {
+        constexpr float kInfinite = std::numeric_limits<float>::infinity();
+        for (const float bad : {kInfinite, -kInfinite, std::nanf("")}) {
             std::vector<float> two(2 * n, 3.0f);
             two[n - 1] = bad;
             row = QuantizedRow(type, two);

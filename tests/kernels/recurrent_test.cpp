@@ -20,7 +20,7 @@ using namespace tinfer::test;
 
 namespace {
 
-constexpr std::int64_t kTokens = 13;
+constexpr std::int64_t kSteps = 13;
 constexpr int kRows = 6;
 
 /// An operand: `ne` of one token (its last used dimension grows with the tokens), or of a weight.
@@ -82,7 +82,7 @@ struct Recurrence {
 
 Input per_token(OpRandom& random, std::vector<std::int64_t> ne, float factor = 1.0f) {
     Input input{{}, std::move(ne), true};
-    input.data = random.floats(static_cast<std::size_t>(input.size() * kTokens), factor);
+    input.data = random.floats(static_cast<std::size_t>(input.size() * kSteps), factor);
     return input;
 }
 
@@ -323,7 +323,7 @@ std::vector<Recurrence> all_recurrences() {
 std::vector<std::int32_t> interleaved_rows() {
     std::vector<std::int32_t> rows;
     std::int32_t first = -1, second = 4;
-    for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t t = 0; t < kSteps; ++t) {
         std::int32_t& row = t % 3 == 1 ? second : first;
         const std::int32_t to = t % 3 == 1 ? 5 : t == 0 ? 2 : t < 7 ? row : 0;
         rows.insert(rows.end(), {row, to});
@@ -350,10 +350,10 @@ TEST_CASE("recurrence: every op follows its formula, token by token, in the rows
             exact[row].assign(first, first + r.state_size);
         }
         const auto before = exact;
-        r.run(kernels::reference_table, 0, kTokens, rows, states, out);
+        r.run(kernels::reference_table, 0, kSteps, rows, states, out);
         // An element takes one rounding of 2^-24 per token and at most 32 in a sum of numbers below 4.
         const double tolerance = 2e-5;
-        for (std::int64_t t = 0; t < kTokens; ++t) {
+        for (std::int64_t t = 0; t < kSteps; ++t) {
             const std::int32_t from = rows[static_cast<std::size_t>(2 * t)],
                                to = rows[static_cast<std::size_t>(2 * t + 1)];
             std::vector<double> state = from < 0 ? std::vector<double>(static_cast<std::size_t>(r.state_size), 0.0)
@@ -379,7 +379,7 @@ TEST_CASE("[A17] recurrence: any cut into calls, any number of threads and every
         CAPTURE(std::string(to_string(r.op)));
         const auto rows = interleaved_rows();
         std::vector<float> expected_states = random_states(r), expected;
-        r.run(kernels::reference_table, 0, kTokens, rows, expected_states, expected);
+        r.run(kernels::reference_table, 0, kSteps, rows, expected_states, expected);
         for (const kernels::KernelTable* table : tables)
             for (const int n_threads : {1, 2, 3, 7})
                 for (const std::int64_t n : {1, 2, 5, 13}) {
@@ -387,8 +387,8 @@ TEST_CASE("[A17] recurrence: any cut into calls, any number of threads and every
                     CAPTURE(n_threads);
                     CAPTURE(n);
                     std::vector<float> states = random_states(r), out;
-                    for (std::int64_t t = 0; t < kTokens; t += n)
-                        r.run(*table, t, std::min(n, kTokens - t), rows, states, out, n_threads);
+                    for (std::int64_t t = 0; t < kSteps; t += n)
+                        r.run(*table, t, std::min(n, kSteps - t), rows, states, out, n_threads);
                     CHECK(same_bits(out, expected));
                     CHECK(same_bits(states, expected_states));
                 }
@@ -416,9 +416,9 @@ struct StateAccess : kernels::AccessSink {
 TEST_CASE("recurrence: rows read from before and rows written are named, a row the run itself left is not read") {
     const Recurrence r = token_shift(8);
     const auto rows = interleaved_rows();  // reads: none for the first sequence, row 4; writes 2, 5 and 0
-    const std::vector<float> states = random_states(r), x(8 * kTokens), out(8 * kTokens);
-    const auto call = call_of({f32(out, {8, kTokens, 1, 1}), f32(x, {8, kTokens, 1, 1}), f32(states, {8, kRows, 1, 1}),
-                               f32(rows, {2, kTokens, 1, 1})});
+    const std::vector<float> states = random_states(r), x(8 * kSteps), out(8 * kSteps);
+    const auto call = call_of({f32(out, {8, kSteps, 1, 1}), f32(x, {8, kSteps, 1, 1}), f32(states, {8, kRows, 1, 1}),
+                               f32(rows, {2, kSteps, 1, 1})});
     const kernels::KernelDescriptor* kernel = kernels::reference_table.find(Op::token_shift, DType::none);
     StateAccess sink;
     sink.slot = 2;

@@ -25,9 +25,6 @@ using namespace tinfer::test;
 
 namespace {
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 struct RopeCase {
     const char* name;
     RopeParams params;

@@ -76,7 +76,7 @@ TEST_CASE("routes: the table in src/kernels/README.md is what the chooser says")
 
 TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::avx2, DType::q4_k, 1) == Route::row_dot_avx2);
-    CHECK(route(Isa::avx2, DType::q4_k, 2) == Route::skinny_avx2);
+    CHECK(route(Isa::avx2, DType::q4_k, 2) == Route::skinny);
     CHECK(route(Isa::avx2, DType::q4_k, 6) == Route::microkernel_q8);
     CHECK(route(Isa::avx2, DType::iq3_s, 8) == Route::codebook);
     CHECK(route(Isa::avx2, DType::tq2_0, 2) == Route::generic_x86);
@@ -87,7 +87,8 @@ TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::amx, DType::q8_0, 16) == Route::microkernel_amx);
     CHECK(route(Isa::amx, DType::q6_k, 16) == Route::skinny_avx512);
     CHECK(route(Isa::amx, DType::nvfp4, 64) == Route::microkernel_q8);
-    CHECK(route(Isa::neon_dot, DType::q4_k, 1) == Route::microkernel_q8);
+    CHECK(route(Isa::neon_dot, DType::q4_k, 8) == Route::skinny);
+    CHECK(route(Isa::neon, DType::q8_0, 1) == Route::along);
     CHECK(route(Isa::avx512, DType::bf16, 30) == Route::float_outer);
     CHECK(route(Isa::avx512, DType::bf16, 30, true) == Route::float_rows);
     CHECK(route(Isa::avx2, DType::i32, 1) == Route::none);

@@ -18,7 +18,7 @@ using namespace tinfer::memory;
 
 namespace {
 
-constexpr int kSeqs = 3, kRun = 24;
+constexpr int kShiftSeqs = 3, kShiftRun = 24;
 
 struct ShiftBench {
     struct Token {
@@ -26,7 +26,7 @@ struct ShiftBench {
         std::set<int> seqs;
     };
 
-    KvCache cache{{.n_ctx = 512, .n_seq_max = kSeqs, .n_run = kRun}};
+    KvCache cache{{.n_ctx = 512, .n_seq_max = kShiftSeqs, .n_run = kShiftRun}};
     std::vector<int> key_pos = std::vector<int>(static_cast<std::size_t>(cache.n_pages()) * kPageSlots, -1);  // by slot
     std::vector<Token> tokens;
     std::mt19937 bits{5};
@@ -47,7 +47,7 @@ struct ShiftBench {
         std::vector<KvToken> run;
         for (int i = 0; i < n; ++i) run.push_back({cache.pos_max(id) + 1 + i, std::span(&id, 1)});
         if (!cache.can_place(run)) return;
-        turn_keys(kRun);  // as the runtime does before it places
+        turn_keys(kShiftRun);  // as the runtime does before it places
         cache.begin();
         REQUIRE(cache.place(run).tokens == run.size());
         for (const PageCopy& copy : cache.copies())
@@ -102,7 +102,7 @@ struct ShiftBench {
     }
 
     void check_positions() const {
-        for (int seq = 0; seq < kSeqs; ++seq) {
+        for (int seq = 0; seq < kShiftSeqs; ++seq) {
             std::vector<int> found;
             for (const KvEntry& entry : cache.entries(SeqId{seq}))
                 for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1)
@@ -114,7 +114,7 @@ struct ShiftBench {
 
     void check_keys() {
         turn_keys(static_cast<std::size_t>(1 + below(40)));
-        for (int seq = 0; seq < kSeqs; ++seq)
+        for (int seq = 0; seq < kShiftSeqs; ++seq)
             for (const KvEntry& entry : cache.entries(SeqId{seq}))
                 for (std::uint64_t rest = entry.live; rest != 0; rest &= rest - 1) {
                     const int slot = entry.page * kPageSlots + std::countr_zero(rest);
@@ -130,11 +130,11 @@ TEST_CASE("cache: positions move as those of a list do, and keys are owed exactl
     int n_moved = 0, n_refused = 0, n_shared = 0;
     for (int step = 0; step < 2000; ++step) {
         CAPTURE(step);
-        const int seq = bench.below(kSeqs), p0 = bench.below(60),
+        const int seq = bench.below(kShiftSeqs), p0 = bench.below(60),
                   p1 = bench.below(3) == 0 ? 1 << 30 : p0 + bench.below(60);
         switch (bench.below(8)) {
             case 0:
-            case 1: bench.place(seq, 1 + bench.below(kRun)); break;
+            case 1: bench.place(seq, 1 + bench.below(kShiftRun)); break;
             case 2:
                 bench.cache.seq_rm(SeqId{seq}, Pos{p0}, Pos{p1});
                 for (auto& token : bench.tokens)
@@ -142,7 +142,7 @@ TEST_CASE("cache: positions move as those of a list do, and keys are owed exactl
                 std::erase_if(bench.tokens, [](const auto& token) { return token.seqs.empty(); });
                 break;
             case 3: {
-                const int to = bench.below(kSeqs);
+                const int to = bench.below(kShiftSeqs);
                 if (bench.below(3) != 0) break;
                 bench.cache.seq_cp(SeqId{seq}, SeqId{to}, Pos{0}, Pos{-1});
                 if (to == seq) break;

@@ -30,8 +30,8 @@ MemoryLimits limits_of(bool attention, bool states) {
 using History = std::vector<int>;
 
 /// A memory with states, the rows of one layer, and what every sequence should remember.
-struct Bench {
-    explicit Bench(bool attention) : memory(limits_of(attention, true)), rows(2 * kSeqs) {}
+struct MemoryBench {
+    explicit MemoryBench(bool attention) : memory(limits_of(attention, true)), rows(2 * kSeqs) {}
 
     struct Row {
         int id;
@@ -106,11 +106,11 @@ struct RandomSteps {
 };
 
 /// Tokens of random sequences, interleaved; neighbours with one history now and then share a token.
-std::vector<Bench::Row> random_batch(RandomSteps& random, std::array<History, kSeqs>& expected, int& next_id) {
-    std::vector<Bench::Row> batch;
+std::vector<MemoryBench::Row> random_batch(RandomSteps& random, std::array<History, kSeqs>& expected, int& next_id) {
+    std::vector<MemoryBench::Row> batch;
     for (int n = 1 + random.below(40); n > 0; --n) {
         const int s = random.below(kSeqs), other = random.below(kSeqs);
-        Bench::Row row{next_id++, {SeqId{s}}};
+        MemoryBench::Row row{next_id++, {SeqId{s}}};
         auto& ours = expected[static_cast<std::size_t>(s)];
         auto& theirs = expected[static_cast<std::size_t>(other)];
         if (s != other && !ours.empty() && ours == theirs) {  // ids are unique: the same tokens, so the same history
@@ -128,7 +128,7 @@ std::vector<Bench::Row> random_batch(RandomSteps& random, std::array<History, kS
 TEST_CASE("memory: states follow their sequences through random operations, commits and rollbacks") {
     for (const bool attention : {false, true}) {
         CAPTURE(attention);
-        Bench bench(attention);
+        MemoryBench bench(attention);
         std::array<History, kSeqs> expected;
         RandomSteps random(7);
         int next_id = 0, rolled_back = 0, refused = 0;
@@ -183,7 +183,7 @@ TEST_CASE("memory: states follow their sequences through random operations, comm
 TEST_CASE("memory: a state stands for all of its tokens: ranges that cut it are refused and change nothing") {
     for (const bool attention : {false, true}) {
         CAPTURE(attention);
-        Bench bench(attention);
+        MemoryBench bench(attention);
         bench.place({{1, {SeqId{0}}}, {2, {SeqId{0}}}, {3, {SeqId{0}}}, {4, {SeqId{1}}}}, 16);
         bench.memory.commit();
         const std::array<History, kSeqs> before{History{1, 2, 3}, History{4}};
@@ -214,7 +214,7 @@ TEST_CASE("memory: a state stands for all of its tokens: ranges that cut it are 
 }
 
 TEST_CASE("[M11] memory: states take a fixed number of rows, however many tokens they have taken in") {
-    Bench bench(false);
+    MemoryBench bench(false);
     Memory& memory = bench.memory;
     CHECK(memory.capacity() == 2 * kSeqs);
     const SeqId seq{0};

@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "metadata_support.hpp"
 #include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
@@ -43,8 +44,6 @@ std::pair<std::optional<ErrorCode>, std::string> outcome(Fn&& fn) {
         return {error.code(), error.what()};
     }
 }
-
-bool mentions(const std::string& text, std::string_view part) { return text.find(part) != text.npos; }
 
 /// The tensors of `whole` dealt out over `count` shards, metadata in the first.
 std::vector<GgufWriter> cut(const GgufWriter& whole, std::size_t count) {

@@ -22,7 +22,7 @@ namespace {
 
 using Row = SmallT5::Row;
 
-Model load(const GgufWriter& file) {
+Model load_t5(const GgufWriter& file) {
     const TempFolder folder;
     file.save(folder.path() / "t5.gguf");
     return Model::load(folder.path() / "t5.gguf");
@@ -51,7 +51,7 @@ TEST_CASE("[E2][E3] model: t5encoder, gated or not, agrees with a straight-line 
                 CAPTURE(n_bucket);
                 CAPTURE(n);
                 const SmallT5 t5({.decoder = false, .gated = gated, .n_encoder = 3, .n_bucket = n_bucket});
-                const Model model = load(t5.file);
+                const Model model = load_t5(t5.file);
                 CHECK_FALSE(model.info().causal);
                 CHECK_FALSE(model.info().has_output_head);
                 const std::vector<int> ids = some_ids(n, 4);
@@ -103,7 +103,8 @@ std::vector<std::uint32_t> encoded_bits(const Model& model, std::span<const Toke
 TEST_CASE("determinism: t5encoder gives the same bits on every table, on any threads, fused or not, alone or beside "
           "another text, watched or not") {
     for (const DType type : {DType::f32, DType::q8_0, DType::f16}) {
-        const Model model = load(SmallT5({.decoder = false, .gated = type != DType::f16, .n_encoder = 3}, type).file);
+        const Model model =
+            load_t5(SmallT5({.decoder = false, .gated = type != DType::f16, .n_encoder = 3}, type).file);
         const auto tokens = random_tokens(90, model.info().n_vocab, 5);
         const auto expected = encoded_bits(model, tokens, {.isa = Isa::reference, .fuse = false});
         for (const Isa isa : available_isas()) {
@@ -160,7 +161,7 @@ TEST_CASE("model: t5 in its variants agrees with a straight-line evaluation of e
                           .n_encoder = v.n_encoder,
                           .n_decoder = v.n_decoder,
                           .n_bucket = v.n_bucket});
-        const Model model = load(t5.file);
+        const Model model = load_t5(t5.file);
         CHECK(model.info().has_encoder);
         CHECK(model.info().causal);
         CHECK(model.info().n_layer == v.n_decoder);
@@ -194,15 +195,15 @@ TEST_CASE(
                              scaled = logits({.overrides = {{"t5.logit_scale", 0.125}}});  // 64^-0.5
     for (std::size_t i = 0; i < plain.size(); ++i) CHECK(scaled[i] == plain[i] * 0.125f);
     t5.file.erase("t5.decoder_start_token_id");
-    CHECK_FALSE(load(t5.file).decoder_start());  // there is no vocabulary that could name BOS or padding
+    CHECK_FALSE(load_t5(t5.file).decoder_start());  // there is no vocabulary that could name BOS or padding
     t5.file.set("t5.decoder_start_token_id", GgufValue{static_cast<std::uint32_t>(SmallT5::kVocab)});
-    CHECK(code_of([&] { (void)load(t5.file); }) == ErrorCode::bad_key);
-    CHECK_FALSE(load(SmallT5({.decoder = false}).file).decoder_start());
+    CHECK(code_of([&] { (void)load_t5(t5.file); }) == ErrorCode::bad_key);
+    CHECK_FALSE(load_t5(SmallT5({.decoder = false}).file).decoder_start());
 }
 
 TEST_CASE("t5: what is decoded looks at what is encoded for its sequence, and at nothing else") {
     const SmallT5 t5({});
-    const Model model = load(t5.file);
+    const Model model = load_t5(t5.file);
     const std::vector<int> one = some_ids(70, 2), two = some_ids(33, 3), answer = answer_ids(5);
     const auto alone = [&](const std::vector<int>& text) {
         Context context(model, kExact);
@@ -254,7 +255,7 @@ TEST_CASE("t5: what is decoded looks at what is encoded for its sequence, and at
 }
 
 TEST_CASE("t5: decode needs an encode that went well; what is refused changes nothing") {
-    const Model model = load(SmallT5({}).file);
+    const Model model = load_t5(SmallT5({}).file);
     const std::vector<Token> text = tokens_of(some_ids(30, 2)), answer = tokens_of(answer_ids(4));
     ContextOptions options = kExact;
     options.n_ubatch = 40;
@@ -340,7 +341,7 @@ TEST_CASE("determinism: t5 gives the same bits on every table, in every cut, fus
           "watched or not") {
     constexpr int one[] = {1}, ragged[] = {5, 1, 17, 2}, whole[] = {75};
     for (const DType type : {DType::f32, DType::q8_0}) {
-        const Model model = load(SmallT5({.gated = type == DType::f32, .n_encoder = 2, .n_decoder = 3}, type).file);
+        const Model model = load_t5(SmallT5({.gated = type == DType::f32, .n_encoder = 2, .n_decoder = 3}, type).file);
         const auto expected = answered_bits(model, whole, {.isa = Isa::reference, .fuse = false}, false);
         for (const Isa isa : available_isas()) {
             CAPTURE(to_string(isa));
@@ -354,7 +355,7 @@ TEST_CASE("determinism: t5 gives the same bits on every table, in every cut, fus
 
 TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with the slots that one leaves and the "
           "other reads") {
-    const Model model = load(SmallT5({.n_encoder = 1, .n_decoder = 2}, DType::q8_0).file);
+    const Model model = load_t5(SmallT5({.n_encoder = 1, .n_decoder = 2}, DType::q8_0).file);
     for (const bool fuse : {true, false}) {
         Context context(model, {.n_ctx = 64, .n_ubatch = 16, .n_threads = 2, .fuse = fuse});
         const auto recorder = std::make_shared<Recorder>();
@@ -382,7 +383,7 @@ TEST_CASE("[N1] trace: encoder and decoder of t5 are seen whole, by phase, with 
 }
 
 TEST_CASE("[N6] t5: a context allocates what the plan says, the encoder's slots included, and nothing in use") {
-    const Model model = load(SmallT5({.n_encoder = 3}, DType::q8_0).file);
+    const Model model = load_t5(SmallT5({.n_encoder = 3}, DType::q8_0).file);
     for (const ContextOptions& options :
          {ContextOptions{.n_ctx = 64, .n_threads = 1},
           ContextOptions{.n_ctx = 256, .n_seq_max = 3, .n_ubatch = 40, .n_threads = 2, .fuse = false}}) {
@@ -402,6 +403,7 @@ TEST_CASE("[N6] t5: a context allocates what the plan says, the encoder's slots 
         CHECK(made == static_cast<std::int64_t>(planned.context_total()));
         CHECK(used == made);
         CHECK(context.memory().context_total() == planned.context_total());
-        CHECK(planned.cache > plan(load(SmallT5({.decoder = false, .n_encoder = 3}, DType::q8_0).file), options).cache);
+        CHECK(planned.cache >
+              plan(load_t5(SmallT5({.decoder = false, .n_encoder = 3}, DType::q8_0).file), options).cache);
     }
 }

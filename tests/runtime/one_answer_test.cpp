@@ -39,7 +39,7 @@ struct Machine {
 };
 
 enum class Prefix : std::uint8_t { computed, memory, disk, process };
-enum class Guess : std::uint8_t { none, ngram, draft };
+enum class Speculate : std::uint8_t { none, ngram, draft };
 enum class Move : std::uint8_t { none, sequence, whole };
 
 struct Configuration {
@@ -50,7 +50,7 @@ struct Configuration {
     bool by_hand = false;  ///< a batch made token by token, with neighbours in it; else a Generation
     bool shift = false;    ///< a part of the text is taken away after the second turn: another conversation
     Prefix prefix = Prefix::computed;
-    Guess guess = Guess::none;
+    Speculate speculate = Speculate::none;
     Move move = Move::none;
     int moved_after = 0;  ///< turn
 
@@ -64,19 +64,19 @@ struct Configuration {
                 static_cast<int>(1 + random() % 3), isas[random() % isas.size()]};
     }
 
-    /// Twelve seeds in a row have every prefix with every guess.
+    /// Twelve seeds in a row have every prefix with every way to draft.
     static Configuration draw(std::uint64_t seed) {
         std::mt19937_64 random(seed * 7919 + 1);
         Configuration c{.seed = seed, .first = machine(random), .second = machine(random)};
         c.prefix = static_cast<Prefix>(seed % 4);
-        c.guess = static_cast<Guess>(seed % 3);
+        c.speculate = static_cast<Speculate>(seed % 3);
         c.move = static_cast<Move>(random() % 3);
         c.moved_after = static_cast<int>(random() % (kTurns - 1));
         c.seq = SeqId{static_cast<std::int32_t>(random() % kSequences)};
         c.moved_seq = c.move == Move::whole ? c.seq : SeqId{static_cast<std::int32_t>(random() % kSequences)};
         c.neighbours = random() % 3 != 0;
         c.adapter = c.neighbours && random() % 2 != 0;
-        c.by_hand = c.guess == Guess::none && random() % 4 != 0;
+        c.by_hand = c.speculate == Speculate::none && random() % 4 != 0;
         c.shift = random() % 4 == 0;
         return c;
     }
@@ -90,8 +90,8 @@ struct Configuration {
                    static_cast<std::int32_t>(seq), " then ", static_cast<std::int32_t>(moved_seq), ", neighbours ",
                    static_cast<int>(neighbours), ", adapter ", static_cast<int>(adapter), ", by hand ",
                    static_cast<int>(by_hand), ", shift ", static_cast<int>(shift), ", prefix ",
-                   static_cast<int>(prefix), ", guess ", static_cast<int>(guess), ", move ", static_cast<int>(move),
-                   " after turn ", moved_after);
+                   static_cast<int>(prefix), ", speculate ", static_cast<int>(speculate), ", move ",
+                   static_cast<int>(move), " after turn ", moved_after);
     }
 };
 
@@ -221,8 +221,8 @@ private:
         GenerationOptions options{
             .n_predict = kDrawn, .seq = seq_, .prompt_piece = static_cast<int>(1 + random_() % 64)};
         options.speculation = {.forced = false, .n_max = 7, .adapt = false, .before = history_};
-        if (c_.guess == Guess::ngram) options.speculation.drafter = ngram_drafter();
-        if (c_.guess == Guess::draft)
+        if (c_.speculate == Speculate::ngram) options.speculation.drafter = ngram_drafter();
+        if (c_.speculate == Speculate::draft)
             options.speculation.drafter =
                 model_drafter(model_, model_, {.context = {.n_ctx = 512, .n_threads = 1}, .p_min = 0});
         Generation generation(*kind_.vocab, prompt, options);

@@ -4,6 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,24 @@ inline TinyModel mixture(const std::string& arch, DType type = DType::f32) {
     tiny.n_expert_used = 2;
     return tiny;
 }
+
+/// A file that loses all behind its first page, and has it again.
+class CutFile {
+public:
+    explicit CutFile(std::filesystem::path path) : path_(std::move(path)) {
+        std::ifstream in(path_, std::ios::binary);
+        bytes_.assign(std::istreambuf_iterator<char>(in), {});
+    }
+    void cut() const { std::filesystem::resize_file(path_, 4096); }
+    void restore() const {
+        std::ofstream(path_, std::ios::binary | std::ios::in)
+            .write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
+    }
+
+private:
+    std::filesystem::path path_;
+    std::vector<char> bytes_;
+};
 
 inline std::vector<std::uint32_t> all_bits(const Model& model, std::span<const Token> tokens, ContextOptions options) {
     return bits_of(logits_of(model, tokens, std::move(options)));

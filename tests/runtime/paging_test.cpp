@@ -4,8 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "runtime/paging_support.hpp"
@@ -116,15 +114,14 @@ TEST_CASE("[N22] paging: a file that is cut ends the decode as a transaction, an
     const auto path = mixture("qwen3moe").save(folder.path());
     const auto tokens = random_tokens(20, 128, 5);
     const auto expected = one_by_one(Model::load(path), tokens, {.n_ctx = 64, .n_threads = 1});
-    std::ifstream in(path, std::ios::binary);
-    const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+    const CutFile file(path);
     const auto model = Model::load(path, {.memory_limit = least_limit(path)});
     Context context(model, {.n_ctx = 64, .n_threads = 2});
     std::vector<std::uint32_t> all;
     int n_failed = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         const std::span token(&tokens[i], 1);
-        std::filesystem::resize_file(path, 4096);
+        file.cut();
         bool has_failed = false;
         DecodeStatus status = DecodeStatus::cancelled;
         try {
@@ -135,8 +132,7 @@ TEST_CASE("[N22] paging: a file that is cut ends the decode as a transaction, an
             CHECK(std::string(error.what()).find("_exps.weight', expert ") != std::string::npos);
         }
         if (has_failed) CHECK(context.count(SeqId{0}) == static_cast<int>(i));
-        std::ofstream(path, std::ios::binary | std::ios::in)
-            .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        file.restore();
         if (has_failed) status = context.decode(token);
         REQUIRE(status == DecodeStatus::ok);
         n_failed += has_failed ? 1 : 0;

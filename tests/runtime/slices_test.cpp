@@ -98,13 +98,13 @@ private:
     }
 };
 
-struct Fixture {
+struct SlicesFixture {
     test::TempFolder folder;
     Model model = Model::load(TinyModel::of("qwen3moe").save(folder.path()));
     std::vector<Token> first = test::random_tokens(10, 128, 1), prompt = test::random_tokens(45, 128, 2), whole = first;
     std::vector<std::uint32_t> last_row;  ///< logits of the last token after both
 
-    Fixture() {
+    SlicesFixture() {
         whole.insert(whole.end(), prompt.begin(), prompt.end());
         const auto all = bits_of(test::logits_of(model, whole));
         last_row.assign(all.end() - 128, all.end());
@@ -196,7 +196,7 @@ TEST_CASE("slices: long steps are cut inside, those of chunks and those of even 
     CHECK(items("attn-0") > 4);
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves the state as it was") {
+TEST_CASE_FIXTURE(SlicesFixture, "slices: a decode abandoned after any slice leaves the state as it was") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     int n = 0;
@@ -218,7 +218,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: a decode abandoned after any slice leaves th
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: abandoned and begun again, a decode is undisturbed") {
+TEST_CASE_FIXTURE(SlicesFixture, "slices: abandoned and begun again, a decode is undisturbed") {
     Context context(model, options());
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     for (const int at : {0, 1, 5, 17, 40, 66}) {
@@ -232,7 +232,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: abandoned and begun again, a decode is undis
     CHECK(context.timings().prompt_n == whole.size());
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies between slices is nobody's time") {
+TEST_CASE_FIXTURE(SlicesFixture, "slices: each step is one event, and what lies between slices is nobody's time") {
     Context undivided(model, options());
     const auto reference = std::make_shared<Recorder>();
     const auto keep = undivided.attach(reference);
@@ -282,7 +282,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: each step is one event, and what lies betwee
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is busy for what would change it") {
+TEST_CASE_FIXTURE(SlicesFixture, "slices: while a decode is pending the context is busy for what would change it") {
     Context context(model, options());
     CHECK(code_of_call([&] { (void)context.step(1ms); }) == ErrorCode::bad_parameter);
     REQUIRE(context.decode(first) == DecodeStatus::ok);
@@ -312,7 +312,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: while a decode is pending the context is bus
     CHECK(code_of_call([&] { (void)moved.step(1ms); }) == ErrorCode::bad_parameter);
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, copied or taken") {
+TEST_CASE_FIXTURE(SlicesFixture, "slices: the batch is the context's from begin() on, copied or taken") {
     const auto embeddings_of = [&](int n) {  // rows of some values, of two sequences
         Batch batch;
         for (int i = 0; i < n; ++i) {
@@ -359,7 +359,7 @@ TEST_CASE_FIXTURE(Fixture, "slices: the batch is the context's from begin() on, 
     }
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(SlicesFixture,
                   "slices: mistakes, a full cache, a cancel and an observer's exception end the decode as ever") {
     bool cancel = false;
     ContextOptions wanted = options();
@@ -401,7 +401,8 @@ TEST_CASE_FIXTURE(Fixture,
     CHECK(bits_of(context.logits()) == last_row);
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: a context that ends with a decode pending shows observers the end of the run") {
+TEST_CASE_FIXTURE(SlicesFixture,
+                  "slices: a context that ends with a decode pending shows observers the end of the run") {
     const auto recorder = std::make_shared<Recorder>();
     for (const bool explicitly : {false, true}) {
         recorder->runs.clear();
@@ -422,7 +423,8 @@ TEST_CASE_FIXTURE(Fixture, "slices: a context that ends with a decode pending sh
     }
 }
 
-TEST_CASE_FIXTURE(Fixture, "slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
+TEST_CASE_FIXTURE(SlicesFixture,
+                  "slices: a page shared by two sequences is copied on the way, and nothing is allocated") {
     Context context(model, {.n_ctx = 256, .n_seq_max = 2, .n_ubatch = 15, .n_outputs = 2, .n_threads = 1});
     REQUIRE(context.decode(first) == DecodeStatus::ok);
     context.seq_cp(SeqId{0}, SeqId{1});

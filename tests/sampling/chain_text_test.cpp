@@ -16,7 +16,7 @@ using namespace tinfer::sampling;
 
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_chain(const std::string& text) {
     try {
         (void)parse_samplers(text);
         return "";
@@ -100,16 +100,17 @@ TEST_CASE("[S15] chain text: an order in names is one in letters; unknown names 
     CHECK(tokens_of(names) == tokens_of(letters));
     CHECK(names.order != letters.order);
 
-    CHECK(refusal("top_k(40) | tfs_z(0.9)").find("no sampler is named 'tfs_z' at character 13") != std::string::npos);
-    CHECK(refusal("top_k(40").find("expected ','") != std::string::npos);
-    CHECK(refusal("top_k(x)").find("expected a number at character 7") != std::string::npos);
-    CHECK(refusal("top_k(1, 2)").find("too many values of top_k") != std::string::npos);
-    CHECK(refusal("top_p(k: 2)").find("top_p has no value 'k'") != std::string::npos);
-    CHECK(refusal("top_p(2)").find("top_p = 2 outside [0,1]") != std::string::npos);
-    CHECK(refusal("top_k(4) top_p").find("expected '|'") != std::string::npos);
-    CHECK(refusal("").find("no sampler is named ''") != std::string::npos);
-    CHECK(refusal("top_k | mirostat").find("mirostat takes temperature") != std::string::npos);
-    CHECK(refusal("dry(1, breakers: \"a)").find("expected '\"'") != std::string::npos);
+    CHECK(refusal_of_chain("top_k(40) | tfs_z(0.9)").find("no sampler is named 'tfs_z' at character 13") !=
+          std::string::npos);
+    CHECK(refusal_of_chain("top_k(40").find("expected ','") != std::string::npos);
+    CHECK(refusal_of_chain("top_k(x)").find("expected a number at character 7") != std::string::npos);
+    CHECK(refusal_of_chain("top_k(1, 2)").find("too many values of top_k") != std::string::npos);
+    CHECK(refusal_of_chain("top_p(k: 2)").find("top_p has no value 'k'") != std::string::npos);
+    CHECK(refusal_of_chain("top_p(2)").find("top_p = 2 outside [0,1]") != std::string::npos);
+    CHECK(refusal_of_chain("top_k(4) top_p").find("expected '|'") != std::string::npos);
+    CHECK(refusal_of_chain("").find("no sampler is named ''") != std::string::npos);
+    CHECK(refusal_of_chain("top_k | mirostat").find("mirostat takes temperature") != std::string::npos);
+    CHECK(refusal_of_chain("dry(1, breakers: \"a)").find("expected '\"'") != std::string::npos);
     SamplerOptions bad;
     bad.order = "top_k;nothing";
     CHECK(test::code_of([&] { bad.validate(); }) == ErrorCode::bad_parameter);

@@ -19,7 +19,7 @@ using namespace tinfer::sampling;
 
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
 std::vector<Candidate> array_of(const std::vector<float>& logits) {
     std::vector<Candidate> out;
@@ -27,7 +27,7 @@ std::vector<Candidate> array_of(const std::vector<float>& logits) {
     return out;
 }
 
-std::vector<float> random_logits(std::size_t n, std::uint32_t seed, float step = 0.0f) {
+std::vector<float> logits_of_seed(std::size_t n, std::uint32_t seed, float step = 0.0f) {
     std::mt19937 random(seed);
     std::vector<float> logits(n);
     for (float& logit : logits) {
@@ -49,7 +49,7 @@ std::vector<Candidate> sorted(std::vector<Candidate> data) {
 }
 
 std::vector<double> softmax(const std::vector<Candidate>& data) {
-    double max = -kInfinity, sum = 0;
+    double max = -kInfinite, sum = 0;
     for (const auto& c : data) max = std::max(max, static_cast<double>(c.logit));
     std::vector<double> p;
     for (const auto& c : data) p.push_back(std::exp(c.logit - max));
@@ -72,31 +72,31 @@ TEST_CASE("[S2] greedy: the largest logit, on ties the lowest id, whatever the o
 
 TEST_CASE("[S3] temperature: logits are divided, order is kept, zero leaves the best alone") {
     for (const float t : {0.1f, 0.7f, 1.0f, 3.0f}) {
-        auto data = array_of({-2, 0.5f, 7, 7, -kInfinity});
+        auto data = array_of({-2, 0.5f, 7, 7, -kInfinite});
         CandidateArray candidates{data, -1, false};
         make_temperature(t)->apply(candidates);
         CHECK(data[0].logit == -2.0f / t);
         CHECK(data[1].logit == 0.5f / t);
         CHECK(data[3].logit == 7.0f / t);
-        CHECK(data[4].logit == -kInfinity);
+        CHECK(data[4].logit == -kInfinite);
     }
     // 1e-40 makes every quotient infinite, -3 / 1e-40 too; the best stays the best.
     for (const float t : {0.0f, -1.0f, 1e-40f})
         for (const auto& logits :
-             {std::vector<float>{-2, 7, 7}, std::vector<float>{-5, -3, -4}, std::vector<float>{1, kInfinity, 2}}) {
+             {std::vector<float>{-2, 7, 7}, std::vector<float>{-5, -3, -4}, std::vector<float>{1, kInfinite, 2}}) {
             auto data = array_of(logits);
             CandidateArray candidates{data, -1, false};
             make_temperature(t)->apply(candidates);
-            CHECK(data[0].logit == -kInfinity);
+            CHECK(data[0].logit == -kInfinite);
             CHECK(data[1].logit == logits[1]);
-            CHECK(data[2].logit == -kInfinity);
+            CHECK(data[2].logit == -kInfinite);
         }
 }
 
 TEST_CASE("[S4] top_k: exactly k survive, sorted, ties by id") {
     for (const std::size_t n : {1u, 7u, 100u, 5000u})
         for (const float step : {0.0f, 1.0f, 30.0f}) {
-            const auto logits = random_logits(n, static_cast<std::uint32_t>(n), step);
+            const auto logits = logits_of_seed(n, static_cast<std::uint32_t>(n), step);
             const auto expected = sorted(array_of(logits));
             for (const int k : {1, 2, 40, 99, 700, 4999, 5000, 9000}) {
                 auto data = array_of(logits);
@@ -112,7 +112,7 @@ TEST_CASE("[S4] top_k: exactly k survive, sorted, ties by id") {
             make_top_k(0)->apply(candidates);
             CHECK(ids(candidates.data) == ids(expected));
         }
-    auto data = array_of({1, -kInfinity, 0, -kInfinity});
+    auto data = array_of({1, -kInfinite, 0, -kInfinite});
     CandidateArray candidates{data, -1, false};
     make_top_k(3)->apply(candidates);  // what is banned counts as removed
     CHECK(ids(candidates.data) == std::vector{0, 2});
@@ -122,7 +122,7 @@ TEST_CASE("[S5] top_p: the smallest prefix with mass >= p survives, at least min
     std::mt19937 random(3);
     for (int trial = 0; trial < 200; ++trial) {
         const std::size_t n = 1 + random() % 3000;
-        auto logits = random_logits(n, trial + 1u);
+        auto logits = logits_of_seed(n, trial + 1u);
         const float sharpness = static_cast<float>(random() % 100) * 0.02f;
         for (float& logit : logits) logit *= sharpness;
         const float p = static_cast<float>(random() % 1000) / 1000.0f;
@@ -150,7 +150,7 @@ TEST_CASE("[S5] top_p: the smallest prefix with mass >= p survives, at least min
 
 TEST_CASE("min_p: those at least p times as probable as the best survive in place, or the min_keep best") {
     for (std::uint32_t seed = 1; seed < 60; ++seed) {
-        const auto logits = random_logits(50 + seed, seed);
+        const auto logits = logits_of_seed(50 + seed, seed);
         const float p = 0.01f * static_cast<float>(seed);
         const float max = *std::ranges::max_element(logits);
         std::vector<std::int32_t> expected;
@@ -181,7 +181,7 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
             const auto window =
                 last_n < 0 ? history.size() : std::min(history.size(), static_cast<std::size_t>(last_n));
             for (std::size_t j = history.size() - window; j < history.size(); ++j) ++counts[history[j]];
-            const auto logits = random_logits(40, static_cast<std::uint32_t>(i));
+            const auto logits = logits_of_seed(40, static_cast<std::uint32_t>(i));
             auto data = array_of(logits);
             if (i % 2 == 1) std::ranges::shuffle(data, random);
             CandidateArray candidates{data, -1, true};
@@ -207,19 +207,19 @@ TEST_CASE("[S6] penalties: the formula over the window, in identity order and in
 }
 
 TEST_CASE("logit_bias: biases add up, infinite ones ban and force, foreign ids are ignored") {
-    auto data = array_of({1, 2, 3, kInfinity});
+    auto data = array_of({1, 2, 3, kInfinite});
     CandidateArray candidates{data, -1, true};
     make_logit_bias({{Token{0}, 2.0f},
                      {Token{0}, 0.5f},
-                     {Token{1}, -kInfinity},
+                     {Token{1}, -kInfinite},
                      {Token{9}, 1.0f},
                      {Token{-1}, 1.0f},
-                     {Token{3}, -kInfinity}})
+                     {Token{3}, -kInfinite}})
         ->apply(candidates);
     CHECK(data[0].logit == 3.5f);
-    CHECK(data[1].logit == -kInfinity);
+    CHECK(data[1].logit == -kInfinite);
     CHECK(data[2].logit == 3);
-    CHECK(data[3].logit == -kInfinity);
+    CHECK(data[3].logit == -kInfinite);
     CHECK_FALSE(candidates.sorted);
 }
 
@@ -249,7 +249,7 @@ TEST_CASE("logit_bias and DRY: a list of any length takes one pass over candidat
 TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat with the seed") {
     // Eleven of twelve candidates can be drawn: 10 degrees of freedom; P(X² > 29.59) = 0.001 for a fixed seed chosen
     // freely.
-    const std::vector<float> logits{0, 1, -1, 2, 0.5f, -kInfinity, 1.5f, 0, -2, 1, 0.25f, -0.5f};
+    const std::vector<float> logits{0, 1, -1, 2, 0.5f, -kInfinite, 1.5f, 0, -2, 1, 0.25f, -0.5f};
     const auto probabilities = softmax(array_of(logits));
     constexpr int kDraws = 100000;
     for (const std::uint32_t seed : {1u, 42u, 4294967294u}) {
@@ -287,17 +287,17 @@ TEST_CASE("[S10] dist: draws follow the probabilities (chi-squared) and repeat w
 
 TEST_CASE("softmax: sums to one, and an infinite logit wins alone, the lowest id of several") {
     for (const std::size_t n : {1u, 15u, 16u, 17u, 1000u}) {
-        auto data = array_of(random_logits(n, 5));
+        auto data = array_of(logits_of_seed(n, 5));
         const auto expected = softmax(data);
         Softmax softmax_of(n);
         softmax_of.apply(data);
         for (std::size_t i = 0; i < n; ++i) CHECK(data[i].p == doctest::Approx(expected[i]).epsilon(1e-5));
     }
-    auto data = array_of({1, kInfinity, 2, kInfinity});
+    auto data = array_of({1, kInfinite, 2, kInfinite});
     Softmax(4).apply(data);
     CHECK(data[0].p == 0);
     CHECK(data[1].p == 1);
     CHECK(data[3].p == 0);
-    auto none = array_of({-kInfinity, -kInfinity});
+    auto none = array_of({-kInfinite, -kInfinite});
     CHECK_THROWS_AS(Softmax(2).apply(none), Error);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // The package openai of npm against a server: node clients_cases.mjs FOLDER ADDRESS ADDRESS_WITH_VECTORS
+// ADDRESS_WITH_MODELS
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
 
-const [folder, address, vectors] = process.argv.slice(2);
+const [folder, address, vectors, several] = process.argv.slice(2);
 const OpenAI = createRequire(path.join(folder, "package.json"))("openai");
 const client = new OpenAI({ baseURL: address + "/v1", apiKey: "sk-test", maxRetries: 0 });
 const bias = { 2: -100 };
@@ -27,6 +28,19 @@ const cases = {
     }
     assert.equal(text, whole.choices[0].message.content);
     assert.equal(usage.completion_tokens, 8);
+  },
+  async "[V16] several models, with room in memory for some of them"() {
+    const many = new OpenAI({ baseURL: several + "/v1", apiKey: "none", maxRetries: 0 });
+    const names = (await many.models.list()).data.map(({ id }) => id);
+    assert.equal(names.length, 3);
+    const one = i => many.completions.create({ model: names[i % 3], prompt: "Hello", max_tokens: 8, seed: i % 6,
+      temperature: 1 });
+    const answers = await Promise.all(Array.from({ length: 24 }, (_, i) => one(i)));
+    answers.forEach((answer, i) => {
+      assert.equal(answer.model, names[i % 3]);
+      assert.equal(answer.choices[0].text, answers[i % 6].choices[0].text);
+    });
+    await assert.rejects(many.completions.create({ model: "violet", prompt: "x" }), OpenAI.NotFoundError);
   },
   async "the helper of streams, and a stop in the middle"() {
     const stream = client.chat.completions.stream(ask);

@@ -114,7 +114,7 @@ class Clients(unittest.TestCase):
         with self.assertRaises(openai.BadRequestError) as long:
             self.openai.completions.create(model="m", prompt=[5] * 5000, max_tokens=1)
         self.assertEqual(long.exception.code, "context_length_exceeded")
-        with Server("-c", 512) as server:
+        with Server("-c", 512, "--strict-model") as server:
             client = openai.OpenAI(base_url=server.address + "/v1", api_key="none", max_retries=0)
             with self.assertRaises(openai.NotFoundError):
                 client.chat.completions.create(model="another", messages=ASK)

@@ -29,10 +29,13 @@ def run_node():
     if folder is None:
         return SKIPPED
     sys.argv = [sys.argv[0], PROGRAM]  # what server_support expects
+    from models_test import FILES, Several, named, room_for_two
     from server_support import Server
     with (Server("--parallel", 4, "-c", 2048, "--any-model", "--api-key", "sk-test") as text,
-          Server("--pooling", "mean", "-c", 512) as vectors):
-        return subprocess.run(["node", HERE / "clients_cases.mjs", folder, text.address, vectors.address]).returncode
+          Server("--pooling", "mean", "-c", 512) as vectors,
+          Several(*named(FILES), "--memory", room_for_two()) as several):
+        return subprocess.run(["node", HERE / "clients_cases.mjs", folder, text.address, vectors.address,
+                               several.address]).returncode
 
 
 def run_node_ollama():
@@ -41,14 +44,18 @@ def run_node_ollama():
     if folder is None:
         return SKIPPED
     sys.argv = [sys.argv[0], PROGRAM]
+    from pulls_test import Pulling, hub
     from server_support import Server
-    with Server("--parallel", 4, "-c", 2048) as text, Server("--pooling", "mean", "-c", 512) as vectors:
-        return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address]).returncode
+    with (Server("--parallel", 4, "-c", 2048, "--strict-model") as text,
+          Server("--pooling", "mean", "-c", 512) as vectors,
+          hub() as one, Pulling(one, "--allow-pull") as pulling):
+        return subprocess.run(["node", HERE / "ollama_cases.mjs", folder, text.address, vectors.address,
+                               pulling.address]).returncode
 
 
 if __name__ == "__main__":
     ollama = ["ollama", "langchain-ollama", "llama-index-llms-ollama", "llm-ollama"]
-    openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py"]
+    openai = ["clients_cases.py", "streams_cases.py", "requests_cases.py", "several_cases.py"]
     sys.exit({"openai": lambda: run_python("openai", openai, "openai", "anthropic", "pydantic"),
               "frameworks": lambda: run_python("frameworks", ["frameworks_cases.py"], "litellm", "langchain-openai"),
               "ollama": lambda: run_python("ollama", ["ollama_cases.py"], *ollama),

@@ -46,6 +46,91 @@ def metrics(server):
             float(line.rsplit(" ", 1)[1]) for line in lines}
 
 
+def told(server):
+    """What the server has written to stderr so far; its place in the file stays."""
+    return os.pread(server.errors.fileno(), 1 << 20, 0).decode()
+
+
+class Names(unittest.TestCase):
+    def test_the_only_model_serves_any_name(self):
+        with Server("-c", 1024, "--override", "general.name=str:Tiny Model 1") as server:
+            self.assertEqual([model["id"] for model in server.get("/v1/models")["data"]], ["Tiny-Model-1"])
+            for path, body in (("/v1/chat/completions", chat("x", max_tokens=2)),
+                               ("/v1/completions", {"prompt": "x", "max_tokens": 2}),
+                               ("/v1/messages", chat("x", max_tokens=2)),
+                               ("/v1/responses", {"input": "x", "max_output_tokens": 16}),
+                               ("/api/chat", {**chat("x"), "stream": False, "options": {"num_predict": 2}})):
+                answer = server.post(path, {**body, "model": "gpt-4o"})
+                self.assertEqual(answer["model"].removesuffix(":latest"), "Tiny-Model-1", path)
+            self.assertEqual(server.get("/v1/models/gpt-4o", 404)["error"]["code"], "model_not_found")
+            self.assertEqual(server.get("/v1/models/Tiny-Model-1")["id"], "Tiny-Model-1")
+
+    def test_strict_model_refuses_others(self):
+        with Server("-c", 1024, "--strict-model", "--override", "general.name=str:Tiny Model 1") as server:
+            body = {"prompt": "x", "max_tokens": 2}
+            for name in ("Tiny-Model-1", "Tiny Model 1", "Tiny-Model-1:latest"):
+                self.assertEqual(server.post("/v1/completions", {**body, "model": name})["model"], "Tiny-Model-1")
+            error = server.post("/v1/completions", {**body, "model": "gpt-4o"}, 404)["error"]
+            self.assertEqual((error["code"], error["param"]), ("model_not_found", "model"))
+        both = subprocess.run([TINFER, "serve", MODEL, "--strict-model", "--any-model"], capture_output=True, text=True)
+        self.assertEqual(both.returncode, 2)
+        self.assertIn("one of them at most", both.stderr)
+
+
+class Log(unittest.TestCase):
+    def lines(self, server, n):
+        for _ in range(200):
+            lines = [json.loads(line) for line in told(server).splitlines() if line.startswith("{")]
+            if len(lines) >= n:
+                break
+            time.sleep(0.02)
+        self.assertEqual(len(lines), n, lines)
+        return lines
+
+    def test_a_line_for_each_request_without_texts(self):
+        with Server("-c", 1024, "--log-requests", "--quiet", "--api-key", "sk-hidden") as server:
+            key = {"Authorization": "Bearer sk-hidden"}
+            body = json.dumps(chat("hush", max_tokens=3, **NO_EOG)).encode()
+            server.ask("POST", "/v1/chat/completions", body, key)
+            server.ask("POST", "/v1/chat/completions", json.dumps({**json.loads(body), "stream": True}).encode(), key)
+            server.ask("GET", "/metrics?who=hush", None, key)
+            server.ask("GET", "/nowhere%0A{", None, key)
+            server.ask("POST", "/v1/completions", b"{")
+            lines = self.lines(server, 5)
+            self.assertNotIn("hush", told(server))
+            self.assertNotIn("hidden", told(server))
+        # A line is written when its answer has gone, so the next request's may be there first.
+        answers = [line for line in lines if line["path"] == "/v1/chat/completions"]
+        self.assertEqual(len(answers), 2)
+        for line in answers:
+            keys = ("method", "path", "status", "model", "completion_tokens", "finish")
+            self.assertEqual([line[key] for key in keys],
+                             ["POST", "/v1/chat/completions", 200, "tiny", 3, "length"])
+            self.assertGreater(line["prompt_tokens"], 3)
+            self.assertRegex(line["time"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00$")
+            self.assertGreater(line["seconds"], 0)
+        self.assertEqual({(line["path"], line["status"]) for line in lines if line not in answers},
+                         {("/metrics", 200), ("/nowhere\n{", 404), ("/v1/completions", 401)})
+
+    def test_texts_where_they_are_asked_for(self):
+        with Server("-c", 1024, "--log-text") as server:
+            answer = server.post("/v1/completions", {"prompt": "once\nthe", "max_tokens": 4, **NO_EOG})
+            line = self.lines(server, 1)[0]
+            self.assertTrue(line["prompt"].endswith("once\nthe"), line)
+            self.assertEqual(line["answer"], answer["choices"][0]["text"])
+
+    def test_longer_than_trained_is_told(self):
+        long = {"prompt": "a" * 300, "max_tokens": 2, **NO_EOG}
+        with Server() as server:   # a tiny model is trained with 256 tokens; this context is of four times as many
+            self.assertNotIn("trained", told(server))
+            for _ in range(2):
+                server.post("/v1/completions", long)
+            text = told(server)
+            self.assertEqual(text.count("longer than the 256 tokens that the model was trained with"), 1, text)
+        with Server("-c", 512) as server:
+            self.assertIn("warning: with --ctx 512 an answer may go beyond the training context 256", told(server))
+
+
 class Adapters(unittest.TestCase):
     def test_lora(self):
         with Server("--lora", red(), "--lora", blue(), "-c", 2048) as server:

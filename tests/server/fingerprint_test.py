@@ -50,7 +50,8 @@ class Fingerprint(unittest.TestCase):
         self.assertEqual([options for options, value in found.items() if value == base], [])
         self.assertEqual(len(set(found.values())), len(found))
         same = ["-t 2", "--isa reference", "--parallel 3", "--keep-sequences 2", "--max-batch-tokens 64",
-                "--max-queue 5", "--no-share", "--port 0", "--api-key k", "--alias other", "--any-model", "--strict",
+                "--max-queue 5", "--no-share", "--port 0", "--api-key k", "--alias other", "--any-model",
+                "--strict-model", "--strict", "--log-requests",
                 "--request-timeout 9", "--drain 3", "--max-body 5000", "--answer-memory 2000000", "--no-page",
                 "--expose-text", "--speculate ngram", "--draft-max 3", "--receipts", "--no-counts",
                 f"--trace-dir {FOLDER / 'fingerprint-traces'}", f"--prompt-store {FOLDER / 'fingerprint-store'}"]

@@ -70,6 +70,30 @@ class Frameworks(unittest.TestCase):
                                     input=["the one"])
             self.assertAlmostEqual(sum(x * x for x in got.data[0]["embedding"]), 1, places=4)
 
+    def test_v17_litellm(self):  # [V17]
+        """litellm over Ollama's interface: whole, as a stream, structured, tools, vectors, an error"""
+        with (Server("--parallel", 4, "-c", 4096, "--strict-model") as server,
+              Server("--pooling", "mean", "-c", 512) as vectors):
+            ask = lambda **more: litellm.completion(**{**dict(
+                model="ollama_chat/tiny", api_base=server.address, messages=ASK, max_tokens=8, temperature=1, seed=3,
+                max_retries=0), **more})
+            whole = ask()
+            ours = server.post("/v1/chat/completions", {"messages": ASK, "max_tokens": 8, "temperature": 1, "seed": 3})
+            self.assertEqual(whole.usage.completion_tokens, ours["usage"]["completion_tokens"])
+            self.assertEqual(whole.choices[0].message.content, ours["choices"][0]["message"]["content"])
+            parts = list(ask(stream=True))
+            self.assertEqual("".join(c.delta.content or "" for p in parts for c in p.choices),
+                             whole.choices[0].message.content)
+            structured = ask(response_format=Place, max_tokens=1500)
+            Place.model_validate_json(structured.choices[0].message.content)
+            self.assertGreater(ask(tools=[WEATHER]).usage.prompt_tokens, whole.usage.prompt_tokens)
+            self.assertGreater(ask(model="ollama/tiny").usage.completion_tokens, 0)
+            got = litellm.embedding(model="ollama/tiny", api_base=vectors.address, input=["the one", "two"])
+            self.assertAlmostEqual(sum(x * x for x in got.data[0]["embedding"]), 1, places=4)
+            with self.assertRaises(litellm.NotFoundError) as missing:
+                ask(model="ollama_chat/another")
+            self.assertIn("no model 'another'", str(missing.exception))
+
     def test_v13_langchain(self):  # [V13]
         """langchain-openai: invoke, stream, batch, bound tools and their results, structured output, vectors"""
         chat = ChatOpenAI(model="m", base_url=self.base, api_key="sk-test", max_tokens=8, temperature=0, seed=1,

@@ -23,7 +23,7 @@ def ask(**fields):
 class Infill(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("-c", 4096, "--infill-window", 64, "--expose-text", "--parallel", 4,
+        cls.server = Server("-c", 4096, "--infill-window", 64, "--expose-text", "--strict-model", "--parallel", 4,
                             *overrides(NAMES | FILES))
 
     @classmethod

@@ -123,6 +123,12 @@ class SeveralModels(unittest.TestCase):
             self.assertEqual({model["name"]: model for model in server.get("/api/tags")["models"]}, tags)
             self.assertIn("completion", server.post("/api/show", {"name": "blue"})["capabilities"])
             self.assertEqual(server.state("blue"), "unloaded")   # neither list nor show loads
+            server.post("/models/unload", {"model": "red"})
+            for is_first in [True, False]:   # of which one has waited for its model
+                said = server.post("/api/generate", {"model": "red", "prompt": "x", "stream": False})
+                self.assertLess(said["load_duration"] + said["eval_duration"], said["total_duration"])
+                self.assertGreater(said["load_duration"], 1e5 if is_first else -1)
+            self.assertEqual(server.get("/v1/models/red")["created"], int(FILES["red"].stat().st_mtime))
             server.post("/api/generate", {"model": "green", "keep_alive": 0, "stream": False})
             for _ in range(100):
                 if server.state("green") == "unloaded":

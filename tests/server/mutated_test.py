@@ -16,7 +16,8 @@ if "--rounds" in sys.argv:
     ROUNDS = int(sys.argv[at + 1])
     del sys.argv[at:at + 2]
 
-from server_support import NO_EOG, Server, chat  # noqa: E402  takes the program's path away
+from infill_test import FILES, NAMES, overrides  # noqa: E402  takes the program's path away
+from server_support import NO_EOG, Server, chat  # noqa: E402
 
 TOOL = {"type": "function", "function": {"name": "look", "description": "d", "parameters": {
     "type": "object", "properties": {"at": {"enum": ["sky", 1, None]}, "n": {"type": "integer", "minimum": 0}},
@@ -47,8 +48,19 @@ TEXT_BODIES = [
     ("/tokenize", {"text": "the one", "add_special": True, "parse_special": False}),
     ("/detokenize", {"tokens": [5, 6, 7]}),
     ("/apply-template", {"messages": TURNS[:2], "tools": [TOOL]}),
+    ("/infill", {"input_prefix": "a", "input_suffix": "b", "input_extra": [{"filename": "f", "text": "t"}],
+                 "prompt": "p", "n_predict": 3, "n_indent": 1, "stop": ["c"], "response_fields": ["content"]}),
+    ("/api/chat", {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [
+        {"function": {"name": "look", "arguments": {"at": "sky"}}}]}, {"role": "tool", "content": "r"}],
+        "tools": [TOOL], "stream": False, "think": False, "logprobs": True, "top_logprobs": 1, "keep_alive": "5m",
+        "options": {"num_predict": 3, "seed": 1, "top_k": 4, "stop": ["a"]}}),
+    ("/api/generate", {"prompt": "x", "system": "s", "context": [5, 6], "stream": False, "format": {"type": "object"},
+                       "options": {"num_predict": 3, "repeat_last_n": 9}, "keep_alive": -1}),
+    ("/api/show", {"model": "tiny", "verbose": False}),
+    ("/api/pull", {"name": "tiny", "stream": False}),
 ]
-VECTOR_BODIES = [("/v1/embeddings", {"input": ["a", [5, 6]], "encoding_format": "float", "dimensions": 4})]
+VECTOR_BODIES = [("/v1/embeddings", {"input": ["a", [5, 6]], "encoding_format": "float", "dimensions": 4}),
+                 ("/api/embed", {"input": ["a", "b"], "dimensions": 4, "truncate": True})]
 RANK_BODIES = [("/v1/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True})]
 VALUES = [None, True, 0, -1, 1, 2**31, -2**63, 2**64, 1e308, -0.0, 1e-320, "", "x", "\u0000", "\ud7ff\U0001F600",
           "</s>", "a" * 5000, [], [[]], [None], {}, {"": {}}, {"a": {"b": {"c": []}}}, ["x"] * 300, [0] * 300,
@@ -97,17 +109,20 @@ class Mutated(unittest.TestCase):
                 seen[status] = seen.get(status, 0) + 1
                 with self.subTest(path=path, body=data[:2000]):
                     self.assertLess(status, 500, answer[:500])
-                    if headers["Content-Type"].startswith("text/event-stream"):
+                    kind = headers["Content-Type"].split(";")[0]
+                    if kind in ("text/event-stream", "application/x-ndjson"):
                         self.assertEqual(status, 200)
                         continue
                     document = json.loads(answer)
-                    if status >= 400:
+                    if status >= 400 and path.startswith("/api/"):
+                        self.assertTrue(document["error"] and isinstance(document["error"], str))
+                    elif status >= 400:
                         self.assertTrue(document["error"]["message"])
                         self.assertEqual(document.get("type") == "error", path.startswith("/v1/messages"))
         return seen
 
     def test_texts(self):
-        with Server("-c", 512, "--parallel", 2) as server:
+        with Server("-c", 512, "--parallel", 2, *overrides(NAMES | FILES)) as server:
             expected = server.post("/v1/chat/completions", chat("as ever"))["choices"]
             seen = self.check(server, TEXT_BODIES, 1)
             self.assertEqual(server.post("/v1/chat/completions", chat("as ever"))["choices"], expected)

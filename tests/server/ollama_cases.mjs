@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The npm packages that speak Ollama's interface against a server: node ollama_cases.mjs FOLDER ADDRESS VECTORS
+// The npm packages that speak Ollama's interface against a server: node ollama_cases.mjs FOLDER ADDRESS VECTORS PULLING
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import path from "node:path";
 
-const [folder, address, vectors] = process.argv.slice(2);
+const [folder, address, vectors, pulling] = process.argv.slice(2);
 const load = createRequire(path.join(folder, "package.json"));
 const { Ollama } = load("ollama");
 const { ChatOllama } = load("@langchain/ollama");
@@ -49,6 +49,23 @@ const cases = {
     assert.match((await client.version()).version, /^\d+\.\d+\.\d+$/);
     const two = await new Ollama({ host: vectors }).embed({ model: "tiny", input: ["one", "two"] });
     assert.equal(two.embeddings.length, 2);
+  },
+  async "[V17] a model that the server fetches"() {
+    const other = new Ollama({ host: pulling }), name = "owner/Tiny-GGUF", told = [];
+    let last = null;
+    for await (const part of await other.pull({ model: name, stream: true })) {
+      told.push(part.status);
+      if (part.digest) last = part;
+    }
+    assert.deepEqual([told[0], told.at(-1)], ["pulling manifest", "success"]);
+    assert.equal(last.completed, last.total);
+    assert.equal((await other.list()).models[0].name, `${name}:Q8_0`);
+    assert.equal((await other.chat({ ...ask, model: `hf.co/${name}` })).done, true);
+    assert.equal((await other.pull({ model: `${name}:F16` })).status, "success");
+    await assert.rejects(other.pull({ model: "owner/none" }), { name: "ResponseError", status_code: 404 });
+    await assert.rejects(client.pull({ model: name }), { name: "ResponseError", status_code: 403 });
+    await assert.rejects(other.push({ model: name }), /is not supported by tinfer/);
+    await assert.rejects(other.copy({ source: name, destination: "x" }), /is not supported by tinfer/);
   },
   async "errors"() {
     await assert.rejects(client.chat({ ...ask, model: "another" }), { name: "ResponseError", status_code: 404 });

@@ -15,6 +15,7 @@ from langchain_ollama import ChatOllama, OllamaEmbeddings, OllamaLLM
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.llms.ollama import Ollama
 
+from pulls_test import NAME, STEP, TINY, Pulling, hub
 from server_support import FOLDER, HERE, Server
 
 ASK = [{"role": "user", "content": "Hello"}]
@@ -41,7 +42,7 @@ def look(at: bool) -> str:
 class Clients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server("--parallel", 4, "-c", 4096)
+        cls.server = Server("--parallel", 4, "-c", 4096, "--strict-model")
         cls.vectors = Server("--pooling", "mean", "-c", 512)
         cls.client = ollama.Client(host=cls.server.address)
 
@@ -175,6 +176,30 @@ class Clients(unittest.TestCase):
         self.assertRegex(self.server.get("/api/version")["version"], r"^\d+\.\d+\.\d+$")
         self.assertEqual(self.client.pull("tiny").status, "success")
         self.assertEqual([part.status for part in self.client.pull("tiny", stream=True)], ["success"])
+
+    def test_v17_pull(self):  # [V17]
+        """a model that the server fetches: as lines, whole, sync and async, what cannot be had, and an answer of it"""
+        with hub() as one, Pulling(one, "--allow-pull") as server:
+            client = ollama.Client(host=server.address)
+            parts = list(client.pull(NAME, stream=True))
+            self.assertEqual((parts[0].status, parts[-1].status), ("pulling manifest", "success"))
+            steps = [part for part in parts if part.status == STEP]
+            self.assertEqual((steps[-1].total, steps[-1].completed), (len(TINY), len(TINY)))
+            self.assertEqual(client.list().models[0].model, NAME + ":Q8_0")
+            self.assertTrue(client.chat(model=NAME, messages=ASK, options=FREE).message.content)
+            self.assertEqual(client.pull("hf.co/" + NAME + ":F16").status, "success")
+            asynchronous = ollama.AsyncClient(host=server.address)
+            self.assertEqual(asyncio.run(asynchronous.pull(NAME + ":Q6_K")).status, "success")
+            self.assertEqual(len(client.list().models), 3)
+            with self.assertRaisesRegex(ollama.ResponseError, "there is no repository") as error:
+                client.pull("owner/none")
+            self.assertEqual(error.exception.status_code, 404)
+            with self.assertRaisesRegex(ollama.ResponseError, "there is no repository"):
+                list(client.pull("owner/none", stream=True))
+            for ask in [lambda: client.copy(NAME, "other"), lambda: client.create("other", from_=NAME),
+                        lambda: client.push(NAME)]:
+                with self.assertRaisesRegex(ollama.ResponseError, "is not supported by tinfer"):
+                    ask()
 
     def test_vectors(self):
         client = ollama.Client(host=self.vectors.address)

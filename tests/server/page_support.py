@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the tests of the server's page share: one server and one window for the cases of a class. With --pictures FOLDER
-and --model FILE they also take pictures; --long adds a conversation of 2,000 messages."""
+and --model FILE they also take pictures; --long scrolls for longer."""
 import pathlib
 import sys
 import unittest

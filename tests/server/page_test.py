@@ -3,9 +3,12 @@
 """The page of the server in a headless Chromium, served by the program: conversations by keyboard and by touch, their
 versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
+import statistics
+import subprocess
+import sys
 import unittest
 
-from page_support import ANSWERED, FOLDER, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
+from page_support import ANSWERED, FOLDER, HERE, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
 
 HOSTILE = r"""# Title
 
@@ -318,13 +321,66 @@ class Settings(PageTest):
         self.assertEqual(page.run("at('spoken').getAttribute('aria-live')"), "polite")
 
     def test_first_paint(self):  # [V14]
-        self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
-        paint = self.page.run("""performance.getEntriesByType('paint').find(e => e.name === 'first-contentful-paint')
-            .startTime""")
-        self.assertLess(paint, 3000)   # 300 ms on a machine that does nothing else
+        """The program's page is painted after less than 300 ms; on a machine that others use, beside a page of a few
+        bytes, which takes half as long where nobody else does anything."""
+        def paint(path):
+            self.page.open(self.server.address + path)
+            self.page.wait("performance.getEntriesByName('first-contentful-paint').length > 0")
+            return self.page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        try:
+            few = statistics.median(paint("/health") for _ in range(5))
+            whole = statistics.median(paint("/") for _ in range(5))
+        finally:
+            self.page.open(self.server.address)
+            self.page.wait("server.model && document.querySelector('script[src]')")
+            self.page.errors.clear()   # the page of a few bytes has no icon
+        print(f"first paint: {whole:.0f} ms, of a few bytes {few:.0f} ms")
+        self.assertLess(whole, max(300, 4 * few))
+
+
+class Models(PageTest):
+    @classmethod
+    def setUpClass(cls):
+        path = FOLDER / "green.gguf"
+        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "2", "moe"], check=True)
+        cls.arguments = ("--models", f"green={path}")
+        super().setUpClass()
+
+    def test_choice(self):  # [V14] [V16]
+        """The model is chosen from those of the server; answers are the chosen one's, which is loaded for the first."""
+        page, choice = self.page, "[...at('model-choice').options].map(o => [o.value, o.textContent])"
+        self.assertEqual(page.run(choice), [["tiny", "tiny (unloaded)"], ["green", "green (unloaded)"]])
+        self.assertFalse(page.run("at('model-choice').hidden"))
+        choose = "(v => { const c = at('model-choice'); c.value = v; c.dispatchEvent(new Event('change')); })(%r)"
+        page.run("setup.seed = '5'")
+        said = {}
+        for name in ["green", "tiny"]:
+            page.run("startNew()")
+            page.run(choose % name)
+            self.assertIn(name, page.run("document.title"))
+            self.say("Hello", 2)
+            page.wait(f"server.models.find(m => m.id === {name!r}).status.value === 'loaded'")
+            body = page.run("bodyOf(pathTo(shown()[1].parent), shown()[1].asked)")
+            self.assertEqual(body["model"], name)
+            said[name] = page.run("shown()[1].content")
+            answer = self.server.post("/v1/chat/completions", body)
+            self.assertEqual((answer["model"], answer["choices"][0]["message"]["content"]), (name, said[name]))
+            self.assertTrue(page.run("offers('activity')"))
+            page.run("lookOnce()")   # it counts from now on
+            self.say("More", 4)
+            self.assertGreater(page.run("lookOnce().then(counts => counts.tokens)"), 0)
+        self.assertNotEqual(said["green"], said["tiny"])
+        self.assertEqual(page.run(choice), [["tiny", "tiny"], ["green", "green"]])
 
 
 class Failures(unittest.TestCase):
+    def check(self, page, one):
+        """What the page said on the console is of refused requests alone, and none went elsewhere."""
+        told = ("400", "ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY")
+        self.assertEqual([e for e in page.errors if not any(word in e for word in told)], [])
+        inside = (one.address, "data:", "about:", "blob:")
+        self.assertEqual([url for url in page.requests if not url.startswith(inside)], [])
+
     def test_server_gone(self):  # [V14]
         """The message stays in the box, the reason is said, Retry works when the server is back."""
         one, page = server(), browser.Page(1000, 800)
@@ -350,6 +406,7 @@ class Failures(unittest.TestCase):
             page.run("at('retry').click()")
             page.wait(ANSWERED % 4)
             self.assertEqual(page.run("[shown()[2].content, input.value]"), ["second", ""])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()
@@ -376,11 +433,19 @@ class Failures(unittest.TestCase):
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-middle').click()")
             page.wait("at('full').hidden && shown().at(-1).truncated > 0 && " + IDLE)
+            # An answer that fills the context shifts it and goes on, until it is stopped.
+            page.run("talk.fit = 'oldest'; setup.settings = {temperature: 0}; window.before = talk.messages.size;"
+                     "input.value = 'go on'; at('form').requestSubmit()")
+            page.wait("talk.messages.size === before + 2 && shown().at(-1).asked?.begun", timeout=120)
+            page.wait("shown().at(-1).asked?.begunFrom > 0 && shown().at(-1).content.length > 600", timeout=120)
+            page.run("talk.abort?.abort()")
+            page.wait("shown().at(-1).finish === 'stopped' && " + IDLE)
+            page.run("setup.settings = {max_tokens: 8, temperature: 0}; 0")
             page.run("talk.fit = 'none'; input.value = %r; at('form').requestSubmit()" % text)
             page.wait("!at('full').hidden && " + IDLE)
             page.run("at('full-stop').click()")
             self.assertEqual(page.run("at('full').hidden"), True)
-            self.assertEqual([e for e in page.errors if "400" not in e], [])
+            self.check(page, one)
         finally:
             page.close()
             one.stop()

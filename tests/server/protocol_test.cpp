@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "server/ollama.hpp"
 #include "server/reply.hpp"
 #include "support/tiny_model.hpp"
 
@@ -316,4 +318,41 @@ TEST_CASE("server: a response says numbers as they came, and its own as people w
     CHECK(text(Json::object()).find("\"temperature\":0.7,") != std::string::npos);
     CHECK(text(Json::object()).find("\"top_p\":0.95") != std::string::npos);
     CHECK(text({{"top_p", 0.123456789012}}).find("\"top_p\":0.123456789012") != std::string::npos);
+}
+
+TEST_CASE("[V17] server: a line of Ollama's streams ends where readers that know Unicode's ends of lines end it") {
+    using tinfer::server::ollama::Kind;
+    const Served served;
+    const auto job = job_of_chat();
+    const std::string text = "a\xC2\x85"
+                             "b\xE2\x80\xA8"
+                             "c\xE2\x80\xA9"
+                             "d\x1c\x0b e\xC2\xA0";
+    const std::vector<Piece> pieces{
+        {.kind = PartKind::content, .text = text},
+        {.kind = PartKind::reasoning, .text = text},
+        {.kind = PartKind::call, .call = {.id = "1", .name = "look", .arguments = Json{{"at", text}}.dump()}}};
+    for (const auto kind : {Kind::chat, Kind::generate}) {
+        const auto protocol = tinfer::server::ollama::protocol(kind, *served.service, job, text);
+        Choice choice;
+        choice.answer.tool_calls.push_back(pieces[2].call);
+        std::string stream = protocol->more(0, choice, pieces, {});
+        stream += protocol->failed(tinfer::server::ApiError(503, text, "x"));
+        for (const char* end : {"\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9", "\x1c", "\x0b", "\x0c", "\r"})
+            CHECK(stream.find(end) == stream.npos);
+        std::vector<json> lines;
+        std::istringstream in(stream);
+        for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+        REQUIRE(lines.size() == 4);
+        CHECK(lines[0]["model"] == text);
+        CHECK(lines[3]["error"] == text);
+        if (kind == Kind::generate) {
+            CHECK(lines[0]["response"] == text);
+            CHECK(lines[1]["thinking"] == text);
+            continue;
+        }
+        CHECK(lines[0]["message"]["content"] == text);
+        CHECK(lines[1]["message"]["thinking"] == text);
+        CHECK(lines[2]["message"]["tool_calls"][0]["function"]["arguments"]["at"] == text);
+    }
 }

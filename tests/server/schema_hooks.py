@@ -36,6 +36,9 @@ def fits(body):
             return False
         if kind == "any" and not names:
             return False
+        allowed = choice.get("allowed_tools") if isinstance(choice.get("allowed_tools"), dict) else choice
+        if kind == "allowed_tools" and not set(map(str, names_of(allowed.get("tools")))) <= set(map(str, names)):
+            return False
     if choice == "required" and not names:
         return False
     text = body.get("text")
@@ -47,7 +50,8 @@ def fits(body):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):
         return False
-    if body.get("prompt_logprobs") is not None and body.get("stream"):
+    whole_only = ["prompt_logprobs", "prompt_logprob_token_ids"]
+    if body.get("stream") and any(body.get(name) is not None for name in whole_only):
         return False
     lengths = [body[name] for name in LENGTHS if isinstance(body.get(name), int)]
     if body.get("clip_max_tokens") is False and any(length > 64 for length in lengths):
@@ -64,6 +68,22 @@ def fits(body):
         return False
     prompts = body.get("prompt", body.get("input"))
     answers = (body.get("n") or 1) * (len(prompts) if isinstance(prompts, list) else 1)
+    options = body.get("options")
+    if isinstance(options, dict):   # of Ollama's interface
+        formed = body.get("format") not in (None, "")
+        if not fits(options) or (formed and (options.get("grammar") is not None or names_of(body.get("tools")))):
+            return False
+        if names_of(body.get("tools")) and options.get("grammar") is not None:
+            return False
+    elif body.get("format") not in (None, "") and names_of(body.get("tools")):
+        return False
+    messages = body.get("messages")
+    if body.get("continue_final_message") and isinstance(messages, list):
+        last = messages[-1] if messages and isinstance(messages[-1], dict) else {}
+        if last.get("role") != "assistant" or not isinstance(last.get("content"), str) or last.get("tool_calls"):
+            return False
+    if body.get("raw") and (body.get("system") or body.get("context")):
+        return False
     return not (body.get("trace") and answers > 16)
 
 

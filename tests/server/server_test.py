@@ -147,8 +147,7 @@ class Routes(unittest.TestCase):
         for body in [b"", b"{", b"[]", b'"\xff\xfe"', b'{"messages": "\xff"}', b"[" * 100000, b'{"a":' * 5000]:
             error = self.server.post(chats, body, status=400)["error"]
             self.assertEqual(error["code"], "invalid_json")
-        self.assertEqual(self.server.post(chats, chat("x", model="other"), status=404)["error"]["code"],
-                         "model_not_found")
+        self.assertEqual(self.server.get("/v1/models/other", status=404)["error"]["code"], "model_not_found")
         self.assertEqual(self.server.get("/nowhere", status=404)["error"]["type"], "not_found_error")
         status, headers, _ = self.server.ask("GET", chats)
         self.assertEqual((status, headers["Allow"]), (405, "POST, OPTIONS"))

@@ -66,7 +66,7 @@ TEST_CASE("engine: adapters that cannot be are refused by name") {
     options.adapters[1].name = "red";
     CHECK(code_of([&] { Engine twice(*world.model, options); }) == ErrorCode::bad_parameter);
     EngineRequest request{.prompt = {Token{5}}};
-    request.guess = EngineRequest::Guess::draft;
+    request.speculate = EngineRequest::Speculate::draft;
     CHECK(code_of([&] { (void)engine.ask(request); }) == ErrorCode::unsupported_operation);
 }
 
@@ -81,8 +81,8 @@ TEST_CASE("[J1][J2] engine: guesses give the same bytes, and are checked only wh
     const auto plain = engine.ask(request);
     CHECK(plain.timings.drafted_n == 0);
     request.generation.speculation.adapt = false;
-    for (const auto guess : {EngineRequest::Guess::ngram, EngineRequest::Guess::draft}) {
-        request.guess = guess;
+    for (const auto speculate : {EngineRequest::Speculate::ngram, EngineRequest::Speculate::draft}) {
+        request.speculate = speculate;
         const auto answer = engine.ask(request);
         CHECK(answer.text == plain.text);
         REQUIRE(answer.tokens.size() == plain.tokens.size());
@@ -91,14 +91,14 @@ TEST_CASE("[J1][J2] engine: guesses give the same bytes, and are checked only wh
             CHECK(answer.tokens[i].log_prob == plain.tokens[i].log_prob);
         }
         CHECK(answer.timings.drafted_n > 0);
-        if (guess == EngineRequest::Guess::ngram) CHECK(answer.timings.accepted_n > 0);
+        if (speculate == EngineRequest::Speculate::ngram) CHECK(answer.timings.accepted_n > 0);
     }
     // A drafter that throws costs its guesses.
     struct Broken final : Drafter {
-        Draft draft(std::span<const Token>, std::span<Token>) override { throw std::runtime_error("no guess"); }
+        Draft draft(std::span<const Token>, std::span<Token>) override { throw std::runtime_error("no draft"); }
         [[nodiscard]] std::unique_ptr<Drafter> clone() const override { return std::make_unique<Broken>(); }
     };
-    request.guess = EngineRequest::Guess::none;
+    request.speculate = EngineRequest::Speculate::none;
     request.generation.speculation.drafter = std::make_shared<Broken>();
     CHECK(engine.ask(request).text == plain.text);
 
@@ -108,7 +108,7 @@ TEST_CASE("[J1][J2] engine: guesses give the same bytes, and are checked only wh
     options.max_batch_tokens = 1;
     Engine narrow(*world.model, options);
     request.generation.speculation.drafter.reset();
-    request.guess = EngineRequest::Guess::ngram;
+    request.speculate = EngineRequest::Speculate::ngram;
     const auto answer = narrow.ask(request);
     CHECK(answer.text == plain.text);
     CHECK(answer.timings.drafted_n == 0);
@@ -124,7 +124,7 @@ TEST_CASE("[J1] engine: guesses of recurrent models, which take nothing back, gi
         const auto expected =
             alone(model, requests, {.context = {.n_ctx = 512, .n_seq_max = 1}, .share_prefixes = false});
         for (EngineRequest& request : requests) {
-            request.guess = EngineRequest::Guess::ngram;
+            request.speculate = EngineRequest::Speculate::ngram;
             request.generation.speculation.adapt = false;
         }
         Engine engine(model, {.context = {.n_ctx = 2048, .n_seq_max = 3}});

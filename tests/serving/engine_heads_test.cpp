@@ -25,7 +25,7 @@ std::vector<EngineRequest> requests_for(const HeadCase& with, std::size_t n) {
                               .generation = {.n_predict = 10 + 5 * k}};
         if (i % 3 == 2) request.prompt.insert(request.prompt.begin(), common.begin(), common.end());
         if (i % 4 == 1) request.sampler.penalty_repeat = 1.3f;
-        if (i % 4 == 3) request.guess = EngineRequest::Guess::ngram;
+        if (i % 4 == 3) request.speculate = EngineRequest::Speculate::ngram;
         request.generation.speculation.n_max = 1 + k % 4;
         request.generation.speculation.adapt = i % 5 == 4;
         out.push_back(std::move(request));

@@ -258,7 +258,7 @@ TEST_CASE("[V2][V11] engine: cancels, pauses, time limits and a small cache at r
     for (std::size_t i = 0; i < requests.size(); ++i) {
         EngineRequest request{.prompt = random_tokens(10 + static_cast<int>(i) * 13 % 250, 90, i % 6),
                               .sampler = {.logit_bias = {{Token{2}, -1e9f}}, .seed = 1}};
-        if (i % 3 == 0) request.guess = EngineRequest::Guess::ngram;
+        if (i % 3 == 0) request.speculate = EngineRequest::Speculate::ngram;
         if (i % 5 == 0) request.adapters = {{"red"}};
         if (i % 2 == 0) request.time_limit = std::chrono::milliseconds(1 + random() % 300);
         const auto id = engine.submit(std::move(request), bad.sink(i));

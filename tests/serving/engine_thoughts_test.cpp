@@ -51,7 +51,7 @@ TEST_CASE("engine: thoughts end at their limit, with guesses and beside others, 
             const auto& mark = limited.thoughts->closings.at(0);
             expected.insert(expected.end(), mark.begin(), mark.end());
             std::vector<Token> answer = ids(limited);
-            limited.guess = EngineRequest::Guess::ngram;
+            limited.speculate = EngineRequest::Speculate::ngram;
             CHECK(ids(limited) == answer);
             REQUIRE(answer.size() == 60);
             answer.resize(expected.size());

@@ -191,10 +191,10 @@ TEST_CASE("[V2] engine: a receipt of a request beside others is replayed to the 
     const auto others = full_requests(*world.model, 12, 60, 20);
     Answers answers;
     for (std::size_t i = 0; i < others.size(); ++i) engine.submit(others[i], answers.sink(i));
-    for (const auto guess : {EngineRequest::Guess::none, EngineRequest::Guess::ngram}) {
+    for (const auto speculate : {EngineRequest::Speculate::none, EngineRequest::Speculate::ngram}) {
         EngineRequest request{
             .prompt = random_tokens(70, 90, 5), .sampler = {.temp = 0.9f, .seed = 11}, .generation = {.n_predict = 25}};
-        request.guess = guess;
+        request.speculate = speculate;
         request.generation.speculation.adapt = false;
         request.receipt = true;
         const auto answer = engine.ask(request);

@@ -77,8 +77,8 @@ inline std::vector<EngineRequest> full_requests(const Model& model, std::size_t 
         if (i % 3 == 1) request.adapters = {{"red", i % 2 == 0 ? 1.0f : 0.5f}};
         if (i % 7 == 2) request.adapters = {{"blue", 0.7f}, {"red", 0.25f}};
         if (request.kind != EngineRequest::Kind::generate) continue;
-        if (i % 4 == 3) request.guess = EngineRequest::Guess::ngram;
-        if (i % 5 == 2) request.guess = EngineRequest::Guess::draft;
+        if (i % 4 == 3) request.speculate = EngineRequest::Speculate::ngram;
+        if (i % 5 == 2) request.speculate = EngineRequest::Speculate::draft;
         if (i % 2 == 1) request.generation.speculation.adapt = false;
         if (i % 6 == 4) {
             request.grammar = i % 4 == 0 ? object : call;
@@ -93,7 +93,7 @@ inline std::vector<EngineRequest> full_requests(const Model& model, std::size_t 
 /// The same without what changes no byte.
 inline std::vector<EngineRequest> plain_requests(std::vector<EngineRequest> requests) {
     for (EngineRequest& request : requests) {
-        request.guess = EngineRequest::Guess::none;
+        request.speculate = EngineRequest::Speculate::none;
         request.generation.speculation.forced = false;
         request.count = false;
     }

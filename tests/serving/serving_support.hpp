@@ -26,6 +26,7 @@ struct Answer {
     bool timed_out = false;
     std::shared_ptr<const RequestCounts> touched;
     std::shared_ptr<const Receipt> receipt;
+    std::shared_ptr<const RoutedExperts> routed;
 
     /// What must not depend on anything but the request: text, ids, bits of log-probabilities, how it ended.
     [[nodiscard]] std::string bits() const {
@@ -72,6 +73,7 @@ public:
             answer.timed_out = event.timed_out;
             answer.touched = event.touched;
             answer.receipt = event.receipt;
+            answer.routed = event.routed;
             ++answer.n_ends;
             --open_;
             changed_.notify_all();

@@ -134,6 +134,32 @@ class Places(ViewerCase):
         self.assertIn("other tokens or positions", found)      # another seed
         self.assertRegex(found, r"(?m)^Event|touches other bytes|touch other bytes")
         self.assertRegex(found, r"decode ffn mul_mat\s+× (1\.9|2\.0)\d")   # at half the read rate
+        # Two timelines of one run on one scale: what took twice as long is twice as long.
+        lanes = """(() => { const c = document.createElement('canvas'), from = document.querySelector('.lanes canvas');
+            Object.assign(c, {width: from.width, height: from.height});
+            const g = c.getContext('2d', {willReadFrequently: true});
+            g.drawImage(from, 0, 0);
+            const ground = y =>
+            [...g.getImageData(c.width - 2, y, 1, 1).data].join(), row = y => { const out = [];
+                for (let x = 30; x < c.width; ++x) out.push([...g.getImageData(x, y, 1, 1).data].join()); return out; };
+            const empty = ground(4); return [4, 40].map(y => row(y).filter(p => p !== empty).length); })()"""
+        a, b = self.page.run(lanes)
+        self.assertTrue(1.7 < b / a < 2.3, (a, b))
+        self.assertRegex(self.text(".lanes [role=status]"), r"Run \d+: a .* b .*Shown: 0 ns to")
+        self.page.run("document.querySelector('.lanes canvas').focus()")
+        self.page.key("+")
+        self.assertNotRegex(self.text(".lanes [role=status]"), "Shown: 0 ns")
+        for _ in range(3):
+            self.page.key("ArrowLeft")
+        self.assertRegex(self.text(".lanes [role=status]"), "Shown: 0 ns to")
+        self.page.key("ArrowRight")
+        box = self.page.run("(b => [b.x, b.y])(document.querySelector('.lanes canvas').getBoundingClientRect())")
+        self.page.mouse("mouseMoved", box[0] + 60, box[1] + 8)
+        self.page.frames(2)
+        self.assertRegex(self.text(".lanes [role=status]"), r"(layer \d+ )?\w+: .* in a, .* in b")
+        self.page.run("document.querySelector('.lanes [aria-label=\"Run after\"]').click()")
+        self.page.frames(2)
+        self.assertEqual(self.page.unnamed(), [])
         self.page.run("document.querySelector('#stage .beside button.link').click()")
         self.page.frames(3)
         self.assertIn("kernel", self.text("#details"))

@@ -99,8 +99,8 @@ class KernelEvent(c.Structure):
 
 
 class ChatPiece(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("content", c.c_char_p), ("reasoning", c.c_char_p), ("tool_calls", c.c_char_p),
-                ("ended", c.c_int32), ("reserved", c.c_int32)]
+    _fields_ = [("size", c.c_size_t), ("content", c.c_void_p), ("reasoning", c.c_void_p), ("tool_calls", c.c_char_p),
+                ("ended", c.c_int32), ("reserved", c.c_int32), ("n_content", c.c_size_t), ("n_reasoning", c.c_size_t)]
 
 
 ENGINE_FN = c.CFUNCTYPE(None, c.c_void_p, c.POINTER(Event))
@@ -255,21 +255,36 @@ class Interface(unittest.TestCase):
         self.ok("tinfer_decode", context, tokens, c.c_size_t(2))
         self.assertEqual(len(seen), 2)
 
-    def test_a_conversation(self):
+    def answered(self, max_tokens, sampler_options=None):
+        """The content of an answer in pieces, and its message in the conversation."""
         model = self.made("model_load", str(TALKS).encode(), None)
-        options = (c.c_uint64 * 5)(40, 0, 0, 4, 0)   # tinfer_chat_options of four tokens
+        options = (c.c_uint64 * 5)(40, 0, 0, max_tokens, 0)   # tinfer_chat_options
         chat, context = self.made("chat_create", model, options), self.context(model)
-        sampler = self.made("sampler_create", model, None)
+        sampler = self.made("sampler_create", model, sampler_options)
         self.ok("tinfer_chat_add", chat, b"user", b"once")
         piece, content = ChatPiece(size=c.sizeof(ChatPiece)), b""
         while not piece.ended:
             self.ok("tinfer_chat_next", chat, context, sampler, c.byref(piece))
-            content += piece.content
-            self.assertEqual(piece.tool_calls, b"[]")
+            content += c.string_at(piece.content, piece.n_content)
+            self.assertEqual((piece.tool_calls, c.string_at(piece.content + piece.n_content, 1)), (b"[]", b"\0"))
         text, n = c.create_string_buffer(4096), c.c_size_t()
         self.ok("tinfer_chat_messages", chat, text, c.c_size_t(4096), c.byref(n))
-        self.assertEqual([message["content"] for message in json.loads(text.value)][1], content.decode())
         self.fails("bad_parameter", "tinfer_chat_add_json", chat, b"[]")
+        return content.decode(), json.loads(text.value)[1]["content"]
+
+    def test_a_conversation(self):
+        content, message = self.answered(4)
+        self.assertEqual(content, message)
+
+    def test_answers_with_zeros_are_whole(self):
+        options, zeros = SamplerOptions(), 0
+        self.lib.tinfer_sampler_options_init(c.byref(options))
+        options.temperature, options.top_k, options.top_p, options.min_p = 100, 0, 1, 0   # any byte may come
+        for options.seed in range(1, 60):
+            content, message = self.answered(64, c.byref(options))
+            self.assertEqual(content, message)
+            zeros += content.count("\0")
+        self.assertGreater(zeros, 0)
 
     def test_an_engine_answers(self):
         model, tokens, n = self.model_and_tokens()

@@ -3,6 +3,7 @@
 // format's own formula. The results are the same integers.
 #pragma once
 
+#include "kernels/dequantize/codes_neon.hpp"
 #include "kernels/dequantize/unpack_bits.hpp"
 #include "kernels/dequantize/unpack_codebook.hpp"
 

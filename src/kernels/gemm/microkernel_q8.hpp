@@ -45,10 +45,52 @@ TINFER_INLINE void dot_wide_words(const PackedKBlock<Arch, Class>& k_block,
         }
 }
 
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+/// sums[t] += Σ over `words` groups of four values by products of two rows and two tokens; of an odd number the last
+/// one is its own neighbour.
+template <class Arch, int Words, int T>
+TINFER_INLINE void dot_words_by_pairs(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x,
+                                      int k, MicroTile<i32v<Arch>, T>& sums) noexcept {
+    constexpr int kPairs = (T + 1) / 2;
+    i32v<Arch> acc[kPairs][4];
+#    pragma GCC unroll 4
+    for (int p = 0; p < kPairs; ++p)
+        for (int r = 0; r < 4; ++r) acc[p][r] = i32v<Arch>(0);
+#    pragma GCC unroll 4
+    for (int word = 0; word < Words; word += 2) {
+        i32v<Arch> rows[4];  // of two rows the next eight values
+#    pragma GCC unroll 2
+        for (int v = 0; v < 2; ++v) {
+            const i32v<Arch> first = load_i32<Arch>(codes[word][4 * v]), last = load_i32<Arch>(codes[word + 1][4 * v]);
+            rows[2 * v] = vzip1q_s32(first, last);
+            rows[2 * v + 1] = vzip2q_s32(first, last);
+        }
+#    pragma GCC unroll 4
+        for (int p = 0; p < kPairs; ++p) {
+            const int last = 2 * p + 1 < T ? 2 * p + 1 : 2 * p;
+            const i32v<Arch> tokens =
+                vreinterpretq_s32_s8(vcombine_s8(vld1_s8(x[2 * p] + k + 4 * word), vld1_s8(x[last] + k + 4 * word)));
+#    pragma GCC unroll 4
+            for (int r = 0; r < 4; ++r) acc[p][r] = multiply_pairs(acc[p][r], rows[r], tokens, Arch{});
+        }
+    }
+#    pragma GCC unroll 4
+    for (int p = 0; p < kPairs; ++p)
+        for (int v = 0; v < 2; ++v) {
+            sums.v[2 * p][v] = sums.v[2 * p][v] + i32v<Arch>(vuzp1q_s32(acc[p][2 * v], acc[p][2 * v + 1]));
+            if (2 * p + 1 < T)
+                sums.v[2 * p + 1][v] = sums.v[2 * p + 1][v] + i32v<Arch>(vuzp2q_s32(acc[p][2 * v], acc[p][2 * v + 1]));
+        }
+}
+#endif
+
 /// sums[t] += Σ over `words` groups of four values; without dot4 times `scale`, two equal int16 per lane.
 template <class Arch, int PairSums, int Words, int T>
 TINFER_INLINE void dot_words(const std::uint8_t (*codes)[kPanelRows<Arch>][4], const std::int8_t* const* x, int k,
                              const i32v<Arch> (&scale)[2], MicroTile<i32v<Arch>, T>& sums) noexcept {
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    if constexpr (T > 1 && kHasMatrixProducts<Arch>) return dot_words_by_pairs<Arch, Words>(codes, x, k, sums);
+#endif
     if constexpr (Arch::kHasDot4) {
 #pragma GCC unroll 8
         for (int word = 0; word < Words; ++word) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A row of quantized weights times a few tokens, for x86-64: each block is unpacked into L1, as for a panel,
 // but meets the activations at once instead of being transposed: the formats that have no row streams of their own
-// (kernels/gemv/skinny_avx2.hpp, kernels/gemv/common_avx512.hpp). The float steps are those of
+// (kernels/gemv/skinny.hpp, kernels/gemv/common_avx512.hpp). The float steps are those of
 // kernels/quants/format.hpp.
 #pragma once
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// One or two tokens times eight rows as they lie in the file, for the tables of kernels/gemv/skinny_avx2.hpp: where
+// One or two tokens times eight rows as they lie in the file, for the tables of kernels/gemv/skinny.hpp: where
 // transposing rows costs more than it saves. Sums lie along the lanes of a row and are horizontally reduced eight rows
 // at a time, so that minimums and float steps have rows in lanes.
 #pragma once
 
-#include "kernels/gemv/skinny_avx2.hpp"
+#include "kernels/gemv/skinny.hpp"
 
 #if defined(__AVX2__)
 
 namespace tinfer::kernels {
+
+using EightRows = RowGroup<8>;
 
 /// Lane r: the sum of the lanes of v[r].
 static TINFER_INLINE __m256i reduce_eight(const __m256i (&v)[8]) {

@@ -3,6 +3,7 @@
 // cut into groups for its code, and what it puts into scratch.
 #pragma once
 
+#include "kernels/gemv/along.hpp"
 #include "kernels/gemv/b32_avx512.hpp"
 #include "kernels/gemv/codebook_avx512.hpp"
 #include "kernels/gemv/generic_x86.hpp"
@@ -123,6 +124,63 @@ private:
 };
 #endif
 
+#if defined(__aarch64__)
+/// Products of one token or of two, four, six or eight by groups of as many rows as there are lanes: of an odd number
+/// the last one comes twice. Each number is compiled for itself, and there are many formats.
+template <class Arch, class Format, Route R>
+struct LanesOfRoute {
+    template <class Product>
+    static void multiply(const PanelJob& job, Product product) noexcept {
+        if (kMaxTokens == 1 || job.n_columns == 1) return multiply_pass<1>(job, product);
+        multiply_at_most<kMaxTokens>(job, product);
+    }
+
+private:
+    static constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, R>;
+    static_assert(kMaxTokens == 1 || kMaxTokens % 2 == 0);
+
+    template <int T, class Product>
+    static void multiply_at_most(const PanelJob& job, Product product) noexcept {
+        if constexpr (T > 2)
+            if (job.n_columns <= T - 2) return multiply_at_most<T - 2>(job, product);
+        multiply_pass<T>(job, product);
+    }
+
+    template <int T, class Product>
+    static void multiply_pass(const PanelJob& job, Product product) noexcept {
+        constexpr int N = Arch::kLanes;
+        Activations x[T] = {};
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        if constexpr (T > 1)
+            if (job.n_columns < T) x[T - 1] = x[T - 2];
+        RowStreams<Arch, T>::template for_each_group<LaneRows<Arch>>(
+            job, [&](const LaneRows<Arch>& rows, float(*results)[N]) {
+                product(std::integral_constant<int, T>{}, rows, job.k, x, results);
+            });
+    }
+};
+
+template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        LanesOfRoute<Arch, Format, Route::skinny>::multiply(
+            job,
+            []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
+                      float(*results)[Arch::kLanes]) { multiply_rows_in_lanes<Arch, Format, T>(rows, k, x, results); });
+    }
+};
+
+template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::along> : NoScratch {
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        LanesOfRoute<Arch, Format, Route::along>::multiply(
+            job,
+            []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
+                      float(*results)[Arch::kLanes]) { multiply_rows_along<Arch, Format, T>(rows, k, x, results); });
+    }
+};
+#endif
+
 #if defined(__AVX2__)
 /// Products of as many tokens as there are, Most at most and Least at least, by groups of eight rows.
 template <class Arch, class Format, int Least, int Most>
@@ -143,24 +201,24 @@ using EightRowsOfRoute =
     EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMaxRouteTokens<Arch, Format::kType, R>>;
 
 template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
+    static_assert(kHasRowDecoder<Format>);
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        EightRowsOfRoute<Arch, Format, Route::skinny>::multiply(
+            job, []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
+                           float(*results)[8]) {
+                multiply_rows_in_lanes<typename Arch::Half, Format, T>(rows, k, x, results);
+            });
+    }
+};
+
+template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         EightRowsOfRoute<Arch, Format, Route::row_dot_avx2>::multiply(
             job,
             []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
                       float(*results)[8]) { multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results); });
-    }
-};
-
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::skinny_avx2> : NoScratch {
-    static_assert(kHasRowDecoder<Format>);
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::skinny_avx2>::multiply(
-            job, []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
-                           float(*results)[8]) {
-                multiply_eight_rows<typename Arch::Half, Format, T>(rows, k, x, results);
-            });
     }
 };
 

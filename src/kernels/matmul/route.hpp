@@ -21,7 +21,8 @@ enum class Route : std::uint8_t {
     b32_avx512,       ///< gemv/b32_avx512.hpp: a token or two, blocks of 32
     skinny_avx512,    ///< gemv/skinny_avx512.hpp: sixteen rows transposed in registers
     row_dot_avx2,     ///< gemv/row_dot_avx2.hpp: a token or two, eight rows as they lie
-    skinny_avx2,      ///< gemv/skinny_avx2.hpp: eight rows transposed in registers
+    skinny,           ///< gemv/skinny.hpp: a row in each lane, transposed in registers
+    along,            ///< gemv/along.hpp: rows as they lie, decoded one by one
     codebook,         ///< gemv/codebook_avx512.hpp or gemv/codebook_avx2.hpp: the IQ types with a codebook
     generic_x86,      ///< gemv/generic_x86.hpp: blocks unpacked one by one
     microkernel_q8,   ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
@@ -30,14 +31,14 @@ enum class Route : std::uint8_t {
     float_outer,      ///< gemm/float_microkernels.hpp: float weights repacked by lanes, outer products
 };
 inline constexpr Route kRoutes[] = {
-    Route::none,           Route::reference,       Route::kquant_avx512, Route::iq4_xs_avx512, Route::b32_avx512,
-    Route::skinny_avx512,  Route::row_dot_avx2,    Route::skinny_avx2,   Route::codebook,      Route::generic_x86,
-    Route::microkernel_q8, Route::microkernel_amx, Route::float_rows,    Route::float_outer};
+    Route::none,          Route::reference,      Route::kquant_avx512,   Route::iq4_xs_avx512, Route::b32_avx512,
+    Route::skinny_avx512, Route::row_dot_avx2,   Route::skinny,          Route::along,         Route::codebook,
+    Route::generic_x86,   Route::microkernel_q8, Route::microkernel_amx, Route::float_rows,    Route::float_outer};
 [[nodiscard]] constexpr std::string_view to_string(Route route) noexcept {
-    constexpr std::string_view kNames[] = {"none",       "reference",     "kquant_avx512",  "iq4_xs_avx512",
-                                           "b32_avx512", "skinny_avx512", "row_dot_avx2",   "skinny_avx2",
-                                           "codebook",   "generic_x86",   "microkernel_q8", "microkernel_amx",
-                                           "float_rows", "float_outer"};
+    constexpr std::string_view kNames[] = {
+        "none",          "reference",      "kquant_avx512",   "iq4_xs_avx512", "b32_avx512",
+        "skinny_avx512", "row_dot_avx2",   "skinny",          "along",         "codebook",
+        "generic_x86",   "microkernel_q8", "microkernel_amx", "float_rows",    "float_outer"};
     return kNames[static_cast<std::size_t>(route)];
 }
 /// Whether a route reads the rows of the file, in runs of any length, and not panels of them.
@@ -58,7 +59,8 @@ struct RouteArch {
         case Isa::avx512vnni: return {16, true, true, false};
         case Isa::amx: return {16, true, true, true};
         case Isa::neon: return {4, false, false, false};
-        case Isa::neon_dot: return {4, false, true, false};
+        case Isa::neon_dot:
+        case Isa::neon_i8mm: return {4, false, true, false};
         case Isa::automatic:
         case Isa::reference: break;
     }
@@ -116,7 +118,7 @@ struct RouteFormat {
     if (type == DType::q4_k || type == DType::q6_k || type == DType::iq4_xs || type == DType::q8_0) return 16;
     return type == DType::q3_k ? skinny_avx512_pass(type) : 12;
 }
-/// Up to how many tokens row_dot_avx2 is faster than skinny_avx2.
+/// Up to how many tokens row_dot_avx2 is faster than skinny.
 [[nodiscard]] constexpr std::int64_t max_row_dot_avx2(DType type) noexcept {
     if (type == DType::q4_k || type == DType::q8_0) return 1;
     return type == DType::q5_k || type == DType::q6_k ? 2 : 0;
@@ -130,6 +132,16 @@ struct RouteFormat {
     if (arch.dot4) return has_room ? 8 : 3;
     const bool is_signed = !format.has_min && format.max_code > 64;
     return is_signed ? 6 : has_room ? 5 : 4;
+}
+/// The same with four lanes, of formats that are decoded four rows at a time. None of these is measured: no ARM machine
+/// was at hand, so they follow from counts of instructions.
+[[nodiscard]] constexpr std::int64_t max_skinny_neon(DType type) noexcept {
+    const FormatFamily family = family_of(type);
+    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 8;
+}
+/// And of rows decoded one by one: of a token of Q8_0, too, whose rows need no decoding.
+[[nodiscard]] constexpr std::int64_t max_along_neon(DType type) noexcept {
+    return max_skinny_neon(type) == 0 ? 4 : type == DType::q8_0 ? 1 : 0;
 }
 /// The same for formats with a codebook: a dot4 makes panels cheaper. With eight lanes the crossing is not measured.
 [[nodiscard]] constexpr std::int64_t max_gemv_codebook(RouteArch arch) noexcept {
@@ -160,7 +172,11 @@ struct RouteFormat {
     if (family == FormatFamily::floats)
         return n_tokens < min_float_outer(arch, type, single_512_fma) ? Route::float_rows : Route::float_outer;
     if (arch.amx && uses_amx(type, n_tokens)) return Route::microkernel_amx;
-    if (!arch.x86 || family == FormatFamily::panels) return Route::microkernel_q8;
+    if (family == FormatFamily::panels) return Route::microkernel_q8;
+    if (!arch.x86) {
+        if (n_tokens <= max_along_neon(type)) return Route::along;
+        return n_tokens <= max_skinny_neon(type) ? Route::skinny : Route::microkernel_q8;
+    }
     if (family == FormatFamily::codebook)
         return n_tokens <= max_gemv_codebook(arch) ? Route::codebook : Route::microkernel_q8;
     if (family == FormatFamily::unpacked)
@@ -172,7 +188,7 @@ struct RouteFormat {
         return family == FormatFamily::kquant ? Route::kquant_avx512 : Route::iq4_xs_avx512;
     }
     if (n_tokens > max_gemv_avx2(arch, type)) return Route::microkernel_q8;
-    return n_tokens <= max_row_dot_avx2(type) ? Route::row_dot_avx2 : Route::skinny_avx2;
+    return n_tokens <= max_row_dot_avx2(type) ? Route::row_dot_avx2 : Route::skinny;
 }
 
 /// No route changes above so many tokens.

@@ -23,6 +23,8 @@ inline constexpr int kDecodedRows =
     (Arch::kHasDot4 ? Format::kUnit == 256 || Format::kScaleElems == 32 : kHasRowDecoder<Format>) ? 16 : 0;
 #elif defined(__AVX2__)
     kHasRowDecoder<Format> ? 8 : 0;
+#elif defined(__aarch64__)
+    kHasRowDecoder<Format> ? 4 : 0;
 #else
     0;
 #endif
@@ -156,7 +158,7 @@ TINFER_INLINE i32v<Arch> scale_of_pair(const i32v<Arch>& pair, int j) noexcept {
 inline constexpr int kWordsPerShare = 4;                                    ///< of codes of sixteen rows
 inline constexpr int kSharesOfDecoding = 2 * kKBlock / 4 / kWordsPerShare;  ///< that are read while 32 rows are decoded
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 /// Puts what a decoder of N rows finds into one half of a k-block. `Given`: bits that the decoder could leave codes of
 /// second sub-blocks up.
 template <class Arch, int N, class KBlock, class Class, int Given>
@@ -282,7 +284,7 @@ inline void unpack_sixteen(const RowBlocks<16>& b, int n_units, Sink& sink) noex
 }
 #endif
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_group(const RowBlocks<N>& b, int n_units, Sink& sink) noexcept {
     if constexpr (kHasRowDecoder<Format>) decode_rows<Arch>(Format{}, b, n_units, sink);
@@ -308,7 +310,7 @@ template <class Arch, class Format, class Class>
 inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows,
                                 PackedKBlock<Arch, Class>& k_block, [[maybe_unused]] ReadAhead& reader) noexcept {
     static_assert(!Class::kWide || kDecodedRows<Arch, Format> != 0);  // below are no wide codes
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
     if constexpr (kDecodedRows<Arch, Format> != 0)
         return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, 8, k_block, reader);
 #endif
@@ -341,7 +343,7 @@ template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
                           PackedKBlock<Arch, Class>& k_block, [[maybe_unused]] ReadAhead& reader) noexcept {
     static_assert(!Class::kWide || kDecodedRows<Arch, Format> != 0);
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
     if constexpr (kDecodedRows<Arch, Format> != 0)
         return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, n_units, k_block, reader);
 #endif

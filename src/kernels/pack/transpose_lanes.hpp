@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Registers whose lanes are rows, for x86-64: bytes of eight rows (AVX2) or of sixteen (AVX-512), transposed as they
-// are loaded, and what decoders do with them (kernels/pack/transposed_decode_k.hpp), under one name for both.
+// Registers whose lanes are rows: bytes of four rows (NEON: kernels/pack/transpose_lanes_neon.hpp), of eight (AVX2) or
+// of sixteen (AVX-512), transposed as they are loaded, and what decoders do with them
+// (kernels/pack/transposed_decode_k.hpp), under one name for all.
 #pragma once
 
-#include "kernels/dequantize/unpack_bits.hpp"
+#include "kernels/dequantize/block_codes.hpp"
 #include "kernels/pack/int8_encoding.hpp"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 namespace tinfer::kernels {
 
@@ -18,6 +19,13 @@ struct RowBlocks {
     const std::uint8_t* row[N];
     std::int64_t at = 0;  ///< where in its row each block begins
     [[nodiscard]] TINFER_INLINE const std::uint8_t* operator[](int r) const noexcept { return row[r] + at; }
+    TINFER_INLINE void advance(std::int64_t bytes) noexcept {
+#    if defined(__aarch64__)
+        for (const std::uint8_t*& begin : row) begin += bytes;  // a load adds a register or a constant, not both
+#    else
+        at += bytes;
+#    endif
+    }
 };
 
 /// The registers of N rows, 32 bits of each.
@@ -45,7 +53,21 @@ TINFER_INLINE RowBytes<N> each_word(int value) {
 //                          4c … 4c + 3 of block r in lane r
 // load_words32             four bytes at `at` of each block
 // load_f16s                half floats at `at`; reads the two bytes after them too. load_last_f16s: the two before
+// look_up                  of a table of sixteen bytes (levels_of) those with the numbers in each byte
+// shuffle_in_quarters      bytes of each sixteen by their numbers (four_words); those with the top bit set give zero
 // store_lanes              to memory aligned as the register
+
+}  // namespace tinfer::kernels
+
+#endif
+
+#include "kernels/pack/transpose_lanes_neon.hpp"
+
+#if defined(__AVX2__) || defined(__aarch64__)
+
+namespace tinfer::kernels {
+
+#    if defined(__AVX2__)
 
 // ---- Eight rows -----------------------------------------------------------------------------------------------------
 
@@ -67,6 +89,10 @@ static TINFER_INLINE __m256i shift_left_32(__m256i v, int n) { return _mm256_sll
 static TINFER_INLINE __m256i subtract_bytes(__m256i a, __m256i b) { return _mm256_sub_epi8(a, b); }
 static TINFER_INLINE __m256i subtract_words(__m256i a, __m256i b) { return _mm256_sub_epi32(a, b); }
 static TINFER_INLINE __m256i multiply_words(__m256i a, __m256i b) { return _mm256_mullo_epi32(a, b); }
+static TINFER_INLINE __m128i four_words(int a, int b, int c, int d) { return _mm_setr_epi32(a, b, c, d); }
+static TINFER_INLINE __m128i levels_of(const std::int8_t* table, int bias) {
+    return _mm_add_epi8(load_bytes16(table), _mm_set1_epi8(static_cast<char>(bias)));
+}
 static TINFER_INLINE __m256i look_up(__m128i table, __m256i index) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
 }
@@ -112,7 +138,7 @@ static TINFER_INLINE __m256 load_last_f16s(const RowBlocks<8>& b, std::int64_t a
 
 // ---- Sixteen rows ---------------------------------------------------------------------------------------------------
 
-#    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#        if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
 
 template <>
 struct RowLanes<16> {
@@ -151,7 +177,7 @@ template <bool Masked>
 static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_t at, __m512i (&words)[4]) {
     const auto quarter = [&](int r) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b[r] + at)); };
     __m512i z[4];
-#        pragma GCC unroll 4
+#            pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {  // rows i, 4 + i, 8 + i, 12 + i
         z[i] = _mm512_castsi128_si512(quarter(i));
         z[i] = _mm512_inserti32x4(z[i], quarter(4 + i), 1);
@@ -174,10 +200,10 @@ static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_
         if constexpr (Masked) return _mm512_mask_loadu_epi64(z, 0xF0, b[r] + at - 32);
         else return _mm512_mask_broadcast_i64x4(z, 0xF0, half(r));
     };
-#        pragma GCC unroll 2
+#            pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {  // rows 8i … 8i + 7
         __m512i z[4];              // rows 8i + r, 8i + 4 + r
-#        pragma GCC unroll 4
+#            pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) z[r] = with_upper(half(8 * i + r), 8 * i + 4 + r);
         const __m512i low01 = _mm512_unpacklo_epi32(z[0], z[1]), high01 = _mm512_unpackhi_epi32(z[0], z[1]);
         const __m512i low23 = _mm512_unpacklo_epi32(z[2], z[3]), high23 = _mm512_unpackhi_epi32(z[2], z[3]);
@@ -186,7 +212,7 @@ static TINFER_INLINE void load_words(const RowBlocks<16, Masked>& b, std::int64_
         words[4 * i + 2] = _mm512_unpacklo_epi64(high01, high23);
         words[4 * i + 3] = _mm512_unpackhi_epi64(high01, high23);
     }
-#        pragma GCC unroll 4
+#            pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) {  // of eight rows each: words c and 4 + c
         const __m512i first = words[c], last = words[4 + c];
         words[c] = _mm512_shuffle_i32x4(first, last, 0x88);
@@ -220,9 +246,10 @@ static TINFER_INLINE __m512 e8m0_halves(__m512i lanes) {
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2)), small));
 }
 
+#        endif
 #    endif
 
-// ---- Either ---------------------------------------------------------------------------------------------------------
+// ---- All ---------------------------------------------------------------------------------------------------------
 
 /// Bits 2i and 2i + 1 of each byte.
 template <int N>
@@ -232,26 +259,33 @@ TINFER_INLINE RowBytes<N> bit_pairs(RowBytes<N> bytes, int i) {
 /// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their codes.
 template <class Arch, class Format, int N>
 TINFER_INLINE RowBytes<N> level_codes(RowBytes<N> nibbles) {
-    const __m128i levels = load_bytes16(Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels);
-    return look_up(_mm_add_epi8(levels, _mm_set1_epi8(static_cast<char>(Int8Encoding<Arch, Format>::kBias))), nibbles);
+    const std::int8_t* levels = Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels;
+    return look_up(levels_of(levels, Int8Encoding<Arch, Format>::kBias), nibbles);
+}
+/// Codes that the file has kMaxCode too high, with the bias that the multiplier wants.
+template <class Arch, class Format, int N>
+TINFER_INLINE RowBytes<N> rebias(RowBytes<N> codes) {
+    constexpr int kTooHigh = Format::kMaxCode - Int8Encoding<Arch, Format>::kBias;
+    if constexpr (kTooHigh == 0) return codes;
+    else return subtract_bytes(codes, each_byte<N>(kTooHigh));
 }
 template <int N>
 TINFER_INLINE RowBytes<N> byte_pair(RowBytes<N> lanes, int pair) {
     const int lane =
         static_cast<int>(0x80018000u + 0x00020002u * static_cast<unsigned>(pair));  // a set top bit gives zero
-    return shuffle_in_quarters(lanes, _mm_setr_epi32(lane, lane + 0x00040004, lane + 0x00080008, lane + 0x000C000C));
+    return shuffle_in_quarters(lanes, four_words(lane, lane + 0x00040004, lane + 0x00080008, lane + 0x000C000C));
 }
 /// One of the two int16 of each lane, in both halves.
 template <int N>
 TINFER_INLINE RowBytes<N> int16_of_pair(RowBytes<N> pairs, int which) {
     const int lane = which == 0 ? 0x01000100 : 0x03020302;
-    return shuffle_in_quarters(pairs, _mm_setr_epi32(lane, lane + 0x04040404, lane + 0x08080808, lane + 0x0C0C0C0C));
+    return shuffle_in_quarters(pairs, four_words(lane, lane + 0x04040404, lane + 0x08080808, lane + 0x0C0C0C0C));
 }
 template <int N>
 TINFER_INLINE RowBytes<N> signed_byte_pair(RowBytes<N> lanes, int pair) {
     const int lane = static_cast<int>(0x01800080u + 0x02000200u * static_cast<unsigned>(pair));
     return upper_bytes(
-        shuffle_in_quarters(lanes, _mm_setr_epi32(lane, lane + 0x04000400, lane + 0x08000800, lane + 0x0C000C00)));
+        shuffle_in_quarters(lanes, four_words(lane, lane + 0x04000400, lane + 0x08000800, lane + 0x0C000C00)));
 }
 
 }  // namespace tinfer::kernels

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64: formats of blocks of 32, for the sinks of
+// Decoders of four, eight or sixteen rows at once: formats of blocks of 32, for the sinks of
 // kernels/pack/transposed_decode_k.hpp.
 #pragma once
 
 #include "kernels/pack/transposed_decode_k.hpp"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 namespace tinfer::kernels {
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q8_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 34 * u));
         RowBytes<N> words[8];
@@ -32,15 +33,16 @@ TINFER_INLINE void decode_nibble_block(const RowBlocks<N>& b, std::int64_t at, i
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q4_0>::kBias == Q4_0::kMaxCode);  // what the file has
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
-        decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return code; });
+        decode_nibble_block(b, 18 * u + 2, u, sink, [](RowBytes<N> code, int) { return rebias<Arch, Q4_0, N>(code); });
     }
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q4_1, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         const RowBytes<N> head = load_words32(b, 20 * u);
         sink.d(u, low_f16(head));
@@ -60,34 +62,39 @@ TINFER_INLINE RowBytes<N> fifth_bits(RowBytes<N> bits, int c) {
 }
 
 /// Four bytes of fifth bits, then the nibbles.
-template <int N, class Sink>
+template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at, int unit, Sink& sink) {
     const RowBytes<N> high = load_words32(b, at);
-    decode_nibble_block(b, at + 4, unit, sink,
-                        [&](RowBytes<N> code, int c) { return bits_or(code, fifth_bits<N>(high, c)); });
+    decode_nibble_block(b, at + 4, unit, sink, [&](RowBytes<N> code, int c) {
+        const RowBytes<N> five = bits_or(code, fifth_bits<N>(high, c));
+        if constexpr (Format::kHasMin) return five;
+        else return rebias<Arch, Format, N>(five);
+    });
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q5_0>::kBias == Q5_0::kMaxCode);  // what the file has
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 22 * u));
-        decode_five_bit_block(b, 22 * u + 2, u, sink);
+        decode_five_bit_block<Arch, Q5_0>(b, 22 * u + 2, u, sink);
     }
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(Q5_1, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         const RowBytes<N> head = load_words32(b, 24 * u);
         sink.d(u, low_f16(head));
         sink.m(u, high_f16(head));
-        decode_five_bit_block(b, 24 * u + 4, u, sink);
+        decode_five_bit_block<Arch, Q5_1>(b, 24 * u + 4, u, sink);
     }
 }
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(IQ4_NL, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, load_f16s(b, 18 * u));
         decode_nibble_block(b, 18 * u + 2, u, sink,
@@ -97,6 +104,7 @@ TINFER_INLINE void decode_rows(IQ4_NL, const RowBlocks<N>& b, int n_units, Sink&
 
 template <class Arch, int N, class Sink>
 TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
     for (int u = 0; u < n_units; ++u) {
         sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
         decode_nibble_block(b, 17 * u + 1, u, sink,
@@ -108,7 +116,7 @@ TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& 
 struct AnySink {};
 template <class Format>
 inline constexpr bool kHasRowDecoder = requires(const RowBlocks<8>& b, AnySink& sink) {
-    decode_rows<avx2>(Format{}, b, 8, sink);
+    decode_rows<reference>(Format{}, b, 8, sink);
 };
 
 }  // namespace tinfer::kernels

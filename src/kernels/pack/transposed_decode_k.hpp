@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Decoders of eight or sixteen rows at once for x86-64, of the formats whose speed matters most: bytes are transposed
+// Decoders of four, eight or sixteen rows at once, of the formats whose speed matters most: bytes are transposed
 // first, so that lanes are rows, and nibbles and bits are taken apart after that, when each instruction works for all
 // of the rows. The integers are those of the formats' own formulas. Here are super-blocks; blocks of 32 are in
 // kernels/pack/transposed_decode_b32.hpp.
@@ -7,7 +7,7 @@
 
 #include "kernels/pack/transpose_lanes.hpp"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__aarch64__)
 
 namespace tinfer::kernels {
 
@@ -47,6 +47,7 @@ TINFER_INLINE void decode_k_header(const RowBlocks<N, Masked>& b, Sink& sink, Ro
     scales[1] = choose(four, head[3], bits_and(shift_right_32(head[1], 2), top));
     const RowBytes<N> mins[2] = {bits_and(head[2], six),
                                  choose(four, shift_right_32(head[3], 4), bits_and(shift_right_32(head[2], 2), top))};
+    TINFER_UNROLL_ON_ARM
     for (int pair = 0; pair < 4; ++pair) sink.mins(pair, byte_pair<N>(mins[pair / 2], pair % 2));
 }
 
@@ -54,6 +55,7 @@ template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q4_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
     RowBytes<N> scales[2];
     decode_k_header(b, sink, scales);
+    TINFER_UNROLL_ON_ARM
     for (int g = 0; g < 4; ++g) {  // 64 values: sub-block 2g in the low nibbles of 32 bytes, 2g + 1 in the high ones
         RowBytes<N> words[8];
         load_words(b, 16 + 32 * g, words);
@@ -74,6 +76,7 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_unit
     const auto fifth_of = [&](int c, int j) {  // bit j of a byte belongs to sub-block j
         return bits_and(j < 4 ? shift_left_16(fifth[c], 4 - j) : shift_right_16(fifth[c], j - 4), sixteen);
     };
+    TINFER_UNROLL_ON_ARM
     for (int g = 0; g < 4; ++g) {
         RowBytes<N> words[8];
         load_words(b, 48 + 32 * g, words);
@@ -84,13 +87,24 @@ TINFER_INLINE void decode_rows(Q5_K, const RowBlocks<N, Masked>& b, int /*n_unit
     }
 }
 
+/// Codes of six bits: the low nibbles of bytes, or the high ones, and pairs number `pair` of upper bits.
+template <class Arch, class Format, class Bytes>
+TINFER_INLINE Bytes six_bits(Bytes nibbles, int high, Bytes upper, int pair) {
+    constexpr int N = sizeof(Bytes) / 4;
+    if constexpr (N == 4) return signed_six_bits(nibbles, high, upper, pair);
+    else {
+        const Bytes bits =
+            pair < 2 ? shift_left_16(upper, pair == 0 ? 4 : 2) : shift_right_16(upper, pair == 2 ? 0 : 2);
+        return rebias<Arch, Format, N>(
+            bits_or(high == 0 ? low_nibbles(nibbles) : high_nibbles(nibbles), bits_and(bits, each_byte<N>(0x30))));
+    }
+}
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q6_K>::kBias == Q6_K::kMaxCode);  // what the file has
     RowBytes<N> scales[4];
     load_words(b, 192, scales);
     sink.d(load_last_f16s(b, 208));
-    const RowBytes<N> upper_mask = each_byte<N>(0x30);
+    TINFER_UNROLL_ON_ARM
     for (int half = 0; half < 2;
          ++half) {  // 128 values in four pairs of sub-blocks, two in the low nibbles, two in the high ones
         RowBytes<N> upper[8];
@@ -102,12 +116,7 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_unit
 #    pragma GCC unroll 2
             for (int pair = run; pair < 4; pair += 2) {
                 sink.scales(4 * half + pair, signed_byte_pair<N>(scales[2 * half + pair / 2], pair % 2));
-                const auto code = [&](int c) {
-                    const RowBytes<N> bits = pair < 2 ? shift_left_16(upper[c], pair == 0 ? 4 : 2)
-                                                      : shift_right_16(upper[c], pair == 2 ? 0 : 2);
-                    return bits_or(pair < 2 ? low_nibbles(words[c]) : high_nibbles(words[c]),
-                                   bits_and(bits, upper_mask));
-                };
+                const auto code = [&](int c) { return six_bits<Arch, Q6_K>(words[c], pair / 2, upper[c], pair); };
 #    pragma GCC unroll 2
                 for (int second = 1; second >= 0; --second)
                     put_sub_block<4>(sink, 8 * half + 2 * pair + second, [&](int c) { return code(4 * second + c); });
@@ -121,6 +130,7 @@ TINFER_INLINE void decode_rows(Q6_K, const RowBlocks<N, Masked>& b, int /*n_unit
 template <int N, bool Masked, class Sink, class Scales, class Code>
 TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t at, Sink& sink, const Scales& scales,
                                     const Code& code) {
+    TINFER_UNROLL_ON_ARM
     for (int half = 0; half < 2; ++half) {
         RowBytes<N> words[8];
         load_words(b, at + 32 * half, words);
@@ -139,7 +149,6 @@ TINFER_INLINE void decode_bit_pairs(const RowBlocks<N, Masked>& b, std::int64_t 
 
 template <class Arch, int N, bool Masked, class Sink>
 TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_units*/, Sink& sink) {
-    static_assert(Int8Encoding<Arch, Q3_K>::kBias == Q3_K::kMaxCode);  // what the file has
     RowBytes<N> s[4], third[8];  // scales: four bits of each in s[1] and s[2], the upper two of all in s[3]
     load_words(b, 92, s);
     load_words(b, 0, third);
@@ -154,7 +163,7 @@ TINFER_INLINE void decode_rows(Q3_K, const RowBlocks<N, Masked>& b, int /*n_unit
     };
     decode_bit_pairs(
         b, 32, sink, [&](int pair) { return signed_byte_pair<N>(subtract_bytes(scales[pair / 2], offset), pair % 2); },
-        [&](RowBytes<N> bits, int c, int pair) { return bits_or(bits, third_of(c, pair)); });
+        [&](RowBytes<N> bits, int c, int pair) { return rebias<Arch, Q3_K, N>(bits_or(bits, third_of(c, pair))); });
 }
 
 template <class Arch, int N, bool Masked, class Sink>
@@ -164,6 +173,7 @@ TINFER_INLINE void decode_rows(Q2_K, const RowBlocks<N, Masked>& b, int /*n_unit
     const RowBytes<N> head = load_words32(b, 80);
     sink.d(low_f16(head));
     sink.dmin(high_f16(head));
+    TINFER_UNROLL_ON_ARM
     for (int pair = 0; pair < 8; ++pair) sink.mins(pair, byte_pair<N>(high_nibbles(scales[pair / 2]), pair % 2));
     decode_bit_pairs(
         b, 16, sink, [&](int pair) { return byte_pair<N>(low_nibbles(scales[pair / 2]), pair % 2); },
@@ -179,6 +189,7 @@ TINFER_INLINE void decode_rows(IQ4_XS, const RowBlocks<N, Masked>& b, int /*n_un
         const RowBytes<N> high = bits_and(shift_right_32(head, 16 + 2 * j), each_word<N>(3));
         return subtract_words(bits_or(low, shift_left_32(high, 4)), each_word<N>(32));
     };
+    TINFER_UNROLL_ON_ARM
     for (int pair = 0; pair < 4; ++pair) {
         RowBytes<N> words[8];
         load_words(b, 8 + 32 * pair, words);

@@ -14,6 +14,7 @@ namespace tinfer::kernels {
 struct neon {
     static constexpr Isa kIsa = Isa::neon;
     using Vector = neon;
+    using Half = neon;
     using simd = xsimd::neon64;
     static constexpr int kLanes = 4;
     static constexpr int kMicroTileTokens = 4, kLongMicroTileTokens = 4, kPanelsTogether = 1, kMemoryBoundTokens = 27,
@@ -25,8 +26,21 @@ struct neon {
 struct neon_dot : neon {
     static constexpr Isa kIsa = Isa::neon_dot;
     using Vector = neon_dot;
+    using Half = neon_dot;
     static constexpr int kMicroTileTokens = 6;  ///< 24 accumulators
 };
+/// With the matrix products of bytes (optional in ARMv8.2, there from ARMv8.6 on): one instruction multiplies two rows
+/// with two tokens, eight values of each.
+struct neon_i8mm : neon_dot {
+    static constexpr Isa kIsa = Isa::neon_i8mm;
+    using Vector = neon_i8mm;
+    using Half = neon_i8mm;
+};
+/// Whether multiply_pairs is there.
+template <class Arch>
+inline constexpr bool kHasMatrixProducts = false;
+template <>
+inline constexpr bool kHasMatrixProducts<neon_i8mm> = true;
 
 static TINFER_INLINE f32v<neon> fma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmaq_f32(c, a, b); }
 static TINFER_INLINE f32v<neon> fnma(f32v<neon> a, f32v<neon> b, f32v<neon> c, neon) { return vfmsq_f32(c, a, b); }
@@ -79,6 +93,35 @@ static TINFER_INLINE i32v<neon_dot> dot4(i32v<neon_dot> acc, i32v<neon_dot> w, i
     return vdotq_s32(acc, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
 }
 #    endif
+#    if defined(__ARM_FEATURE_MATMUL_INT8)
+/// Two rows of eight bytes each times two others: lanes are first with first, first with second, second with first, …
+static TINFER_INLINE i32v<neon_i8mm> multiply_pairs(i32v<neon_i8mm> acc, i32v<neon_i8mm> rows, i32v<neon_i8mm> tokens,
+                                                    neon_i8mm) {
+    return vmmlaq_s32(acc, vreinterpretq_s8_s32(rows), vreinterpretq_s8_s32(tokens));
+}
+#    endif
+/// acc + the four products of each lane of w with word number `word` of x: of four words one register is loaded.
+static TINFER_INLINE i32v<neon> dot4_word(i32v<neon> acc, i32v<neon> w, const std::int8_t* x, int word, neon) {
+    const int32x4_t four = vreinterpretq_s32_s8(vld1q_s8(x + word / 4 * 16));
+    switch (word % 4) {
+        case 0: return dot4(acc, w, vdupq_laneq_s32(four, 0), neon{});
+        case 1: return dot4(acc, w, vdupq_laneq_s32(four, 1), neon{});
+        case 2: return dot4(acc, w, vdupq_laneq_s32(four, 2), neon{});
+        default: return dot4(acc, w, vdupq_laneq_s32(four, 3), neon{});
+    }
+}
+#    if defined(__ARM_FEATURE_DOTPROD)
+static TINFER_INLINE i32v<neon_dot> dot4_word(i32v<neon_dot> acc, i32v<neon_dot> w, const std::int8_t* x, int word,
+                                              neon_dot) {
+    const int8x16_t four = vld1q_s8(x + word / 4 * 16), codes = vreinterpretq_s8_s32(w);
+    switch (word % 4) {
+        case 0: return vdotq_laneq_s32(acc, codes, four, 0);
+        case 1: return vdotq_laneq_s32(acc, codes, four, 1);
+        case 2: return vdotq_laneq_s32(acc, codes, four, 2);
+        default: return vdotq_laneq_s32(acc, codes, four, 3);
+    }
+}
+#    endif
 /// out[i][j] = in[j][i] of 32-bit words.
 static TINFER_INLINE void transpose(i32v<neon> (&m)[4], neon) {
     const auto pairs = [](int32x4_t a) { return vreinterpretq_s64_s32(a); };
@@ -88,6 +131,11 @@ static TINFER_INLINE void transpose(i32v<neon> (&m)[4], neon) {
     m[1] = vreinterpretq_s32_s64(vtrn1q_s64(pairs(odd01), pairs(odd23)));
     m[2] = vreinterpretq_s32_s64(vtrn2q_s64(pairs(even01), pairs(even23)));
     m[3] = vreinterpretq_s32_s64(vtrn2q_s64(pairs(odd01), pairs(odd23)));
+}
+
+/// Lane r: the sum of the lanes of m[r].
+static TINFER_INLINE i32v<neon> sum_rows(const i32v<neon> (&m)[4], neon) {
+    return vpaddq_s32(vpaddq_s32(m[0], m[1]), vpaddq_s32(m[2], m[3]));
 }
 
 static TINFER_INLINE float root(float x, neon) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }

@@ -13,6 +13,9 @@ namespace tinfer::kernels {
 /// cache's end.
 template <std::int64_t Bytes>
 TINFER_INLINE void prefetch_lines(const std::byte* p, bool to_l1) noexcept {
+#if defined(__aarch64__)
+    to_l1 = false;  // of no processor is it known to be better (Processor)
+#endif
     if (to_l1) {
 #pragma GCC unroll 4
         for (std::int64_t line = 0; line < Bytes; line += 64) __builtin_prefetch(p + line, 0, 3);

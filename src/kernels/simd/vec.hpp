@@ -13,6 +13,13 @@
 #include "tinfer/isa.hpp"
 
 #define TINFER_INLINE __attribute__((always_inline)) inline
+/// In front of loops over parts of a block that are worth unrolling where addresses are a pointer and a constant, and
+/// a sum of two registers takes an instruction: on ARM.
+#if defined(__aarch64__)
+#    define TINFER_UNROLL_ON_ARM _Pragma("GCC unroll 8")
+#else
+#    define TINFER_UNROLL_ON_ARM
+#endif
 
 namespace tinfer::kernels {
 

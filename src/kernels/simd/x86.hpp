@@ -263,6 +263,11 @@ static TINFER_INLINE void transpose(i32v<avx512> (&m)[16], avx512) {
 static TINFER_INLINE i32v<avxvnni> dot4(i32v<avxvnni> acc, i32v<avxvnni> w, i32v<avxvnni> a, avxvnni) {
     return _mm256_dpbusd_avx_epi32(acc, w, a);
 }
+/// acc + the products of w with word number `word` of x in every lane.
+static TINFER_INLINE i32v<avxvnni> dot4_word(i32v<avxvnni> acc, i32v<avxvnni> w, const std::int8_t* x, int word,
+                                             avxvnni) {
+    return dot4(acc, w, bcast4<avxvnni>(x + 4 * word), avxvnni{});
+}
 static TINFER_INLINE i32v<avxvnni> dot2(i32v<avxvnni> acc, i32v<avxvnni> a, i32v<avxvnni> b, avxvnni) {
     return _mm256_dpwssd_avx_epi32(acc, a, b);
 }
