@@ -98,7 +98,7 @@ public:
 
     /// Where tensor t of a group begins.
     [[nodiscard]] std::byte* address(std::size_t group, std::size_t t) const noexcept {
-        return groups_[group].tensors[t].memory.data();
+        return groups_[group].tensors[t].begin();
     }
 
     /// Lets go of what is held, and holds what is wanted of a group, when all of it is in memory. Returns false where
@@ -152,7 +152,18 @@ private:
     struct Tensor {
         PagedSlices slices;
         SparseMemory memory;
+        std::size_t lead = 0;           ///< of memory before the tensor: pages here are cut as pages of the file are
         std::uint64_t first_piece = 0;  ///< of a unit's pieces
+        [[nodiscard]] std::byte* begin() const noexcept { return memory.data() + lead; }
+    };
+    /// Bytes of a tensor's memory, whole pages.
+    struct Pages {
+        std::size_t begin = 0, end = 0;
+    };
+    /// Pages that a unit does not need any more and the next one that is read may get.
+    struct Spare {
+        std::byte* begin = nullptr;
+        std::size_t bytes = 0;
     };
     struct Group {
         std::vector<Tensor> tensors;
@@ -197,7 +208,7 @@ private:
     void read_pieces(std::size_t reader) noexcept;
     void answer_questions() noexcept;
     void answer(const Question& question, std::vector<std::uint32_t>& named) const;
-    std::size_t read_piece(const Group& group, std::uint32_t unit, std::uint32_t piece, std::span<std::byte> buffer);
+    std::size_t read_piece(const Group& group, std::uint32_t unit, std::uint32_t piece, std::span<std::byte> ends);
     bool reserve(Hold& hold);
     bool drop_one();
     bool drop_one_behind(std::size_t least_distance) noexcept;
@@ -210,12 +221,15 @@ private:
     bool wait_for_room(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept,
                        void* context);
     void drop(std::uint32_t unit) noexcept;
+    void take_spares(const Group& group, std::uint32_t slice) noexcept;
+    void give_back_spares() noexcept;
+    [[nodiscard]] static Pages own_pages(const Tensor& tensor, std::uint32_t slice) noexcept;
     void read_next_of_stream();
     bool read_ahead(std::uint32_t unit, std::size_t least_distance);
     void note_guess(bool used) noexcept;
-    void begin_reading(std::uint32_t unit, std::vector<std::uint32_t>& queue);
+    void begin_reading(std::uint32_t unit, std::vector<std::uint32_t>& queue) noexcept;
     void count_pick(Unit& unit, Group& group) noexcept;
-    [[nodiscard]] bool overlaps_kept(const Group& group, const Tensor& tensor, std::uint64_t page) const noexcept;
+    [[nodiscard]] bool overlaps_kept(const Group& group, const Tensor& tensor, std::size_t page) const noexcept;
     void unpin(Hold& hold) noexcept;
     void throw_failure(std::uint32_t unit);
 
@@ -238,6 +252,7 @@ private:
     mutable std::mutex mutex_;  // of all above that changes
     std::condition_variable work_, done_, asked_;
     bool stopped_ = false;
+    std::vector<Spare> spares_;  // none while the mutex is free
     std::vector<std::jthread> readers_;  // last: they use the rest
     std::jthread guesser_;
 };

@@ -45,17 +45,20 @@ float product(const std::byte* row, DType type, const float* x, std::size_t n) n
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-std::size_t Pager::read_piece(const Group& group, std::uint32_t slice, std::uint32_t piece,
-                              std::span<std::byte> buffer) {
+// A piece begins and ends where blocks of the file do, but for the ends of the slice.
+std::size_t Pager::read_piece(const Group& group, std::uint32_t slice, std::uint32_t piece, std::span<std::byte> ends) {
     const auto tensor =
         std::prev(std::ranges::upper_bound(group.tensors, std::uint64_t{piece}, {}, &Tensor::first_piece));
     const PagedSlices& slices = tensor->slices;
-    const std::uint64_t at = (piece - tensor->first_piece) * kPieceBytes;
-    const std::uint64_t begin = slice * slices.slice_bytes + at;
-    const auto n = static_cast<std::size_t>(std::min(kPieceBytes, slices.slice_bytes - at));
+    const std::uint64_t first = slice * slices.slice_bytes,
+                        before = (slices.offset + first) % UnbufferedFile::kAlignment;
+    const std::uint64_t at = (piece - tensor->first_piece) * kPieceBytes;  // counted from the slice's first block
+    const std::uint64_t begin = std::max(at, before) - before,
+                        end = std::min(at + kPieceBytes - before, slices.slice_bytes);
+    if (begin >= end) return 0;
+    const auto n = static_cast<std::size_t>(end - begin);
     try {
-        const auto bytes = files_[slices.file]->read(slices.offset + begin, n, buffer);
-        std::memcpy(tensor->memory.data() + begin, bytes.data(), n);
+        files_[slices.file]->read_in_place(slices.offset + first + begin, {tensor->begin() + first + begin, n}, ends);
         return n;
     } catch (const Error& error) {
         fail(ErrorCode::io_error, cat(error.what(), " (tensor '", escaped(slices.tensor), "', expert ", slice, ")"));
@@ -115,6 +118,7 @@ void Pager::read_pieces(std::size_t reader) noexcept {
         if (unit.pieces_left > 0) continue;
         if (unit.failed) {
             drop(u);
+            give_back_spares();
         } else {
             unit.state = State::resident;
             unit.at = static_cast<std::uint32_t>(resident_.size());
@@ -137,11 +141,14 @@ bool Pager::read_ahead(std::uint32_t u, std::size_t least_distance) {
     Unit& unit = units_[u];
     if (unit.state != State::absent) return true;
     const std::uint64_t bytes = groups_[unit.group].unit_bytes;
-    while (used_bytes_ + bytes > slot_bytes_)
-        if (!drop_one_behind(least_distance)) return false;
-    begin_reading(u, streamed_ ? wanted_ : ahead_);
-    unit.ahead = true;
-    return true;
+    bool has_room = true;
+    while (has_room && used_bytes_ + bytes > slot_bytes_) has_room = drop_one_behind(least_distance);
+    if (has_room) {
+        begin_reading(u, streamed_ ? wanted_ : ahead_);
+        unit.ahead = true;
+    }
+    give_back_spares();
+    return has_room;
 }
 
 // What comes next of a stream is certain, so it waits behind nothing but what comes before it.

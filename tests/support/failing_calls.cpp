@@ -45,7 +45,8 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr std::array<int, 3> kReads{SYS_read, SYS_pread64, SYS_readv}, kWrites{SYS_write, SYS_pwrite64, SYS_writev},
+constexpr std::array<int, 4> kReads{SYS_read, SYS_pread64, SYS_readv, SYS_preadv};
+constexpr std::array<int, 3> kWrites{SYS_write, SYS_pwrite64, SYS_writev},
     kSyncs{SYS_fsync, SYS_fdatasync, SYS_ftruncate};
 constexpr std::array<int, 17> kOthers{SYS_open,       SYS_openat,    SYS_close,  SYS_stat,     SYS_fstat,
                                       SYS_lstat,      SYS_statx,     SYS_lseek,  SYS_rename,   SYS_mmap,
@@ -75,7 +76,7 @@ void on_call(int, siginfo_t* info, void* context) noexcept {
                           registers[REG_R10], registers[REG_R8],  registers[REG_R9]};
     const bool reads = is_one_of(kReads, number), writes = is_one_of(kWrites, number),
                syncs = is_one_of(kSyncs, number);
-    const bool has_length = number != SYS_readv && number != SYS_writev;
+    const bool has_length = number != SYS_readv && number != SYS_writev;  // of preadv it is the number of places
     const bool has_part = (reads || writes) && has_length && a[2] > 1;
     const Fault fault = wanted;
     const bool is_of_file = number != SYS_mmap || static_cast<int>(a[4]) >= 0;
