@@ -150,10 +150,12 @@ Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)
     }
     ++group.n_passes;
     at_group_ = group_index;
+    sweeps_ = 2 * n > group.n_units;
     hold.first_read_ = hold.reads_.size();
     std::size_t n_here = 0;
     for (const std::uint32_t u : hold.held_) n_here += look_at(hold, u, group) ? 1 : 0;
-    guesses_.n_holds_since_miss = n_here < n ? 0 : guesses_.n_holds_since_miss + 1;
+    settle_guesses(group);
+    n_holds_since_miss_ = n_here < n ? 0 : n_holds_since_miss_ + 1;
     if (n_here == n)
         for (const std::uint32_t u : hold.held_) ++units_[u].holds;
     else if (!wait_for_room(hold, lock, cancelled, context)) return Begun::cancelled;
@@ -173,8 +175,8 @@ bool Pager::look_at(Hold& hold, std::uint32_t u, Group& group) {
     count_pick(unit, group);
     ++unit.n_picks;
     const bool is_here = unit.state == State::resident;
-    const bool was_ahead = std::exchange(unit.ahead, false);
-    if (was_ahead) note_guess(true);
+    const bool was_ahead = unit.ahead != 0;
+    if (was_ahead) note_guess(unit, true);
     if (unit.state == State::reading && std::erase(ahead_, u) > 0) {  // it is waited for now
         wanted_.push_back(u);
         work_.notify_all();
@@ -306,12 +308,16 @@ std::size_t Pager::distance(std::size_t group) const noexcept {
 }
 
 // Picks count against the passes of a unit's own group: in the middle of a pass those of some layers have one more. Of
-// units that are picked alike, as all are in a prompt, that of the layer that comes last goes first.
+// units that are picked alike that of the layer that comes last goes first. A prompt picks nearly all: what it needs
+// next is what comes next, and the layers behind it go first, of each what is picked least.
 Pager::Rank Pager::rank(const Unit& unit) const noexcept {
     constexpr double kSteps = 16;  // of weight, as finely as it is looked at
     const double now = static_cast<double>(groups_[unit.group].n_passes) / kHalfLife;
-    return {unit.ahead, streamed_ ? 0 : static_cast<std::int64_t>(std::floor((unit.weight - now) * kSteps)),
-            groups_.size() - distance(unit.group)};
+    const auto weight = static_cast<std::int64_t>(std::floor((unit.weight - now) * kSteps));
+    const auto nearness = static_cast<std::int64_t>(groups_.size() - distance(unit.group));
+    const bool is_ahead = unit.ahead != 0;
+    if (streamed_) return {is_ahead, 0, nearness};
+    return sweeps_ ? Rank{is_ahead, nearness, weight} : Rank{is_ahead, weight, nearness};
 }
 
 bool Pager::drop_one() {
@@ -334,7 +340,7 @@ bool Pager::drop_one_behind(std::size_t least_distance) noexcept {
     std::uint32_t which = 0;
     for (const std::uint32_t u : resident_) {
         const Unit& unit = units_[u];
-        if (unit.holds > 0 || (unit.ahead && !streamed_) || distance(unit.group) <= least_distance) continue;
+        if (unit.holds > 0 || (unit.ahead != 0 && !streamed_) || distance(unit.group) <= least_distance) continue;
         Rank one = rank(unit);
         if (streamed_) one.ahead = false;
         if (least && *least <= one) continue;
@@ -354,7 +360,7 @@ void Pager::drop(std::uint32_t u) noexcept {
         resident_.pop_back();
     }
     unit.state = State::absent;
-    if (std::exchange(unit.ahead, false)) note_guess(false);
+    if (unit.ahead != 0) note_guess(unit, false);
     used_bytes_ -= group.unit_bytes;
     const std::uint32_t slice = u - group.first_unit;
     const std::size_t page = page_size();
