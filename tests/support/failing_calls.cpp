@@ -17,6 +17,7 @@
 #    include <cerrno>
 #    include <csignal>
 #    include <cstddef>
+#    include <ctime>
 #    include <vector>
 
 // The only place from which the filter lets these calls through.
@@ -82,6 +83,7 @@ void on_call(int, siginfo_t* info, void* context) noexcept {
     const bool is_of_file = number != SYS_mmap || static_cast<int>(a[4]) >= 0;
     const bool can_fail = fault == Fault::error  ? is_of_file
                           : fault == Fault::part ? has_part
+                          : fault == Fault::late ? reads || writes
                                                  : reads || writes || syncs;
     long result = 0;
     if (can_fail && has_its_turn()) {
@@ -89,7 +91,11 @@ void on_call(int, siginfo_t* info, void* context) noexcept {
         if (number == SYS_close) (void)tinfer_test_call(number, a[0], 0, 0, 0, 0, 0);
         if (fault == Fault::part) result = tinfer_test_call(number, a[0], a[1], a[2] / 2, a[3], a[4], a[5]);
         else if (fault == Fault::interrupt) result = -EINTR;
-        else result = writes ? -ENOSPC : number == SYS_mmap ? -ENOMEM : -EIO;
+        else if (fault == Fault::late) {
+            const timespec time{.tv_sec = 1, .tv_nsec = 0};
+            (void)::nanosleep(&time, nullptr);
+            result = tinfer_test_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+        } else result = writes ? -ENOSPC : number == SYS_mmap ? -ENOMEM : -EIO;
     } else {
         result = tinfer_test_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     }
