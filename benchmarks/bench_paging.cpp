@@ -163,7 +163,7 @@ Record measure(const Setting& set) {
         for (std::size_t i = first_touch; i < cache.missed.size(); ++i) best += cache.missed[i] ? 1 : 0;
         best *= static_cast<double>(after.expert_bytes) / n;
     }
-    out.add("best_bytes_per_token", best, 0);
+    out.add("best_bytes_per_token", best, 0).add("expert_bytes", after.expert_bytes);
 
     watched = {};
     if (set.n_prompt > 0) {

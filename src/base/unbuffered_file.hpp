@@ -42,8 +42,8 @@ private:
     /// Places in memory that are read one behind the other, multiples of kAlignment.
     using Parts = std::span<const std::span<std::byte>>;
     static constexpr std::size_t kMostParts = 3;
-    /// The first `needed` bytes at least; fewer, and false, only where the cache has to do it: the system refuses direct
-    /// reads (`direct_` is false then), or the file ends too soon.
+    /// The first `needed` bytes at least; fewer, and false, only where the cache has to do it: the system refuses
+    /// direct reads (`direct_` is false then), or the file ends too soon.
     bool read_direct(std::uint64_t offset, std::size_t needed, Parts out) const;
 
     const InputFile& file_;
