@@ -20,7 +20,6 @@ constexpr double kHalfLife = 16;  // passes of a group after which a pick counts
 constexpr auto kPoll = std::chrono::milliseconds(10);
 
 constexpr std::size_t kBufferBytes = 2 * UnbufferedFile::kAlignment;  // of a reader, for the ends of what it reads
-constexpr std::size_t kSpares = 256;  // of pages that are moved: more at once are rare, and given back
 
 // Pieces end where blocks of the file do, so a slice that begins inside a block may need one more.
 std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
@@ -28,6 +27,14 @@ std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
 }
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
+
+/// Slices that are dropped at once: all of a group at most, of a stream all.
+std::size_t most_spares(const PagingPlan& plan) noexcept {
+    if (plan.streamed) return plan.groups.size();
+    std::size_t most = 0;
+    for (const PagedGroup& group : plan.groups) most = std::max(most, group.tensors.size() * group.n_units);
+    return most;
+}
 
 /// Floats of a question.
 std::size_t question_size(const PagingPlan& plan) noexcept {
@@ -64,9 +71,10 @@ std::uint64_t Pager::fixed_bytes(const PagingPlan& plan) noexcept {
         n_units += group.n_units;
         n_tensors += group.tensors.size();
     }
-    return kReaders * kBufferBytes + kSpares * sizeof(Spare) + n_units * (sizeof(Unit) + 3 * sizeof(std::uint32_t)) +
-           2 * question_size(plan) * sizeof(float) + plan.max_units * (2 * sizeof(std::uint32_t) + sizeof(float)) +
-           plan.groups.size() * sizeof(Group) + n_tensors * sizeof(Tensor);
+    return kReaders * kBufferBytes + most_spares(plan) * sizeof(Spare) +
+           n_units * (sizeof(Unit) + 3 * sizeof(std::uint32_t)) + 2 * question_size(plan) * sizeof(float) +
+           plan.max_units * (2 * sizeof(std::uint32_t) + sizeof(float)) + plan.groups.size() * sizeof(Group) +
+           n_tensors * sizeof(Tensor);
 }
 
 Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
@@ -94,7 +102,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
     resident_.reserve(units_.size());
     wanted_.reserve(units_.size());
     ahead_.reserve(units_.size());
-    spares_.reserve(kSpares);
+    spares_.reserve(most_spares(plan));
     question_.x.resize(question_size(plan));
     for (const InputFile* file : files) files_.push_back(std::make_unique<UnbufferedFile>(*file));
     for (std::size_t i = 0; i < kReaders; ++i) buffers_.emplace_back(kBufferBytes, UnbufferedFile::kAlignment);
@@ -370,7 +378,7 @@ void Pager::drop(std::uint32_t u) noexcept {
             own = own_pages(tensor, slice);
         while (all.begin < all.end && overlaps_kept(group, tensor, all.begin)) all.begin += page;
         while (all.begin < all.end && overlaps_kept(group, tensor, all.end - page)) all.end -= page;
-        if (own.begin == own.end || spares_.size() == kSpares) {
+        if (own.begin == own.end || spares_.size() == spares_.capacity()) {
             tensor.memory.drop(all.begin, all.end);
             continue;
         }
