@@ -163,14 +163,17 @@ Record measure(const Setting& set) {
         for (std::size_t i = first_touch; i < cache.missed.size(); ++i) best += cache.missed[i] ? 1 : 0;
         best *= static_cast<double>(after.expert_bytes) / n;
     }
-    out.add("best_bytes_per_token", best, 0);
+    out.add("best_bytes_per_token", best, 0).add("expert_bytes", after.expert_bytes);
 
     watched = {};
     if (set.n_prompt > 0) {
         const auto prompt = tokens_of(model, set.text, set.n_prompt);
         const auto start = Clock::now();
         decode_prompt(context, prompt);
-        out.add("prompt_tps", set.n_prompt / seconds_since(start), 2);
+        const double prompt_s = seconds_since(start);
+        const PagingCounts then = paging_counts(model).value_or(PagingCounts{});
+        out.add("prompt_tps", set.n_prompt / prompt_s, 2).add("prompt_bytes", then.bytes_read - after.bytes_read);
+        out.add("prompt_waited_share", (then.waited_s - after.waited_s) / prompt_s, 4);
         hash_row();
     }
     if (!set.profile.empty()) write_profile(set.profile, model);

@@ -55,7 +55,10 @@ def forget(path):
     os.close(descriptor)
 
 
-def measure(args, model, text, limit=0, group=None, tokens=64, warm=32, prompt=512, **more):
+TOKENS = 64
+
+
+def measure(args, model, text, limit=0, group=None, tokens=TOKENS, warm=32, prompt=512, **more):
     forget(model)
     command = [args.build / "bin/bench_paging", "--model", model, "--text", text, "--tokens", tokens, "--warm", warm,
                "--prompt", prompt, "--json", *(["--ram", limit] if limit else [])]
@@ -131,7 +134,16 @@ def compare(args, name, model, text, share, against_mapping, prompt_ratio, of_bo
     found = median([p["hits"] / max(p["hits"] + p["misses"], 1) for p in paged])
     figure(f"{name}: found in memory", found, "", True)
     context = whole["context_bytes"]
-    told = forecast(args, model, limit, context, *([] if share > 0.6 else ["--hit-rate", found]))
+    if share < 0.6:
+        # What was read ahead in time is found, too, but the storage has read it.
+        kept = median([1 - p["bytes_per_token"] * TOKENS / ((p["hits"] + p["misses"]) * p["expert_bytes"])
+                       for p in paged])
+        figure(f"{name}: in memory without a read", kept, "", True)
+        figure(f"{name}: read, x the optimum", median([p["bytes_per_token"] / max(p["best_bytes_per_token"], 1)
+                                                       for p in paged]), "", True)
+        figure(f"{name}: read for the prompt, x what does not fit",
+               median([p["prompt_bytes"] for p in paged]) / (whole["weight_bytes"] - limit), "", True)
+    told = forecast(args, model, limit, context, *([] if share > 0.6 else ["--hit-rate", kept]))
     off = told["generation_tps"] / median([p["tps"] for p in paged])
     figure(f"{name}: forecast / measured", off, "0.9 .. 1.1", 0.9 <= off <= 1.1)
     if share < 0.6:

@@ -173,8 +173,18 @@ SparseMemory::~SparseMemory() {
     if (data_ != nullptr) ::munmap(data_, size_);
 }
 
-void SparseMemory::drop(std::size_t begin, std::size_t end) const noexcept {
-    if (begin < end) ::madvise(data_ + begin, end - begin, MADV_DONTNEED);
+void SparseMemory::drop(std::byte* begin, std::size_t bytes) noexcept {
+    if (bytes > 0) ::madvise(begin, bytes, MADV_DONTNEED);
+}
+
+// The addresses that pages are taken from must stay this memory's: with MREMAP_DONTUNMAP nobody else can get them.
+bool SparseMemory::move([[maybe_unused]] std::byte* from, [[maybe_unused]] std::byte* to,
+                        [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__) && defined(MREMAP_DONTUNMAP)
+    return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
+#else
+    return false;
+#endif
 }
 
 std::optional<std::size_t> SparseMemory::resident_pages() const {

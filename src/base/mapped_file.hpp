@@ -97,7 +97,12 @@ public:
     [[nodiscard]] std::byte* data() const noexcept { return data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
     /// Gives the pages of [begin, end) back; both are multiples of a page. They read as zeros until they are written.
-    void drop(std::size_t begin, std::size_t end) const noexcept;
+    void drop(std::size_t begin, std::size_t end) const noexcept { drop(data_ + begin, end - begin); }
+    static void drop(std::byte* begin, std::size_t bytes) noexcept;
+    /// Gives the pages of `bytes` bytes at `from`, of this or another such memory, to `to`, which loses its own: both
+    /// begin at a page, and the bytes keep what was written. Much cheaper than new pages here. Returns false where the
+    /// system cannot; nothing has changed then.
+    [[nodiscard]] static bool move(std::byte* from, std::byte* to, std::size_t bytes) noexcept;
     /// How many of its pages are in memory; nullopt where the system does not say.
     [[nodiscard]] std::optional<std::size_t> resident_pages() const;
 

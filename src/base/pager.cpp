@@ -19,17 +19,21 @@ namespace {
 constexpr double kHalfLife = 16;  // passes of a group after which a pick counts half
 constexpr auto kPoll = std::chrono::milliseconds(10);
 
+constexpr std::size_t kBufferBytes = 2 * UnbufferedFile::kAlignment;  // of a reader, for the ends of what it reads
+
+// Pieces end where blocks of the file do, so a slice that begins inside a block may need one more.
 std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
-    return (slices.slice_bytes + Pager::kPieceBytes - 1) / Pager::kPieceBytes;
+    return (slices.slice_bytes + UnbufferedFile::kAlignment - 1 + Pager::kPieceBytes - 1) / Pager::kPieceBytes;
 }
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
 
-std::uint64_t buffer_bytes(const PagingPlan& plan) noexcept {
-    std::uint64_t most = 0;
-    for (const PagedGroup& group : plan.groups)
-        for (const PagedSlices& slices : group.tensors) most = std::max(most, slices.slice_bytes);
-    return round_up(std::min(most, Pager::kPieceBytes), UnbufferedFile::kAlignment) + 2 * UnbufferedFile::kAlignment;
+/// Slices that are dropped at once: all of a group at most, of a stream all.
+std::size_t most_spares(const PagingPlan& plan) noexcept {
+    if (plan.streamed) return plan.groups.size();
+    std::size_t most = 0;
+    for (const PagedGroup& group : plan.groups) most = std::max(most, group.tensors.size() * group.n_units);
+    return most;
 }
 
 /// Floats of a question.
@@ -54,8 +58,10 @@ std::vector<bool> paged_tensors(std::size_t n, const PagingPlan* plan) {
 std::uint64_t paged_unit_bytes(const PagedGroup& group) noexcept {
     const std::uint64_t page = page_size();
     std::uint64_t sum = 0;
-    for (const PagedSlices& slices : group.tensors)
-        sum += slices.slice_bytes % page == 0 ? slices.slice_bytes : round_up(slices.slice_bytes, page) + page;
+    for (const PagedSlices& slices : group.tensors) {
+        const bool is_even = slices.slice_bytes % page == 0 && slices.offset % page == 0;
+        sum += is_even ? slices.slice_bytes : round_up(slices.slice_bytes, page) + page;
+    }
     return sum;
 }
 
@@ -65,9 +71,10 @@ std::uint64_t Pager::fixed_bytes(const PagingPlan& plan) noexcept {
         n_units += group.n_units;
         n_tensors += group.tensors.size();
     }
-    return kReaders * buffer_bytes(plan) + n_units * (sizeof(Unit) + 3 * sizeof(std::uint32_t)) +
-           2 * question_size(plan) * sizeof(float) + plan.max_units * (2 * sizeof(std::uint32_t) + sizeof(float)) +
-           plan.groups.size() * sizeof(Group) + n_tensors * sizeof(Tensor);
+    return kReaders * kBufferBytes + most_spares(plan) * sizeof(Spare) +
+           n_units * (sizeof(Unit) + 3 * sizeof(std::uint32_t)) + 2 * question_size(plan) * sizeof(float) +
+           plan.max_units * (2 * sizeof(std::uint32_t) + sizeof(float)) + plan.groups.size() * sizeof(Group) +
+           n_tensors * sizeof(Tensor);
 }
 
 Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
@@ -81,8 +88,10 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
                     .layer = given.layer,
                     .router = given.router};
         for (const PagedSlices& slices : given.tensors) {
-            group.tensors.push_back(
-                {slices, SparseMemory(static_cast<std::size_t>(slices.slice_bytes * given.n_units)), group.n_pieces});
+            const auto lead = static_cast<std::size_t>(slices.offset % page_size());
+            group.tensors.push_back({slices,
+                                     SparseMemory(lead + static_cast<std::size_t>(slices.slice_bytes * given.n_units)),
+                                     lead, group.n_pieces});
             group.n_pieces += n_pieces(slices);
         }
         units_.resize(units_.size() + given.n_units);
@@ -93,10 +102,10 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
     resident_.reserve(units_.size());
     wanted_.reserve(units_.size());
     ahead_.reserve(units_.size());
+    spares_.reserve(most_spares(plan));
     question_.x.resize(question_size(plan));
     for (const InputFile* file : files) files_.push_back(std::make_unique<UnbufferedFile>(*file));
-    for (std::size_t i = 0; i < kReaders; ++i)
-        buffers_.emplace_back(static_cast<std::size_t>(buffer_bytes(plan)), UnbufferedFile::kAlignment);
+    for (std::size_t i = 0; i < kReaders; ++i) buffers_.emplace_back(kBufferBytes, UnbufferedFile::kAlignment);
     try {
         readers_.reserve(kReaders);
         for (std::size_t i = 0; i < kReaders; ++i)
@@ -149,10 +158,12 @@ Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)
     }
     ++group.n_passes;
     at_group_ = group_index;
+    sweeps_ = 2 * n > group.n_units;
     hold.first_read_ = hold.reads_.size();
     std::size_t n_here = 0;
     for (const std::uint32_t u : hold.held_) n_here += look_at(hold, u, group) ? 1 : 0;
-    guesses_.n_holds_since_miss = n_here < n ? 0 : guesses_.n_holds_since_miss + 1;
+    settle_guesses(group);
+    n_holds_since_miss_ = n_here < n ? 0 : n_holds_since_miss_ + 1;
     if (n_here == n)
         for (const std::uint32_t u : hold.held_) ++units_[u].holds;
     else if (!wait_for_room(hold, lock, cancelled, context)) return Begun::cancelled;
@@ -172,8 +183,8 @@ bool Pager::look_at(Hold& hold, std::uint32_t u, Group& group) {
     count_pick(unit, group);
     ++unit.n_picks;
     const bool is_here = unit.state == State::resident;
-    const bool was_ahead = std::exchange(unit.ahead, false);
-    if (was_ahead) note_guess(true);
+    const bool was_ahead = unit.ahead != 0;
+    if (was_ahead) note_guess(unit, true);
     if (unit.state == State::reading && std::erase(ahead_, u) > 0) {  // it is waited for now
         wanted_.push_back(u);
         work_.notify_all();
@@ -262,14 +273,16 @@ bool Pager::reserve(Hold& hold) {
     while (used_bytes_ + needed > slot_bytes_)
         if (!drop_one() && !forget_waiting()) {
             for (const std::uint32_t u : hold.held_) --units_[u].holds;
+            give_back_spares();
             return false;
         }
     for (const std::uint32_t u : hold.held_)
         if (units_[u].state == State::absent) begin_reading(u, wanted_);
+    give_back_spares();
     return true;
 }
 
-void Pager::begin_reading(std::uint32_t u, std::vector<std::uint32_t>& queue) {
+void Pager::begin_reading(std::uint32_t u, std::vector<std::uint32_t>& queue) noexcept {
     Unit& unit = units_[u];
     const Group& group = groups_[unit.group];
     queue.push_back(u);  // has room for all
@@ -279,6 +292,7 @@ void Pager::begin_reading(std::uint32_t u, std::vector<std::uint32_t>& queue) {
     unit.next_piece = 0;
     unit.pieces_left = static_cast<std::uint32_t>(group.n_pieces);
     failures_.erase(u);
+    take_spares(group, u - group.first_unit);
     work_.notify_all();
 }
 
@@ -302,12 +316,16 @@ std::size_t Pager::distance(std::size_t group) const noexcept {
 }
 
 // Picks count against the passes of a unit's own group: in the middle of a pass those of some layers have one more. Of
-// units that are picked alike, as all are in a prompt, that of the layer that comes last goes first.
+// units that are picked alike that of the layer that comes last goes first. A prompt picks nearly all: what it needs
+// next is what comes next, and the layers behind it go first, of each what is picked least.
 Pager::Rank Pager::rank(const Unit& unit) const noexcept {
     constexpr double kSteps = 16;  // of weight, as finely as it is looked at
     const double now = static_cast<double>(groups_[unit.group].n_passes) / kHalfLife;
-    return {unit.ahead, streamed_ ? 0 : static_cast<std::int64_t>(std::floor((unit.weight - now) * kSteps)),
-            groups_.size() - distance(unit.group)};
+    const auto weight = static_cast<std::int64_t>(std::floor((unit.weight - now) * kSteps));
+    const auto nearness = static_cast<std::int64_t>(groups_.size() - distance(unit.group));
+    const bool is_ahead = unit.ahead != 0;
+    if (streamed_) return {is_ahead, 0, nearness};
+    return sweeps_ ? Rank{is_ahead, nearness, weight} : Rank{is_ahead, weight, nearness};
 }
 
 bool Pager::drop_one() {
@@ -330,7 +348,7 @@ bool Pager::drop_one_behind(std::size_t least_distance) noexcept {
     std::uint32_t which = 0;
     for (const std::uint32_t u : resident_) {
         const Unit& unit = units_[u];
-        if (unit.holds > 0 || (unit.ahead && !streamed_) || distance(unit.group) <= least_distance) continue;
+        if (unit.holds > 0 || (unit.ahead != 0 && !streamed_) || distance(unit.group) <= least_distance) continue;
         Rank one = rank(unit);
         if (streamed_) one.ahead = false;
         if (least && *least <= one) continue;
@@ -350,22 +368,58 @@ void Pager::drop(std::uint32_t u) noexcept {
         resident_.pop_back();
     }
     unit.state = State::absent;
-    if (std::exchange(unit.ahead, false)) note_guess(false);
+    if (unit.ahead != 0) note_guess(unit, false);
     used_bytes_ -= group.unit_bytes;
-    const std::uint64_t page = page_size(), slice = u - group.first_unit;
+    const std::uint32_t slice = u - group.first_unit;
+    const std::size_t page = page_size();
     for (const Tensor& tensor : group.tensors) {
-        const std::uint64_t bytes = tensor.slices.slice_bytes;
-        std::uint64_t first = slice * bytes / page, end = ((slice + 1) * bytes + page - 1) / page;
-        while (first < end && overlaps_kept(group, tensor, first)) ++first;
-        while (first < end && overlaps_kept(group, tensor, end - 1)) --end;
-        tensor.memory.drop(static_cast<std::size_t>(first * page), static_cast<std::size_t>(end * page));
+        const std::size_t bytes = tensor.slices.slice_bytes, at = tensor.lead + slice * bytes;
+        Pages all{at / page * page, static_cast<std::size_t>(round_up(at + bytes, page))},
+            own = own_pages(tensor, slice);
+        while (all.begin < all.end && overlaps_kept(group, tensor, all.begin)) all.begin += page;
+        while (all.begin < all.end && overlaps_kept(group, tensor, all.end - page)) all.end -= page;
+        if (own.begin == own.end || spares_.size() == spares_.capacity()) {
+            tensor.memory.drop(all.begin, all.end);
+            continue;
+        }
+        tensor.memory.drop(all.begin, own.begin);
+        tensor.memory.drop(own.end, all.end);
+        spares_.push_back({tensor.memory.data() + own.begin, own.end - own.begin});
     }
 }
 
+/// Pages with bytes of this slice alone, as many of each slice of the tensor: those can be moved from one to another.
+Pager::Pages Pager::own_pages(const Tensor& tensor, std::uint32_t slice) noexcept {
+    const std::size_t page = page_size(), bytes = tensor.slices.slice_bytes, at = tensor.lead + slice * bytes;
+    const bool is_even = tensor.lead % page == 0 && bytes % page == 0;
+    const std::size_t n = is_even ? bytes / page : std::max<std::size_t>(bytes / page, 1) - 1;
+    const std::size_t begin = (at + page - 1) / page * page;
+    return {begin, begin + n * page};
+}
+
+// New pages cost more than reading into them: the system empties each, and takes them from the processor's tables one
+// by one.
+void Pager::take_spares(const Group& group, std::uint32_t slice) noexcept {
+    for (const Tensor& tensor : group.tensors) {
+        const Pages own = own_pages(tensor, slice);
+        const auto spare = std::ranges::find(spares_, own.end - own.begin, &Spare::bytes);
+        if (spare == spares_.end() || !SparseMemory::move(spare->begin, tensor.memory.data() + own.begin, spare->bytes))
+            continue;
+        *spare = spares_.back();
+        spares_.pop_back();
+    }
+}
+
+void Pager::give_back_spares() noexcept {
+    for (const Spare& spare : spares_) SparseMemory::drop(spare.begin, spare.bytes);
+    spares_.clear();
+}
+
 // Whether a page of a tensor holds bytes of a slice that stays.
-bool Pager::overlaps_kept(const Group& group, const Tensor& tensor, std::uint64_t page) const noexcept {
-    const std::uint64_t bytes = tensor.slices.slice_bytes, begin = page * page_size();
-    const std::uint64_t last = std::min<std::uint64_t>((begin + page_size() - 1) / bytes, group.n_units - 1);
+bool Pager::overlaps_kept(const Group& group, const Tensor& tensor, std::size_t page) const noexcept {
+    const std::uint64_t bytes = tensor.slices.slice_bytes, begin = std::max(page, tensor.lead) - tensor.lead;
+    const std::uint64_t last =
+        std::min<std::uint64_t>((page + page_size() - 1 - tensor.lead) / bytes, group.n_units - 1);
     for (std::uint64_t slice = begin / bytes; slice <= last; ++slice)
         if (units_[group.first_unit + slice].state != State::absent) return true;
     return false;

@@ -6,6 +6,7 @@
 // needed are read ahead: the next ones of a stream, and those that the next router names when it is asked early.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <compare>
 #include <condition_variable>
@@ -98,7 +99,7 @@ public:
 
     /// Where tensor t of a group begins.
     [[nodiscard]] std::byte* address(std::size_t group, std::size_t t) const noexcept {
-        return groups_[group].tensors[t].memory.data();
+        return groups_[group].tensors[t].begin();
     }
 
     /// Lets go of what is held, and holds what is wanted of a group, when all of it is in memory. Returns false where
@@ -152,7 +153,18 @@ private:
     struct Tensor {
         PagedSlices slices;
         SparseMemory memory;
+        std::size_t lead = 0;           ///< of memory before the tensor: pages here are cut as pages of the file are
         std::uint64_t first_piece = 0;  ///< of a unit's pieces
+        [[nodiscard]] std::byte* begin() const noexcept { return memory.data() + lead; }
+    };
+    /// Bytes of a tensor's memory, whole pages.
+    struct Pages {
+        std::size_t begin = 0, end = 0;
+    };
+    /// Pages that a unit does not need any more and the next one that is read may get.
+    struct Spare {
+        std::byte* begin = nullptr;
+        std::size_t bytes = 0;
     };
     struct Group {
         std::vector<Tensor> tensors;
@@ -169,16 +181,17 @@ private:
         std::uint32_t at = 0;  ///< in resident_
         State state = State::absent;
         bool failed = false;
-        bool ahead = false;                             ///< it is, or was, read ahead and nobody has needed it yet
+        std::uint8_t ahead = 0;  ///< it is, or was, read ahead and nobody has needed it yet: so many groups before
         std::uint32_t next_piece = 0, pieces_left = 0;  ///< while it is read: to hand out, and to end
         std::uint64_t n_picks = 0;
     };
-    /// How good guesses were of late.
+    /// How good guesses of one depth were of late.
     struct Guesses {
         std::uint32_t n_used = 0, n_wasted = 0;  ///< of the units read ahead, in this window
         std::uint32_t n_paused = 0;              ///< guesses that are left out
-        std::uint64_t n_holds_since_miss = 0;
     };
+    /// A vector is shown to the routers of so many groups: each is a worse guess than the one before.
+    static constexpr std::size_t kDepth = 2;
     /// A guess that waits for its thread.
     struct Question {
         std::int64_t group = -1;  ///< -1: there is none
@@ -189,19 +202,21 @@ private:
     /// A unit that may be dropped, and how much it would be missed: the least of them goes.
     struct Rank {
         bool ahead = false;
-        std::int64_t weight = 0;
-        std::size_t nearness = 0;  ///< the fewer groups come before its own, the larger
+        std::int64_t first = 0, second = 0;
         auto operator<=>(const Rank&) const = default;
     };
 
     void read_pieces(std::size_t reader) noexcept;
     void answer_questions() noexcept;
-    void answer(const Question& question, std::vector<std::uint32_t>& named) const;
-    std::size_t read_piece(const Group& group, std::uint32_t unit, std::uint32_t piece, std::span<std::byte> buffer);
+    [[nodiscard]] bool may_guess(std::size_t depth) noexcept;
+    void answer(const Question& question, std::size_t group, std::vector<std::uint32_t>& named) const;
+    std::size_t read_piece(const Group& group, std::uint32_t unit, std::uint32_t piece, std::span<std::byte> ends);
     bool reserve(Hold& hold);
     bool drop_one();
     bool drop_one_behind(std::size_t least_distance) noexcept;
     bool forget_waiting() noexcept;
+    void settle_guesses(const Group& group) noexcept;
+    [[nodiscard]] std::vector<std::uint32_t>::iterator next_ahead() noexcept;
     [[nodiscard]] Rank rank(const Unit& unit) const noexcept;
     [[nodiscard]] std::size_t distance(std::size_t group) const noexcept;
     bool look_at(Hold& hold, std::uint32_t unit, Group& group);
@@ -210,12 +225,15 @@ private:
     bool wait_for_room(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept,
                        void* context);
     void drop(std::uint32_t unit) noexcept;
+    void take_spares(const Group& group, std::uint32_t slice) noexcept;
+    void give_back_spares() noexcept;
+    [[nodiscard]] static Pages own_pages(const Tensor& tensor, std::uint32_t slice) noexcept;
     void read_next_of_stream();
     bool read_ahead(std::uint32_t unit, std::size_t least_distance);
-    void note_guess(bool used) noexcept;
-    void begin_reading(std::uint32_t unit, std::vector<std::uint32_t>& queue);
+    void note_guess(Unit& unit, bool used) noexcept;
+    void begin_reading(std::uint32_t unit, std::vector<std::uint32_t>& queue) noexcept;
     void count_pick(Unit& unit, Group& group) noexcept;
-    [[nodiscard]] bool overlaps_kept(const Group& group, const Tensor& tensor, std::uint64_t page) const noexcept;
+    [[nodiscard]] bool overlaps_kept(const Group& group, const Tensor& tensor, std::size_t page) const noexcept;
     void unpin(Hold& hold) noexcept;
     void throw_failure(std::uint32_t unit);
 
@@ -227,7 +245,9 @@ private:
     std::size_t n_ahead_readers_ = 0;      // at work on these
     std::size_t at_group_ = 0;             // that was held last
     bool streamed_ = false, reads_ahead_ = true;
-    Guesses guesses_;
+    bool sweeps_ = false;  // the step that was held last needs most of its group: a prompt goes through all groups
+    std::array<Guesses, kDepth> guesses_{};  // by depth, less one
+    std::uint64_t n_holds_since_miss_ = 0;
     Question question_;
     std::vector<std::unique_ptr<UnbufferedFile>> files_;
     std::vector<AlignedBuffer> buffers_;             // of readers
@@ -238,6 +258,7 @@ private:
     mutable std::mutex mutex_;  // of all above that changes
     std::condition_variable work_, done_, asked_;
     bool stopped_ = false;
+    std::vector<Spare> spares_;          // none while the mutex is free
     std::vector<std::jthread> readers_;  // last: they use the rest
     std::jthread guesser_;
 };

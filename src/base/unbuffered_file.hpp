@@ -32,11 +32,19 @@ public:
     /// what InputFile::read_at does.
     [[nodiscard]] std::span<const std::byte> read(std::uint64_t offset, std::size_t n,
                                                   std::span<std::byte> buffer) const;
+    /// Fills `out` from `offset`, without a copy of what lies between its ends: the address of `out` and `offset` have
+    /// the same remainder by kAlignment. `ends`, aligned so, has 2 * kAlignment bytes, for the parts of the file that
+    /// `out` holds less than kAlignment of. Threads and errors as above.
+    void read_in_place(std::uint64_t offset, std::span<std::byte> out, std::span<std::byte> ends) const;
 
 private:
-    /// The first `needed` bytes of `out` at least; fewer only where the system refuses direct reads (`direct_` is
-    /// false then).
-    bool read_direct(std::uint64_t offset, std::size_t needed, std::span<std::byte> out) const;
+    void read_cached(std::uint64_t offset, std::span<std::byte> out) const;
+    /// Places in memory that are read one behind the other, multiples of kAlignment.
+    using Parts = std::span<const std::span<std::byte>>;
+    static constexpr std::size_t kMostParts = 3;
+    /// The first `needed` bytes at least; fewer, and false, only where the cache has to do it: the system refuses
+    /// direct reads (`direct_` is false then), or the file ends too soon.
+    bool read_direct(std::uint64_t offset, std::size_t needed, Parts out) const;
 
     const InputFile& file_;
     int descriptor_ = -1;  // for direct reads

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "runtime/paging_support.hpp"
@@ -189,6 +190,42 @@ TEST_CASE("[N22] paging: a read that fails ends the decode as a transaction, one
                   return 8;
               }) == "exit 0");
     }
+}
+
+TEST_CASE(
+    "[N22] paging: a decode that waits for a read that does not come can be cancelled, and the next one is right") {
+    const TempFolder folder;
+    const auto path = mixture("qwen3moe").save(folder.path());
+    const auto tokens = random_tokens(10, 128, 5);
+    const auto expected =
+        slice(all_bits(Model::load(path), tokens, {.n_ctx = 64, .n_threads = 1}), tokens.size() - 1, 128);
+    const std::uint64_t least = least_limit(path);
+    CHECK(in_child(120, [&] {
+              if (!begin_failing_calls()) return 0;  // no filter of system calls here
+              const auto model = Model::load(path, {.memory_limit = least});
+              pager_of(model).set_ahead(false);
+              Context context(model, {.n_ctx = 64, .n_threads = 1});
+              int n_cancelled = 0;
+              for (std::uint64_t n = 1; n < 100 && n_cancelled == 0; n += 11) {
+                  fail_call_at(n, Fault::late);
+                  const auto begin = std::chrono::steady_clock::now();
+                  const auto passed = [&] { return std::chrono::steady_clock::now() - begin; };
+                  context.set_cancel([&] { return call_failed() && passed() > std::chrono::milliseconds(20); });
+                  const DecodeStatus status = context.decode(tokens);
+                  const bool waits = call_failed();
+                  fail_call_at(0, Fault::late);
+                  if (waits && status == DecodeStatus::cancelled) {
+                      if (passed() > std::chrono::milliseconds(900)) return 2;  // it has waited for the read
+                      if (context.count(SeqId{0}) != 0) return 3;
+                      ++n_cancelled;
+                  }
+                  context.clear();
+                  context.set_cancel({});
+                  if (context.decode(tokens) != DecodeStatus::ok || bits_of(context.logits()) != expected) return 4;
+                  context.clear();
+              }
+              return n_cancelled > 0 ? 0 : 5;
+          }) == "exit 0");
 }
 
 TEST_CASE("[N22] paging: a forked process is told that it cannot run the model") {

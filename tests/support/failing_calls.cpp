@@ -17,6 +17,7 @@
 #    include <cerrno>
 #    include <csignal>
 #    include <cstddef>
+#    include <ctime>
 #    include <vector>
 
 // The only place from which the filter lets these calls through.
@@ -45,7 +46,8 @@ namespace tinfer::test {
 
 namespace {
 
-constexpr std::array<int, 3> kReads{SYS_read, SYS_pread64, SYS_readv}, kWrites{SYS_write, SYS_pwrite64, SYS_writev},
+constexpr std::array<int, 4> kReads{SYS_read, SYS_pread64, SYS_readv, SYS_preadv};
+constexpr std::array<int, 3> kWrites{SYS_write, SYS_pwrite64, SYS_writev},
     kSyncs{SYS_fsync, SYS_fdatasync, SYS_ftruncate};
 constexpr std::array<int, 17> kOthers{SYS_open,       SYS_openat,    SYS_close,  SYS_stat,     SYS_fstat,
                                       SYS_lstat,      SYS_statx,     SYS_lseek,  SYS_rename,   SYS_mmap,
@@ -75,12 +77,13 @@ void on_call(int, siginfo_t* info, void* context) noexcept {
                           registers[REG_R10], registers[REG_R8],  registers[REG_R9]};
     const bool reads = is_one_of(kReads, number), writes = is_one_of(kWrites, number),
                syncs = is_one_of(kSyncs, number);
-    const bool has_length = number != SYS_readv && number != SYS_writev;
+    const bool has_length = number != SYS_readv && number != SYS_writev;  // of preadv it is the number of places
     const bool has_part = (reads || writes) && has_length && a[2] > 1;
     const Fault fault = wanted;
     const bool is_of_file = number != SYS_mmap || static_cast<int>(a[4]) >= 0;
     const bool can_fail = fault == Fault::error  ? is_of_file
                           : fault == Fault::part ? has_part
+                          : fault == Fault::late ? reads || writes
                                                  : reads || writes || syncs;
     long result = 0;
     if (can_fail && has_its_turn()) {
@@ -88,7 +91,11 @@ void on_call(int, siginfo_t* info, void* context) noexcept {
         if (number == SYS_close) (void)tinfer_test_call(number, a[0], 0, 0, 0, 0, 0);
         if (fault == Fault::part) result = tinfer_test_call(number, a[0], a[1], a[2] / 2, a[3], a[4], a[5]);
         else if (fault == Fault::interrupt) result = -EINTR;
-        else result = writes ? -ENOSPC : number == SYS_mmap ? -ENOMEM : -EIO;
+        else if (fault == Fault::late) {
+            const timespec time{.tv_sec = 1, .tv_nsec = 0};
+            (void)::nanosleep(&time, nullptr);
+            result = tinfer_test_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+        } else result = writes ? -ENOSPC : number == SYS_mmap ? -ENOMEM : -EIO;
     } else {
         result = tinfer_test_call(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     }

@@ -11,6 +11,7 @@ enum class Fault : std::uint8_t {
     error,      ///< EIO; ENOSPC where it writes; ENOMEM of mmap
     interrupt,  ///< EINTR of reads, writes and fsync
     part,       ///< a read or write of several bytes does the first half of them, which is no error
+    late,       ///< a read or write is done a second later
 };
 
 /// False where there is no such filter here: nothing fails then.
