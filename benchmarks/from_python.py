@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What Python costs: tokens per second through the package beside the same engine in C++, and vectors of short texts
-beside the package llama-cpp-python on the same file, where that is installed. Both sides of a comparison take turns, and
-what counts is the ratio of each turn: medians are printed, and all ratios. The last column is what is promised; the exit
-code is 1 where that is missed by more than --slack. Measure on an idle machine.
+beside the package llama-cpp-python on the same file, where that is installed. Both sides of a comparison take turns,
+and what counts is the ratio of each turn: medians are printed, and all ratios. The last column is what is promised;
+the exit code is 1 where that is missed by more than --slack. Measure on an idle machine.
 
 The package has to be installed for the interpreter that runs this, and a release build made:
     build/release/python-bare/bin/python benchmarks/from_python.py      (scripts/test --label python makes that one)
