@@ -84,12 +84,14 @@ std::uint32_t Recorder::tensor_number(const tinfer::TensorInfo& tensor, std::uin
 
 void Recorder::on_session(const tinfer::SessionInfo& session) {
     const std::lock_guard lock(mutex_);
+    kernels_.clear();
     for (const auto& tensor : session.weights) tensor_number(tensor, 0);
     for (const auto& tensor : session.caches) tensor_number(tensor, 0);
 }
 
 void Recorder::on_plan(const tinfer::PlanView& plan) {
     const std::lock_guard lock(mutex_);
+    kernels_.clear();
     for (const auto& step : plan.steps)
         records_.steps.push_back({.macs = step.macs,
                                   .plan = plan.id,
@@ -126,6 +128,18 @@ void Recorder::on_run_begin(const tinfer::RunInfo& run) {
                              .reserved = {}});
 }
 
+std::uint32_t Recorder::kernel_number(const tinfer::StepView& step, const tinfer::PlanView* plan) {
+    const std::pair key{plan, plan != nullptr ? plan->id : 0};
+    if (key != kernels_plan_) {
+        kernels_.clear();
+        kernels_plan_ = key;
+    }
+    if (step.number >= kernels_.size()) kernels_.resize(std::size_t{step.number} + 1, kUnknown);
+    auto& number = kernels_[step.number];
+    if (number == kUnknown) number = names_.number(step.kernel);
+    return number;
+}
+
 void Recorder::add(const tinfer::KernelEvent& event) {
     const auto& step = *event.step;
     const std::uint32_t plan = event.run->plan != nullptr ? event.run->plan->id : 0;
@@ -140,7 +154,7 @@ void Recorder::add(const tinfer::KernelEvent& event) {
                                .n_accesses = static_cast<std::uint32_t>(event.accesses.size()),
                                .plan = plan,
                                .step = step.number,
-                               .kernel = names_.number(step.kernel),
+                               .kernel = kernel_number(step, event.run->plan),
                                .op = static_cast<std::uint16_t>(step.op),
                                .layer = static_cast<std::int16_t>(step.layer),
                                .part = static_cast<std::uint8_t>(step.part),
@@ -223,6 +237,15 @@ void Recorder::on_run_end(const tinfer::RunResult& result) {
     call([&](nb::handle object) {
         object.attr("_on_run")(bytes_of(runs), bytes_of(events), bytes_of(accesses), bytes_of(ranges));
     });
+    // Their memory serves the next run: fresh pages for each would cost as much as writing the records.
+    events.clear();
+    accesses.clear();
+    ranges.clear();
+    const std::lock_guard lock(mutex_);
+    if (!records_.events.empty() || !records_.accesses.empty() || !records_.ranges.empty()) return;
+    records_.events.swap(events);
+    records_.accesses.swap(accesses);
+    records_.ranges.swap(ranges);
 }
 
 void Recorder::on_sample(const tinfer::SampleEvent& event) {

@@ -110,6 +110,8 @@ public:
 
 private:
     std::uint32_t tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan);
+    /// The name of the step's kernel, looked up once for each step while runs of one plan follow each other.
+    std::uint32_t kernel_number(const tinfer::StepView& step, const tinfer::PlanView* plan);
     void add(const tinfer::KernelEvent& event);
     /// Calls a method of the Python object; what it raises fails the decode and is raised by it.
     template <class Call>
@@ -121,6 +123,10 @@ private:
     std::shared_ptr<Interrupt> interrupt_;
     PyObject* self_ = nullptr;
     std::unordered_map<std::uint64_t, std::uint32_t> tensor_numbers_;
+    static constexpr std::uint32_t kUnknown = 0xFFFFFFFF;
+    std::vector<std::uint32_t> kernels_;  ///< by step of kernels_plan_
+    /// Compared alone; a new plan or session empties kernels_.
+    std::pair<const tinfer::PlanView*, std::uint32_t> kernels_plan_{};
     std::size_t run_events_ = 0, run_accesses_ = 0, run_ranges_ = 0;  ///< where those of the run begin
 };
 

@@ -34,6 +34,7 @@ def register(ipython: Any) -> None:
 
         [path] = shlex.split(line)
         page = html.escape(viewer_page(path), quote=True)
-        return HTML(f'<iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe>')
+        # Within a division, because IPython advises against an HTML that is a frame; its own frames have addresses.
+        return HTML(f'<div><iframe srcdoc="{page}" style="width:100%;height:40em;border:0"></iframe></div>')
 
     ipython.register_magic_function(trace, "line", "tinfer.trace")

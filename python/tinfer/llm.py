@@ -13,7 +13,7 @@ import numpy as np
 
 from ._answers import Output, SamplingParams, Score
 from ._error import Error
-from ._native import Adapter, ChatPrompt, Engine, Grammar, Model, Request, plan
+from ._native import Adapter, ChatPrompt, Engine, Grammar, Model, Request, Vocab, plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,8 +141,8 @@ class LLM:
             if wanted > ram:
                 raise Error("limit_exceeded", f"{path}: {wanted} bytes are needed, {ram} are allowed: a smaller "
                                               f"n_ctx or n_parallel needs less")
-        self.model = path if isinstance(path, Model) else Model.load(path)
-        self.vocab = self.model.vocab
+        self.model: Model = path if isinstance(path, Model) else Model.load(path)
+        self.vocab: Vocab = self.model.vocab
         self.chat_template = chat_template
         self._options = {**context, **options}
         self._loras: dict[str, float] = {}

@@ -48,8 +48,11 @@ class LlamaState:
     """What ``save_state`` gives and ``load_state`` takes."""
 
     def __init__(self, state: bytes, input_ids: list[int], scores: np.ndarray[Any, Any]) -> None:
-        self.llama_state, self.input_ids, self.scores = state, input_ids, scores
-        self.n_tokens, self.llama_state_size = len(input_ids), len(state)
+        self.llama_state: bytes = state
+        self.input_ids: list[int] = input_ids
+        self.scores: np.ndarray[Any, Any] = scores
+        self.n_tokens: int = len(input_ids)
+        self.llama_state_size: int = len(state)
 
 
 class Llama:
@@ -62,7 +65,7 @@ class Llama:
             if name not in WITHOUT_EFFECT:
                 raise TypeError(f"Llama() got an unexpected keyword argument {name!r}")
         lora = None if lora_path is None else (lora_path, lora_scale)
-        self.model_path = model_path
+        self.model_path: str = model_path
         self._llm = LLM(model_path, n_ctx=n_ctx, n_parallel=1, n_threads=n_threads or 0, lora=lora,
                         chat_template=chat_template)
         self._n_ctx = n_ctx or self._llm.model.n_ctx_train
@@ -71,7 +74,7 @@ class Llama:
         self._context: Context | None = None
         self._input_ids: list[int] = []
         self._scores: np.ndarray[Any, Any] = np.empty((0, self.n_vocab()), np.float32)
-        self.metadata = self._llm.model.metadata()
+        self.metadata: dict[str, str] = self._llm.model.metadata()
 
     # ---- Texts
 

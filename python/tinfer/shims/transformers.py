@@ -20,8 +20,8 @@ from .._error import Error
 from .._native import Chat, ChatPrompt, Model, Vocab
 
 #: What "no limit" is there.
-NO_LIMIT = int(1e30)
-NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+NO_LIMIT: int = int(1e30)
+NAMES: tuple[str, ...] = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 Ids = Union[Sequence[int], "np.ndarray[Any, Any]"]
 
 
@@ -47,22 +47,23 @@ class Tokenizer:
     (io_error, not_gguf, …).
     """
 
-    is_fast = False
-    model_input_names = ["input_ids", "attention_mask"]
-    padding_side = "right"
-    truncation_side = "right"
+    is_fast: bool = False
+    model_input_names: list[str] = ["input_ids", "attention_mask"]
+    padding_side: str = "right"
+    truncation_side: str = "right"
 
     def __init__(self, model: str | os.PathLike[str] | Model | Vocab, *, model_max_length: int | None = None,
                  chat_template: str | None = None) -> None:
         if isinstance(model, Vocab):
-            self._model, self.backend = None, model
+            self._model, vocab = None, model
         else:
             self._model = model if isinstance(model, Model) else Model.load(model)
-            self.backend = self._model.vocab
-        self.chat_template = chat_template
-        self.name_or_path = self._model.paths[0] if self._model is not None else ""
+            vocab = self._model.vocab
+        self.backend: Vocab = vocab
+        self.chat_template: str | None = chat_template
+        self.name_or_path: str = self._model.paths[0] if self._model is not None else ""
         limit = self._model.n_ctx_train if self._model is not None else NO_LIMIT
-        self.model_max_length = limit if model_max_length is None else model_max_length
+        self.model_max_length: int = limit if model_max_length is None else model_max_length
 
     def __repr__(self) -> str:
         return f"<tinfer tokenizer {self.name_or_path}, {len(self)} tokens>"
@@ -81,7 +82,10 @@ class Tokenizer:
         """Tokens as they are stored, and their ids."""
         return {self.backend.text(token): token for token in range(len(self))}
 
-    vocab = property(get_vocab)
+    @property
+    def vocab(self) -> dict[str, int]:
+        """The same."""
+        return self.get_vocab()
 
     def _special(self, name: str) -> int | None:
         try:
