@@ -24,7 +24,7 @@ constexpr std::string_view kUsage =
     "Generation with drafts of which so many percent are right, against generation without. --head: the drafts take\n"
     "what that head takes for them (one sequence), else nothing. --sequences: so many answers of one engine at once.\n"
     "--fixed: drafts are always as long as they may be. The least of the rounds counts. bound: what drafts of the\n"
-    "best length would gain by what a step, a check of each length and the head take in this run.\n";
+    "best length would gain by what a step, a verification of each length and the head take in this run.\n";
 
 struct Setting {
     int n_max, n_sequences, n_tokens, n_prompt, n_threads;
@@ -111,7 +111,7 @@ double least_seconds(const Call& call, const After& after) {
 }
 
 /// Of a decode of n_each tokens behind each prompt, all of them outputs.
-double seconds_of_check(Context& context, const Setting& s, int n_each) {
+double seconds_of_verification(Context& context, const Setting& s, int n_each) {
     context.clear();
     for (int i = 0; i < s.n_sequences; ++i) {
         Batch batch;
@@ -139,17 +139,19 @@ double seconds_of_head(Context& context, const Setting& s, int n_drafted) {
         [] {});
 }
 
-/// Plain steps, and for drafts of 1 … n_max tokens the seconds of a check and of the head.
+/// Plain steps, and for drafts of 1 … n_max tokens the seconds of a verification and of the head.
 struct Costs {
     double step = 0;
     std::vector<double> drafting;
 
-    Costs(Context& plain, Context& context, const Setting& s, bool has_head) : step(seconds_of_check(plain, s, 1)) {
+    Costs(Context& plain, Context& context, const Setting& s, bool has_head)
+        : step(seconds_of_verification(plain, s, 1)) {
         for (int n = 1; n <= s.n_max; ++n)
-            drafting.push_back(seconds_of_check(context, s, n + 1) + (has_head ? seconds_of_head(context, s, n) : 0));
+            drafting.push_back(seconds_of_verification(context, s, n + 1) +
+                               (has_head ? seconds_of_head(context, s, n) : 0));
     }
 
-    /// What the best length gains where each drafted token is right with this probability: a check of n of them draws
+    /// What the best length gains where each drafted token is right with this probability: a verification of n of them draws
     /// 1 + p + … + p^n tokens.
     [[nodiscard]] double bound(double right) const {
         double best = 1, drawn = 1, power = 1;
