@@ -25,8 +25,9 @@ bool is_draft_head(const std::string& file) {
     return !file.empty() && tinfer::DraftHead::is_head(tinfer::ModelFile::open(file));
 }
 
-void SpeculateArgs::add_to(CLI::App& command) {
-    const std::string group = "Speculation";
+void add_draft_options(CLI::App& command, const std::string& group, std::string& kind, std::string& draft_file,
+                       int& draft_max, bool& no_own) {
+    const std::string more = rare(group);
     command.add_option("--speculate", kind, "drafts: off, ngram, draft; auto: the model's own")
         ->check(one_of({"auto", "off", "ngram", "draft"}))
         ->type_name("HOW")
@@ -35,12 +36,16 @@ void SpeculateArgs::add_to(CLI::App& command) {
                                    "a draft head made for the model, or a smaller model of its vocabulary"),
                 draft_file)
         ->type_name("FILE")
-        ->group(rare(group));
+        ->group(more);
     command.add_option("--draft-max", draft_max, "most tokens of a draft")
         ->check(whole(1, 63))
         ->type_name("N")
-        ->group(rare(group));
-    command.add_flag("--no-draft", no_own, "blocks of the model that draft are not used")->group(rare(group));
+        ->group(more);
+    command.add_flag("--no-draft", no_own, "blocks of the model that draft are not used")->group(more);
+}
+
+void SpeculateArgs::add_to(CLI::App& command) {
+    add_draft_options(command, "Speculation", kind, draft_file, draft_max, no_own);
 }
 
 void SpeculateArgs::check() const {

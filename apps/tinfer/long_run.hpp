@@ -16,6 +16,10 @@ find_draft_head(const tinfer::Model& model, const std::string& file, bool no_own
 /// Whether a file drafts for a model and is none itself.
 [[nodiscard]] bool is_draft_head(const std::string& file);
 
+/// The options of drafts, for whoever keeps them.
+void add_draft_options(CLI::App& command, const std::string& group, std::string& kind, std::string& draft_file,
+                       int& draft_max, bool& no_own);
+
 struct SpeculateArgs {
     std::string kind = "auto", draft_file;
     int draft_max = 15;

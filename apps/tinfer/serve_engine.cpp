@@ -105,20 +105,7 @@ void ServeArgs::add_engine_options(CLI::App& command) {
         ->check(whole(0))
         ->type_name("BYTES")
         ->group(more);
-    command.add_option("--speculate", speculate, "drafts: off, ngram, draft; auto: the model's own")
-        ->check(one_of({"auto", "off", "ngram", "draft"}))
-        ->type_name("HOW")
-        ->group(group);
-    takes_model(command.add_option("--draft", draft_file,
-                                   "a draft head made for the model, or a smaller model of its vocabulary"),
-                draft_file)
-        ->type_name("FILE")
-        ->group(more);
-    command.add_option("--draft-max", options.draft_max, "most tokens of a draft")
-        ->check(whole(1, 63))
-        ->type_name("N")
-        ->group(more);
-    command.add_flag("--no-draft", no_own_draft, "blocks of the model that draft are not used")->group(more);
+    add_draft_options(command, group, speculate, draft_file, options.draft_max, no_own_draft);
     command.add_option("--draft-parallel", draft_parallel, "answers that it drafts for at once")
         ->check(whole(1, 128))
         ->type_name("N")
