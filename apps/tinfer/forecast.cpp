@@ -37,10 +37,9 @@ constexpr std::size_t kRounds = 5, kFewRounds = 3;
 constexpr double kSampleSeconds = 4;                // after this time a few rounds are enough
 constexpr std::uint64_t kFaultRequest = 256 << 10;  // request size of page faults with the system's read-ahead
 constexpr std::uint64_t kPagerRequest = 1 << 20;    // largest request of the pager
-// Of the shorter of computing and reading experts, the part that goes on during the other. A layer's missing experts
-// are known when its router has spoken, what is read ahead is a guess, and reading takes processors' time, too: on two
-// processors a token took the sum of both (benchmarks/paging.py).
-constexpr double kExpertOverlap = 0;
+// Of the shorter of computing and reading experts, the part that goes on during the other: a layer's missing experts
+// are known when its router has spoken, but what is read ahead keeps the storage busy (docs/paging.md).
+constexpr double kExpertOverlap = 0.9;
 
 struct ForecastArgs {
     ModelArgs model;
