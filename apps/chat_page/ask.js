@@ -93,6 +93,9 @@ function take(answer, document) {
     }
     const scores = choice.logprobs && choice.logprobs.content;
     if (scores) (answer.scores = answer.scores || []).push(...scores.map(scoreOf));
+    // Until the server says how many there were, and where it is stopped and never does.
+    if (scores) answer.tokens = answer.scores.length;
+    else if (delta.content || delta.reasoning_content) ++answer.tokens;
   }
   if (choice && choice.finish_reason) answer.finish = choice.finish_reason;
   if (document.usage) {
@@ -110,15 +113,21 @@ function take(answer, document) {
 async function stream(path, answer, show, progress) {
   const start = performance.now();
   const { signal } = talk.abort;
-  answer.finish = "";
+  let first = 0;
+  Object.assign(answer, { finish: "", tokens: 0, prompt: undefined, cached: undefined, truncated: undefined });
   try {
     const response = await request("v1/chat/completions", { ...bodyOf(path, answer.asked), stream: true,
       stream_options: { include_usage: true }, prompt_progress: true }, signal);
     try {
       for await (const document of documents(response)) {
         signal.throwIfAborted();  // the rest may have arrived in one packet before the abort
-        if (document.prompt_progress) progress(document.prompt_progress);
+        if (document.prompt_progress) {
+          const { total, cached } = document.prompt_progress;
+          Object.assign(answer, { prompt: total, cached });
+          progress(document.prompt_progress);
+        }
         take(answer, document);
+        first = first || (answer.tokens && performance.now());
         show(answer);
       }
     } catch (error) {
@@ -130,7 +139,21 @@ async function stream(path, answer, show, progress) {
   } catch (error) {
     if (error.name !== "AbortError") throw error;
     answer.finish = "stopped";
+    const spent = performance.now() - first;
+    if (answer.tokens > 1 && spent > 100) answer.rate = 1000 * (answer.tokens - 1) / spent;
+    const { system, begun, dropped = 0 } = answer.asked;
+    answer.prompt = answer.prompt || await countTokens(path.slice(dropped), system, begun).catch(() => undefined);
   }
+}
+
+// Of a request with these messages, and the begin of an answer where there is one.
+async function countTokens(path, system, begun = "") {
+  return (await (await request("v1/messages/count_tokens", {
+    model: server.model.id, ...(system ? { system } : {}),
+    messages: path.filter(message => message.role !== "tool")
+      .map(({ role, content }) => ({ role, content: content || "…" }))
+      .concat(begun ? [{ role: "assistant", content: begun }] : []),
+  })).json()).input_tokens;
 }
 
 // What has to be left out so that the rest and an answer fit: `dropped` of the oldest messages, of which the first that
@@ -138,12 +161,7 @@ async function stream(path, answer, show, progress) {
 async function oldestToDrop(path, system, begun = "") {
   const room = server.model.meta.n_ctx, wanted = room - Math.min(1024, room / 4);
   const begins = path.map((message, i) => message.role === "user" ? i : -1).filter(i => i > 0);
-  const fits = async (at, from = 0) => (await (await request("v1/messages/count_tokens", {
-    model: server.model.id, ...(system ? { system } : {}),
-    messages: path.slice(at).filter(message => message.role !== "tool")
-      .map(({ role, content }) => ({ role, content: content || "…" }))
-      .concat(begun ? [{ role: "assistant", content: begun.slice(from) || "…" }] : []),
-  })).json()).input_tokens <= wanted;
+  const fits = async (at, from = 0) => await countTokens(path.slice(at), system, begun.slice(from) || begun) <= wanted;
   if (await fits(0)) return {};
   let low = 0, high = begins.length - 1;
   while (low < high) {

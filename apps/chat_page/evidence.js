@@ -6,6 +6,8 @@ const visible = token => token === "" ? "(no text)" : token.replaceAll("\n", "�
 // The tokens of an answer, each as probable as its shade says.
 function scoresOf(message) {
   const list = make("div", { class: "scores", role: "group", "aria-label": "Tokens; arrow keys go through them" });
+  if (message.scoresBegin) list.append(make("span", { class: "unknown", title: "Its probabilities are not known" },
+    message.scoresBegin));
   list.append(...message.scores.map(([token, logprob], i) => {
     const one = make("button", { type: "button", class: "token", tabindex: i ? "-1" : "0", "data-at": i,
       "aria-label": `${visible(token)}, ${percent(logprob)}` }, token || "␀");
@@ -21,7 +23,7 @@ function scoresOf(message) {
   });
   list.addEventListener("keydown", event => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key], now = at(event);
-    const next = step && now && list.children[Number(now.dataset.at) + step];
+    const next = step && now && list.querySelectorAll(".token")[Number(now.dataset.at) + step];
     if (!next) return;
     event.preventDefault();
     now.tabIndex = -1;
@@ -30,6 +32,9 @@ function scoresOf(message) {
   });
   return list;
 }
+
+const scaleOfScores = () => make("p", { class: "soft" }, "Certain ", make("span", { class: "scale" }),
+  " improbable. Press a token for the next five.");
 
 function hideToken() {
   at("token").hidden = true;
@@ -98,6 +103,23 @@ function bytesBetween(before, now) {
   return { layers, runs: now.runs - before.runs, tokens: now.tokens - before.tokens };
 }
 
+// Of two parts of one answer.
+function addBytes(first, second) {
+  if (!first || !second) return first || second;
+  const layers = new Map();
+  for (const { layer, classes } of [...first.layers, ...second.layers]) {
+    const sums = layers.get(layer) || {};
+    for (const [name, n] of Object.entries(classes)) sums[name] = (sums[name] || 0) + n;
+    layers.set(layer, sums);
+  }
+  return { layers: [...layers].map(([layer, classes]) => ({ layer, classes })), runs: first.runs + second.runs,
+    tokens: first.tokens + second.tokens };
+}
+
+const wordsOf = { attn: "attention", ffn: "feed-forward", attn_out: "attention's output",
+  head: "product with the vocabulary", embed: "rows of the vocabulary", keys: "cache of keys",
+  values: "cache of values" };
+
 function bytesFigure(bytes) {
   const sums = new Map();
   for (const { classes } of bytes.layers)
@@ -135,12 +157,12 @@ function bytesFigure(bytes) {
       (shares.length ? `, ${shares.join(", ")}` : "") + "."),
     bars,
     make("ul", { class: "legend" }, ...names.map(name => make("li", {}, colored(make("i"), name),
-      ` ${name} ${sizeText(sums.get(name))} `))),
+      ` ${name}${wordsOf[name] ? ` (${wordsOf[name]})` : ""} ${sizeText(sums.get(name))} `))),
     make("details", {}, make("summary", {}, "As a table"), make("div", { class: "wide", tabindex: "0" },
       make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "layer"),
         ...names.map(name => make("th", {}, name)))),
       make("tbody", {}, ...bytes.layers.map(layer => make("tr", {}, make("th", {}, layer.layer),
-        ...names.map(name => make("td", {}, String(layer.classes[name] || 0))))))))),
+        ...names.map(name => make("td", {}, (layer.classes[name] || 0).toLocaleString("en"))))))))),
     make("figcaption", {},
       "Unique bytes of each step, as a trace counts them: of this server, so of other answers in the " +
       "same steps, too."));
@@ -206,7 +228,8 @@ function showReceipt(message) {
     return one;
   };
   dialog("Receipt", make("p", {},
-    `Seed ${message.asked.seed}, ${server.model ? server.model.meta.system_fingerprint : ""}. ` +
+    `Seed ${message.asked.seed}` + (server.model ?
+      `; fingerprint of the model and the program: ${server.model.meta.system_fingerprint}. ` : ". ") +
     "The same request gives the same bytes on any machine, thread count and instruction set."),
   make("div", { class: "row" }, button("Download", download, offers("receipt")),
     button("Replay and compare", doing(async () => comparison(await again(message, {}), message)))),
@@ -222,7 +245,8 @@ async function openTrace(message) {
     event.source === viewer && event.data === "viewer ready" && done()));
   say("The answer is made again, with a trace …");
   try {
-    const made = await again(message, { trace: true });
+    // The whole prompt is computed again, so that its reading is in the trace, too.
+    const made = await again(message, { trace: true, cache_prompt: false });
     const { file } = made.choice.trace;
     const bytes = await (await request("traces/" + encodeURIComponent(file))).arrayBuffer();
     if (!viewer) save(file, bytes, "application/octet-stream");

@@ -33,16 +33,22 @@ async function answer(undo = {}, message = null, begun = "") {
     strip.answers = true;
     lookSoon();
     const more = async () => {
+      const past = begun ? { ...reply } : {};
       reply.asked = { ...asked, ...(begun ? { begun } : {}), ...await fitOf(path, asked, begun) };
-      if (begun) reply.scoresBegin = begun;
-      delete reply.scores;
       const bytesBefore = offers("activity") ? await lookOnce() : null;
       draw(!reply.content || Boolean(message));
-      await stream(path, reply, showMore, showReading);
-      reply.bytes = bytesBefore ? bytesBetween(bytesBefore, await lookOnce()) : undefined;
+      for (const name of ["scores", "bytes", "rate"]) delete reply[name];
+      if (begun) reply.tokensBefore = allTokens(past);
+      try {
+        await stream(path, reply, showMore, showReading);
+      } finally {
+        if (reply.content !== past.content && bytesBefore) reply.bytes = bytesBetween(bytesBefore, await lookOnce());
+        if (begun) join(reply, past);
+      }
     };
     const showMore = () => {
-      say("Answering …");
+      const n = Math.floor(allTokens(reply) / 100) * 100;   // a screen reader hears a hundred, not each
+      say("Answering …" + (n ? ` ${n} tokens so far` : ""));
       showSoon(reply);
       speak(reply.content, false);
       if (performance.now() - saved > 1000) { saved = performance.now(); saveAnswer({ ...reply, finish: "broken" }); }
@@ -53,13 +59,16 @@ async function answer(undo = {}, message = null, begun = "") {
     await more();
     for (; shifts(reply); await more()) begun = reply.content;
     speak(reply.content, true);
-    say(reply.finish === "stopped" ? "Stopped" : "Answer complete");
+    if (before && reply.content === before.content && reply.finish === "stopped") putBack(reply, before);
+    const cut = reply.finish === "stopped" ? "stopped" : cutOf(reply);
+    say(cut ? cut[0].toUpperCase() + cut.slice(1) : "Answer complete");
   } catch (error) {
     talk.abort = null;
     fail(error, reply, undo, retry, before);
   } finally {
     talk.abort = null;
     strip.answers = false;
+    syncSoon();   // what other tabs have changed meanwhile
   }
   if (talk.messages.has(reply.id)) { touch(reply); await saveAnswer(reply); }
   await saveTalk();
@@ -69,10 +78,30 @@ async function answer(undo = {}, message = null, begun = "") {
   if (document.activeElement === document.body || document.activeElement === at("stop")) input.focus();
 }
 
+// What stands behind the part of an answer that was there before goes before that of the new part. Where the first
+// part's tokens are not known, the new part's are shown behind its text.
+function join(reply, past) {
+  const isWhole = past.scores && joinTokens(past.scores).trimEnd().endsWith(
+    past.content.slice((past.scoresBegin || "").length).trim());
+  if (isWhole) reply.scores = [...past.scores, ...(reply.scores || [])];
+  else if (reply.content !== past.content) reply.scoresBegin = past.content;
+  reply.bytes = addBytes(past.bytes, reply.bytes);
+}
+
+// An answer as it was before more of it was asked for.
+function putBack(reply, before) {
+  for (const name of Object.keys(reply)) if (!(name in before)) delete reply[name];
+  Object.assign(reply, before);
+}
+
+const longestInContexts = 4;
+const isLong = message => server.model && allTokens(message) >= longestInContexts * server.model.meta.n_ctx;
+
 // Where it was chosen how a conversation goes on, an answer that fills the context goes on, too: with fewer of the
-// oldest turns, or of the middle, than before. Each step has to bring something.
+// oldest turns, or of the middle, than before. Each step has to bring something, and an answer that does not end is cut
+// where it is as long as four contexts.
 function shifts(reply) {
-  return talk.fit !== "none" && reply.finish === "length" && isFull(reply) && reply.tokens > 1 &&
+  return talk.fit !== "none" && reply.finish === "length" && isFull(reply) && reply.tokens > 1 && !isLong(reply) &&
     reply.content && !(reply.calls || []).length && !reply.asked.settings.max_tokens && talk.leaf === reply.id;
 }
 
@@ -85,14 +114,14 @@ function saveAnswer(reply) {
 function fail(error, reply, undo, retry, before) {
   const hasText = reply.content || reply.reasoning || (reply.calls || []).length;
   if (before) {
-    if (reply.content === before.content) Object.assign(reply, before);
+    if (reply.content === before.content) putBack(reply, before);
     else reply.finish = "broken";
   } else if (hasText) reply.finish = "broken";
   else {
     drop(reply);
     if (undo.added) {
       drop(undo.added);
-      if (!input.value.trim()) { input.value = undo.added.content; grow(); }
+      if (!input.value.trim()) { input.value = undo.added.content; grow(); keepDraft(); }
     }
     if (undo.back !== undefined) talk.leaf = undo.back;
   }
@@ -129,6 +158,7 @@ function send(text) {
   put("messages", added);
   saveTalk();
   openedText.set(talk.id);
+  showAddress(talk.id);
   answer({ back, added });
 }
 
@@ -141,8 +171,6 @@ function regenerate(message) {
 
 function goOn(message) {
   touch(message);
-  delete message.scores;
-  delete message.bytes;
   answer({ back: talk.leaf }, message, message.content);
 }
 

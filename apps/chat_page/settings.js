@@ -15,7 +15,10 @@ function loadSetup() {
       if (typeof read[name] === typeof value && read[name] !== null) setup[name] = read[name];
   } catch { /* unreadable: as new */ }
 }
-const saveSetup = () => setupText.set(JSON.stringify(setup));
+function saveSetup() {
+  setupText.set(JSON.stringify(setup));
+  drawOwn();
+}
 
 // A text field of JSON: its value, or null where it is empty or wrong, which the field says.
 function parsed(name) {
@@ -80,6 +83,7 @@ function drawSettings() {
   for (const name of ["system", "seed", "schema", "tools"]) at(name).value = setup[name];
   for (const name of ["schema", "tools"]) parsed(name);
   at("scores").checked = setup.scores;
+  drawOwn();
   at("key").value = keyText.get();
 }
 
@@ -87,10 +91,12 @@ async function drawPresets() {
   const presets = (await all("presets")).sort((a, b) => a.name.localeCompare(b.name));
   at("presets").replaceChildren(make("option", { value: "" }, presets.length ? "Choose …" : "None saved"),
     ...presets.map(({ name }) => make("option", { value: name }, name)));
+  at("preset-delete").disabled = !at("presets").value;
 }
 
 at("presets").addEventListener("change", async () => {
   const chosen = (await all("presets")).find(({ name }) => name === at("presets").value);
+  at("preset-delete").disabled = !chosen;
   if (!chosen) return;
   Object.assign(setup, emptySetup, chosen.setup, { model: setup.model });
   saveSetup();
@@ -103,6 +109,7 @@ at("preset-save").addEventListener("click", async () => {
   await put("presets", { name, setup: { ...setup } });
   await drawPresets();
   at("presets").value = name;
+  at("preset-delete").disabled = false;
   say(`The preset “${name}” is saved`);
 });
 at("preset-delete").addEventListener("click", async () => {
@@ -119,9 +126,26 @@ for (const name of ["system", "seed", "schema", "tools"])
   });
 at("scores").addEventListener("change", () => { setup.scores = at("scores").checked; saveSetup(); });
 at("defaults").addEventListener("click", () => {
-  Object.assign(setup, { settings: {}, seed: "" });
+  const was = { ...setup };
+  Object.assign(setup, emptySetup, { model: setup.model, scores: setup.scores });
   saveSetup();
   drawSettings();
+  if (was.system.trim() || was.schema.trim() || was.tools.trim() || Object.keys(was.settings).length)
+    say("All is as the server has it, without a system prompt", false, { text: "Undo", action: () => {
+      Object.assign(setup, was);
+      saveSetup();
+      drawSettings();
+    } });
 });
+at("own").addEventListener("click", () => showSide("panel", true));
+
+// What of one's own counts, beside the message box, where the settings are closed.
+function drawOwn() {
+  const own = [...(setup.system.trim() ? ["system prompt"] : []), ...(setup.tools.trim() ? ["tools"] : []),
+    ...(setup.schema.trim() ? ["JSON schema"] : []), ...(setup.seed.trim() ? ["seed"] : []),
+    ...fields.filter(([name]) => setup.settings[name] !== undefined).map(([, title]) => title.toLowerCase())];
+  at("own").hidden = !own.length;
+  at("own").textContent = "Yours: " + own.join(", ");
+}
 at("key").addEventListener("input", () => { keyText.set(at("key").value); });
 at("key").addEventListener("change", () => describe());

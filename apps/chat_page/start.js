@@ -34,9 +34,36 @@ at("form").addEventListener("submit", event => {
   if (talk.abort || !text.trim()) return;
   input.value = "";
   grow();
+  keepDraft();
   send(text);
 });
-input.addEventListener("input", grow);
+input.addEventListener("input", () => { grow(); keepDraft(); });
+
+// What is begun in the box stays with its conversation, over a reload of the tab, too.
+const draftTexts = keptText("tinfer drafts", () => sessionStorage);
+const draftName = () => talk.messages.size ? talk.id : "new";
+function drafts() {
+  try { return JSON.parse(draftTexts.get() || "{}"); } catch { return {}; }
+}
+function keepDraft() {
+  const { [draftName()]: _, ...others } = drafts();
+  draftTexts.set(JSON.stringify(input.value ? { ...others, [draftName()]: input.value } : others));
+}
+function showDraft() {
+  input.value = drafts()[draftName()] || "";
+  grow();
+}
+
+// Each conversation has an address, so that the keys of the browser go between them.
+function showAddress(id) {
+  const hash = id ? "#" + id : "";
+  if (location.hash !== hash) history.pushState(null, "", location.pathname + location.search + hash);
+}
+addEventListener("popstate", () => {
+  const wanted = talksList.records.find(({ id }) => id === location.hash.slice(1));
+  if (wanted && wanted.id !== talk.id) show(wanted);
+  else if (!wanted && talk.messages.size) startNew();
+});
 input.addEventListener("keydown", event => {
   if (event.key === "ArrowUp" && !input.value && !talk.abort) {
     const mine = shown().findLast(message => message.role === "user");
@@ -95,22 +122,36 @@ at("model-choice").addEventListener("change", () => { setup.model = at("model-ch
   describeModel(); });
 at("model-choice").addEventListener("focus", describe);   // which are in memory now
 
-// Another tab has changed something: the list, and what this tab shows of the same conversation.
+// Another tab has changed something: the list, and what this tab shows of the same conversation. Where its end is
+// shown, what another tab has added behind it is shown, too, so that the next message goes there.
 let syncing = 0;
 const changes = new Set();
-store.changed = ({ name, talk: of }) => {
-  changes.add(name === "messages" ? of : name);
+function syncSoon() {
   clearTimeout(syncing);
   syncing = setTimeout(async () => {
-    const isMine = changes.has(talk.id);
+    if (talk.abort || !changes.size) return;   // after the answer
+    const isMine = changes.has(talk.id), { id } = talk;
     changes.clear();
     await drawPresets();
     await listTalks();
-    if (talk.abort || !isMine) return;
-    for (const message of await messagesOf(talk.id)) if (!talk.messages.has(message.id)) talk.messages.set(message.id,
-      message);
-    draw();
+    const list = isMine ? await messagesOf(id) : [];
+    if (talk.abort || talk.id !== id) return;
+    for (const message of list) {
+      const known = talk.messages.get(message.id);
+      if (known && known.content === message.content && known.finish === message.finish) continue;
+      talk.messages.set(message.id, { ...message, stamp: ((known && known.stamp) || 0) + 1 });
+    }
+    const hasMore = talk.messages.has(talk.leaf) && childrenOf(talk.leaf).length > 0;
+    if (hasMore) {
+      talk.leaf = deepest(talk.leaf);
+      say("This conversation went on in another tab");
+    }
+    if (isMine) draw();
   }, 200);
+}
+store.changed = ({ name, talk: of }) => {
+  changes.add(name === "messages" ? of : name);
+  syncSoon();
 };
 
 async function start() {
@@ -129,8 +170,13 @@ async function start() {
   await sweep();
   await listTalks();
   drawPresets();
-  const before = talksList.records.find(({ id }) => id === openedText.get());
-  if (before && !talk.leaf) await show(before);
+  const wanted = location.hash.slice(1) || openedText.get();
+  const before = talksList.records.find(({ id }) => id === wanted);
+  if (before && !talk.leaf) {
+    history.replaceState(null, "", "#" + before.id);
+    await show(before);
+  }
+  else if (!input.value) showDraft();
 }
 start();
 // After the first paint: it needs none of them.

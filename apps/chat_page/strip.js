@@ -5,9 +5,9 @@ const stripKept = keptText("tinfer strip");
 const stripEvery = 100, stripFade = 0.72;
 
 function sizeText(bytes) {
-  const units = ["B", "kB", "MB", "GB"];
+  const units = ["B", "KiB", "MiB", "GiB"];   // as the viewer of traces has them
   let unit = 0;
-  for (; bytes >= 1000 && unit < 3; ++unit) bytes /= 1000;
+  for (; bytes >= 1024 && unit < 3; ++unit) bytes /= 1024;
   return bytes.toFixed(unit && bytes < 100 ? 1 : 0) + " " + units[unit];
 }
 
@@ -35,6 +35,13 @@ function takeActivity(now) {
   const sum = list => list.reduce((a, b) => a + b, 0);
   const storage = (now.storage_bytes || 0) - (before.storage_bytes || 0);
   strip.rate = runs > 0 ? { tokens, runs, weights: sum(weights), cache: sum(cache), storage } : null;
+}
+
+// No cell is lit: nobody knows what is read.
+function goOut() {
+  strip.before = strip.rate = null;
+  strip.layers = strip.layers.map(layer => ({ ...layer, weights: 0, cache: 0, experts: layer.experts.map(() => 0) }));
+  if (strip.shown) drawStrip();
 }
 
 function stripText() {
@@ -119,6 +126,7 @@ async function lookAtLayers() {
     drawStrip();
     again(Math.max(0, (isSeen ? stripEvery : 1000) - (performance.now() - begin)));
   } catch {
+    goOut();
     at("strip-text").textContent = "The server does not answer";
     again(2000);
   }

@@ -88,13 +88,23 @@ async function copy(text, button) {
 
 const reasons = { length: "cut: the longest answer is reached", stopped: "stopped", broken: "broken off" };
 
+// Why an answer ends where it does, if not by itself.
+function cutOf(message) {
+  if (message.finish !== "length") return reasons[message.finish] || "";
+  if (isLong(message)) return `cut: as long as ${longestInContexts} contexts; Continue goes on`;
+  return isFull(message) ? "cut: the context is full" : reasons.length;
+}
+
+// Of all parts of an answer that was continued.
+const allTokens = message => (message.tokensBefore || 0) + (message.tokens || 0);
+
 function factsOf(message) {
-  const facts = [];
-  if (message.tokens) facts.push(message.tokens + (message.tokens === 1 ? " token" : " tokens"));
+  const facts = [], tokens = allTokens(message), more = message.scoresBegin && !message.tokensBefore ? " more" : "";
+  if (tokens) facts.push(tokens + more + (tokens === 1 ? " token" : " tokens"));
   if (message.rate) facts.push(message.rate.toFixed(1) + " tokens/s");
-  if (message.prompt) facts.push(`${message.cached || 0} of ${message.prompt} prompt tokens from the cache`);
-  if (message.finish === "length" && isFull(message)) facts.push("cut: the context is full");
-  else if (reasons[message.finish]) facts.push(reasons[message.finish]);
+  if (message.prompt && message.cached !== undefined) facts.push(
+    `${message.cached || 0} of ${message.prompt} prompt tokens from the cache`);
+  if (cutOf(message)) facts.push(cutOf(message));
   return facts.join(" · ");
 }
 
@@ -175,7 +185,7 @@ function itemOf(message) {
   if (middle && message.truncated) item.append(make("p", { class: "note" },
     `${message.truncated} tokens from the middle did not fit and were left out for this answer.`));
   if (message.reasoning) item.append(thoughtOf(message));
-  if (message.showsScores && message.scores) item.append(scoresOf(message));
+  if (message.showsScores && message.scores) item.append(scoresOf(message), scaleOfScores());
   else {
     text.waits = message.role === "assistant";  // until it is near, it can be searched
     text.classList.add("plain");
@@ -259,8 +269,8 @@ function redraw() {
 
 function drawMeter(last) {
   const room = server.model && server.model.meta.n_ctx, meter = at("meter");
-  const used = last && last.prompt ? last.prompt + (last.tokens || 0) :
-    shown().filter(message => message.prompt).map(message => message.prompt + message.tokens).at(-1) || 0;
+  const known = last && last.prompt ? last : shown().filter(message => message.prompt).at(-1);
+  const used = known ? Math.min(room, known.prompt + (known.tokens || 0)) : 0;   // the last token is in no cache
   at("room").hidden = !room || !used;
   if (!room) return;
   Object.assign(meter, { max: room, high: room * 0.85, value: used });
@@ -313,8 +323,10 @@ list.addEventListener("click", event => {
 });
 
 function edit(message) {
-  const box = make("textarea", { rows: "4", "aria-label": "Message to edit" });
+  const box = make("textarea", { rows: "1", "aria-label": "Message to edit" });
   box.value = message.content;
+  const fit = () => { box.style.height = "auto"; box.style.height = box.scrollHeight + 2 + "px"; };
+  box.addEventListener("input", fit);
   const isMine = message.role === "user";
   const done = () => {
     const before = talk.leaf;
@@ -337,6 +349,7 @@ function edit(message) {
     done();
   });
   items.get(message.id).stamp = "";
+  fit();
   box.focus();
 }
 

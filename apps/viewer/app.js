@@ -210,12 +210,20 @@ app.drawOverview = () => {
 
 app.drawStatus = () => {
     const {sums, state, model} = app,
-        [a, b] = state.selection ?? [model.begin, model.end];
+        [a, b] = state.selection ?? [-Infinity, Infinity];
+    let runTime = 0; // of the same runs as all that stands beside it
+    for (const run of sums.runs) {
+        const {begin, end} = model.trace.runs[run] ?? {begin: 0, end: 0};
+        runTime += Math.max(0, Math.min(end, b) - Math.max(begin, a));
+    }
     const pair = (value, name) => [el('b', {}, value), ` ${name}  ·  `];
     $('status').replaceChildren(
         ...[
             pair(phases.text(), ''),
-            pair(formatTime(b - a), state.selection ? 'selected' : 'whole session'),
+            pair(
+                formatTime(runTime),
+                `in ${formatCount(sums.runs.size)} runs, ${state.selection ? 'selected' : 'whole session'}`
+            ),
             pair(formatCount(sums.count), 'kernels'),
             pair(formatBytes(sums.bytes), 'moved'),
             pair(formatRate(sums.bytes, sums.time), 'in kernels'),

@@ -63,7 +63,9 @@ app.setTable = on => {
     app.render();
 };
 app.setTab = id => {
+    const titled = app.model && (id === 'beside') !== (app.state.tab === 'beside');
     app.state.tab = id;
+    if (titled && app.sums) details.render(); // whose findings they are
     for (const button of $('tabs').children) {
         const on = button.dataset.tab === id;
         button.setAttribute('aria-selected', String(on));

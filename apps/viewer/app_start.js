@@ -44,6 +44,15 @@ app.help = () => {
         table(rows),
         el('h2', {style: {'margin-top': '14px'}}, 'Filter: all words must hold'),
         table(filters),
+        el('h2', {style: {'margin-top': '14px'}}, 'Words and units'),
+        table([
+            ['attn', 'attention: queries, keys, values and their products'],
+            ['ffn', 'feed-forward network: two or three large products of each layer'],
+            ['head', 'the product with the vocabulary behind the last layer'],
+            ['KiB, MiB, GiB', 'sizes: 1,024 of the unit before'],
+            ['GB/s, GMAC/s', 'a thousand million bytes, or multiply-adds, a second'],
+            ['share', 'of the summed time of the steps in sight']
+        ]),
         el('p', {}, el('button', {class: 'primary', onclick: () => $('help').close()}, 'Close'))
     );
     $('help').showModal();

@@ -167,11 +167,47 @@ beside.summary = model => {
         ['threads', trace.session.threads ?? ''],
         ['runs', formatCount(trace.runs.length)],
         ['events', formatCount(trace.events.count)],
+        ['prompt', beside.prompt(model).slice(0, 400) || '–'],
         ...[...all].map(([name, times]) => {
             const {median, spread} = spreadOf(times);
             return [`${name}, median`, `${formatTime(median)} ± ${formatTime(spread / 2)} (${times.length})`];
         })
     ];
+};
+/** What a person gave to a model: the text of the tokens of its prompts; ids where the trace carries no text. */
+beside.prompt = ({trace}) => {
+    const ids = [];
+    for (const run of trace.runs) {
+        if (run.tokens > 1) ids.push(...(run.ids ?? []));
+        else if (ids.length) break;
+    }
+    if (!ids.length || ids.some(id => id < 0)) return '';
+    return ids.every(id => trace.pieces.has(id))
+        ? ids.map(id => trace.pieces.get(id)).join('')
+        : `tokens ${ids.slice(0, 64).join(' ')}${ids.length > 64 ? ' …' : ''}`;
+};
+/** b against a, phase by phase: the median of the time in kernels of a run. */
+beside.whole = (a, b) => {
+    const medians = model => {
+        const of = new Map();
+        for (const run of model.trace.runs) {
+            const name = model.name('phase', run.phase);
+            of.set(name, [...(of.get(name) ?? []), run.end - run.begin]);
+        }
+        return of;
+    };
+    const others = medians(b);
+    return [...medians(a)].flatMap(([name, times]) => {
+        const y = others.get(name);
+        if (!y) return [];
+        const ratio = spreadOf(y).median / spreadOf(times).median;
+        if (!(ratio > 0)) return [];
+        return [
+            ratio >= 1
+                ? `${name}: a run of b takes ${ratio.toFixed(2)} × as long as one of a.`
+                : `${name}: a run of a takes ${(1 / ratio).toFixed(2)} × as long as one of b.`
+        ];
+    });
 };
 beside.render = stage => {
     const kept = stage.querySelector('.beside')?.scrollTop ?? 0,
@@ -237,6 +273,7 @@ beside.render = stage => {
               )
             : el('div', {}, 'The same: equal steps touched equal bytes.'),
         el('h3', {}, 'How long it took'),
+        beside.whole(a, b).map(text => el('div', {}, text)),
         el(
             'div',
             {class: 'quiet'},
@@ -250,7 +287,7 @@ beside.render = stage => {
                 el(
                     'div',
                     {class: row.differs ? 'differs' : 'alike'},
-                    el('div', {}, row.group, el('b', {}, row.differs ? `  × ${row.ratio.toFixed(2)}` : '')),
+                    el('div', {}, row.group, el(row.differs ? 'b' : 'span', {}, `  × ${row.ratio.toFixed(2)}`)),
                     bar(row.a, 'a'),
                     bar(row.b, 'b')
                 )

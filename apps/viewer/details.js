@@ -53,7 +53,8 @@ details.render = () => {
                 el(
                     'h2',
                     {},
-                    `Findings${app.state.selection || app.state.filter ? ' in the selection' : ''}: ${phases.text()}`
+                    `Findings${app.state.tab === 'beside' ? ' of trace a' : ''}` +
+                        `${app.state.selection || app.state.filter ? ' in the selection' : ''}: ${phases.text()}`
                 ),
                 details.foldButton()
             ),
@@ -135,6 +136,7 @@ details.event = ({event: i}) => {
             count > 1 && ['mean of this step', `${formatTime(sum / count)} in ${formatCount(count)} runs`],
             ['bytes', `${formatBytes(e.bytes[i])}, ${formatRate(e.bytes[i], e.duration[i])}`],
             macs && ['arithmetic', `${macs.toFixed(1)} GMAC/s`],
+            roofline.eventAbove(i) && ['above the roof', 'from a cache, or done in a neighbouring step’s time'],
             e.status[i] && ['status', ['ok', 'cancelled', 'failed'][e.status[i]] ?? e.status[i]]
         ]),
         el(
@@ -246,14 +248,18 @@ details.run = ({run: at}) => {
             ['threads', run.threads],
             ['KV slots in use', `${run.cells} of ${run.extent}`],
             ['weights read', formatBytes(run.observed)],
-            run.expected > 0 && ['expected', run.expected === run.observed ? 'the same' : formatBytes(run.expected)],
+            run.expected > 0 && [
+                'the graph needs',
+                run.expected === run.observed ? 'exactly as many' : formatBytes(run.expected)
+            ],
             run.dropped > 0 && ['dropped', run.dropped],
             !run.complete && ['end', 'not in the file'],
             run.rolledBack && ['rolled back', 'yes'],
             sample && [
                 'sampled',
                 (sample.token >= 0 ? `token ${model.tokenText(sample.token)}` : 'hidden') +
-                    `, p = ${sample.probability.toFixed(3)}, ${formatTime(sample.duration)}`
+                    (sample.probability === 1 ? ', the only choice left' : `, p = ${sample.probability.toFixed(3)}`) +
+                    `, in ${formatTime(sample.duration)}`
             ]
         ]),
         el(
@@ -314,7 +320,7 @@ details.readBy = at => {
                 el(
                     'summary',
                     {class: 'bar-row'},
-                    el('span', {}, layer < 0 ? 'model' : `layer ${layer}`),
+                    el('span', {}, layer < 0 ? 'outside of layers' : `layer ${layer}`),
                     el('span', {class: 'bar'}, el('i', {style: {width: `${(100 * sum) / most}%`}})),
                     el('span', {}, formatBytes(sum))
                 ),
@@ -350,7 +356,10 @@ details.group = ({label, steps: list}) => {
             count > 0 && ['mean', formatTime(time / count)],
             ['bytes', formatBytes(bytes)],
             ['rate', formatRate(bytes, time)],
-            macs > 0 && ['arithmetic', `${(macs / time).toFixed(1)} GMAC/s, ${(macs / bytes).toFixed(2)} a byte`],
+            macs > 0 && [
+                'arithmetic',
+                `${(macs / time).toFixed(1)} GMAC/s, ${(macs / sum(sums.stepStreamed)).toFixed(2)} a byte`
+            ],
             sum(sums.stepSpan) > 0 && ['threads wait', formatShare(sum(sums.stepWait) / sum(sums.stepSpan))],
             ['kernels', el('span', {class: 'mono'}, [...new Set(list.map(i => model.steps[i].kernel))].join(', '))]
         ]),

@@ -99,14 +99,40 @@ roofline.bound = g => {
     if (!(share > 0)) return null;
     return {name: share < roofline.overhead ? 'overhead' : bytes >= products ? 'memory' : 'arithmetic', share};
 };
-/** What limits the time of the selection: shares of kernel time by name, of groups by the weights they read. */
+/** What limits the time of the selection: shares of kernel time by name, of groups by op and the weights they read, as
+    `tinfer trace roofline` takes them; and what share of its roof each bound reaches. */
 roofline.verdict = () => {
     const {model, sums} = app,
-        shares = {memory: 0, arithmetic: 0, overhead: 0, unknown: 0};
-    for (const g of groupSteps(model, sums, s => s.label)) shares[roofline.bound(g)?.name ?? 'unknown'] += g.time;
+        shares = {memory: 0, arithmetic: 0, overhead: 0, unknown: 0, above: 0},
+        reach = {memory: 0, arithmetic: 0};
+    for (const g of groupSteps(model, sums, s => s.label)) {
+        const bound = roofline.bound(g),
+            name = bound?.name ?? 'unknown';
+        shares[name] += g.time;
+        if (name in reach) reach[name] += g.time * bound.share;
+        if (bound?.share > roofline.above) shares.above += g.time;
+    }
+    for (const name of Object.keys(reach)) reach[name] /= shares[name] || 1;
     for (const name of Object.keys(shares)) shares[name] /= sums.time || 1;
-    return shares;
+    return {...shares, reach};
 };
+/** Whether one event moved more than the memory's roof gives in its time, or multiplied more than its arithmetic's. */
+roofline.eventAbove = i => {
+    const {model} = app,
+        e = model.trace.events,
+        step = model.steps[e.step[i]],
+        bound = roofline.bound({
+            time: e.duration[i] || 1,
+            streamed: e.bytes[i] + rereads(model, step, i),
+            macs: step.macs || 0,
+            int8Macs: step.int8 ? step.macs || 0 : 0
+        });
+    return bound?.share > roofline.above;
+};
+/** A roof is measured; what exceeds it by more than that is not from memory, or not of that time. */
+roofline.above = 1.1;
+roofline.boundText = ({name, share}) =>
+    `${name} ${formatShare(share)}${share > roofline.above ? ' (above the roof)' : ''}`;
 roofline.draw = canvas => {
     const stage = canvas.parentElement,
         width = stage.clientWidth,
@@ -279,7 +305,8 @@ roofline.pointer = (kind, event, x, y) => {
                     ? [
                           bound.name === 'overhead'
                               ? `overhead: ${formatShare(bound.share)} of the nearer roof`
-                              : `${formatShare(bound.share)} of the roof of ${bound.name}`
+                              : `${formatShare(bound.share)} of the roof of ${bound.name}` +
+                                (bound.share > roofline.above ? ': from a cache, or counted with a neighbour' : '')
                       ]
                     : [])
             ]
@@ -311,7 +338,7 @@ roofline.table = () => ({
                     g.gbs.toFixed(1),
                     g.macs ? g.rate.toFixed(1) : '–',
                     g.macs ? g.intensity.toFixed(2) : '–',
-                    bound ? `${bound.name} ${formatShare(bound.share)}` : '–'
+                    bound ? roofline.boundText(bound) : '–'
                 ],
                 pick: () => app.setPin({kind: 'group', label: g.label, steps: g.steps})
             };

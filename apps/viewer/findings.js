@@ -37,6 +37,7 @@ details.findings = () => {
             ...model.coverage.missing.slice(0, 4).map(t => el('div', {}, details.tensorLink(t))),
             el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'Show in layers'))
         );
+    details.doubt(out);
     details.limits(card);
     details.slowest(card);
     details.paused(card);
@@ -118,18 +119,23 @@ details.findings = () => {
                           .join(', ')}`
                   )
                 : null,
-            sums.wait > 0.5 * sums.span
-                ? el(
-                      'div',
-                      {class: 'quiet'},
-                      'So much means steps too small for so many threads, or a machine that had other work. Then ' +
-                          'times of single steps and layers say little; bytes are exact.'
-                  )
+            trust(model, app.masks, sums).reasons.length
+                ? el('div', {class: 'quiet'}, 'A thread that the system held up counts as busy.')
                 : null
         );
     } else if (trace.events.count)
         card('Where threads wait', el('span', {class: 'quiet'}, 'Not recorded: tinfer trace record --level threads.'));
-    if (trace.problems.length) card('About this file', ...trace.problems.slice(0, 8).map(text => el('div', {}, text)));
+    const [first] = trace.runs,
+        notes = [
+            ...trace.problems.slice(0, 8),
+            ...(first?.position > 0
+                ? [
+                      `The first run begins at position ${formatCount(first.position)}: what is before it was in the ` +
+                          'cache already.'
+                  ]
+                : [])
+        ];
+    if (notes.length) card('About this file', ...notes.map(text => el('div', {}, text)));
     return out;
 };
 details.twice = card => {
@@ -186,6 +192,21 @@ details.twice = card => {
     );
 };
 
+/** Where times cannot be believed, that stands above all that is made of them. */
+details.doubt = out => {
+    const {reasons} = trust(app.model, app.masks, app.sums);
+    if (!app.sums.count || !reasons.length) return;
+    out.unshift(
+        el(
+            'div',
+            {class: 'finding doubt', role: 'note'},
+            el('strong', {}, 'The times of this trace say little: '),
+            `${reasons.join('; ')}. The machine had other work, or too many threads for such small steps. Bytes are ` +
+                'exact. Record again while it is idle, or with -t 1.'
+        )
+    );
+};
+
 /** Is it memory-bound? */
 details.limits = card => {
     const shares = roofline.verdict(),
@@ -197,7 +218,8 @@ details.limits = card => {
             el(
                 'span',
                 {class: 'quiet'},
-                'The trace has no roofs: record it without --no-roofs, or type them in (tab Roofline).'
+                'The trace does not say what the machine can do: type its roofs in (tab Roofline); ' +
+                    'tinfer trace record measures them.'
             )
         );
         return;
@@ -208,10 +230,15 @@ details.limits = card => {
             ['overhead', 'neither: overhead']
         ],
         [top, text] = answers.reduce((best, item) => (shares[item[0]] > shares[best[0]] ? item : best));
+    const {reach} = shares,
+        doubtful = trust(app.model, app.masks, app.sums).reasons.length > 0,
+        answer = doubtful ? 'Cannot tell' : top !== 'memory' ? 'No' : reach.memory < 0.25 ? 'In part' : 'Yes';
     card(
         'Is it memory-bound?',
-        el('strong', {}, top === 'memory' ? 'Yes' : 'No'),
-        `: ${formatShare(shares[top])} of kernel time (${phases.text()}) is bound by ${text}.`,
+        el('strong', {}, answer),
+        `: ${formatShare(shares[top])} of kernel time (${phases.text()}) is bound by ${text}` +
+            (top === 'overhead' ? '.' : `, at ${formatShare(reach[top])} of that roof.`) +
+            (doubtful ? ' That time is mostly not the kernels’ own, see above.' : ''),
         ...details.bars(
             answers.map(([name, label]) => [label, shares[name], formatShare(shares[name]), details.go('roofline')]),
             1
@@ -219,7 +246,10 @@ details.limits = card => {
         el(
             'div',
             {class: 'quiet'},
-            `Overhead is what reaches less than ${formatShare(roofline.overhead)} of both roofs: ` +
+            (shares.above > 0
+                ? `${formatShare(shares.above)} of the time is above a roof: read from a cache, or counted with a ` +
+                      'neighbouring step. '
+                : '') + `Overhead is what reaches less than ${formatShare(roofline.overhead)} of both roofs: ` +
                 `${roofline.roofs.read.toFixed(1)} GB/s, ${roofline.roofs.macs.toFixed(0)} (int8) and ` +
                 `${roofline.roofs.f32.toFixed(0)} (f32) GMAC/s.`
         )
@@ -231,40 +261,49 @@ details.slowest = card => {
     const c = (app.layers = compareLayers(app.model, app.masks, app.sums)),
         top = c.slow[0],
         name = row => (row.isLayer ? `layer ${row.key}` : row.key),
-        all = c.rows.reduce((sum, row) => sum + row.median, 0),
         pin = row => () =>
             app.setPin(
                 row.isLayer ? {kind: 'layer', layer: row.key} : {kind: 'group', label: row.key, steps: row.steps}
             ),
         head = c.rows.find(row => row.key === 'head');
     if (c.layers.length < 2) return;
-    const noise = `± ${formatShare(Math.max(c.noise, 0.001))}`;
+    const noise = `± ${formatShare(Math.max(c.noise, 0.001))}`,
+        reasons = trust(app.model, app.masks, app.sums).reasons,
+        [doubtful] = c.doubtful;
     card(
         'Slowest layer',
-        ...(top
+        ...(c.enough && reasons.length
+            ? [el('strong', {}, 'Cannot tell'), ': the times of this trace say little, see above.']
+            : top
             ? [
                   el('strong', {}, details.link(`Layer ${top.key}`, pin(top))),
                   ` takes ${top.ratio.toFixed(2)} × the median of the ${top.alike} layers that do the same ` +
                       `(${c.runs} runs, noise ${noise})` +
                       (c.slow.length > 1 ? `; so do ${c.slow.length - 1} more, less.` : '.')
               ]
-            : c.enough
+            : c.enough && doubtful
               ? [
-                    el('strong', {}, 'None'),
-                    ` stands out: layers that do the same differ by no more than the noise, ${noise}.`
+                    el('strong', {}, 'Cannot tell'),
+                    `: layer ${doubtful.key} takes ${doubtful.ratio.toFixed(2)} × the median of those that do the ` +
+                        `same, but its own runs differ by ± ${formatShare(doubtful.ratioSpread)}.`
                 ]
-              : [
-                    `${c.runs} run${c.runs === 1 ? '' : 's'} of ${phases.text()} cannot tell a slow layer from an ` +
-                        `interruption: it takes ${LEAST_RUNS}.`
-                ]),
+              : c.enough
+                ? [
+                      el('strong', {}, 'No layer'),
+                      ` stands out: those that do the same differ by no more than the noise, ${noise}.`
+                  ]
+                : [
+                      `${c.runs} run${c.runs === 1 ? '' : 's'} of ${phases.text()} cannot tell a slow layer from an ` +
+                          `interruption: it takes ${LEAST_RUNS}.`
+                  ]),
         ...details.bars(
-            c.rows.slice(0, 5).map(row => [name(row), row.median, formatShare(row.median / all), pin(row)]),
+            c.rows.slice(0, 5).map(row => [name(row), row.median, formatTime(row.median), pin(row)]),
             c.rows[0].median || 1
         ),
         el(
             'div',
             {class: 'quiet'},
-            'Median time in a run',
+            `Median time in a run; the least: ${name(c.rows[0])} ${formatTime(c.rows[0].least)}`,
             head && c.median > 0 ? `; the head takes ${(head.median / c.median).toFixed(1)} × the median layer.` : '.'
         ),
         el('div', {class: 'chips'}, el('button', {onclick: details.go('layers')}, 'All layers'))
@@ -300,17 +339,13 @@ details.paused = card => {
     );
 };
 
-/** Kinds of steps by the median of their time in a run. */
+/** Kinds of steps by their summed time, as all tabs show it. */
 details.where = card => {
-    const {model, sums, masks} = app,
+    const {model, sums} = app,
         {trace} = model,
-        kinds = timesByRun(model, masks, sums, x =>
-            x.weights.length ? x.weights.map(t => trace.tensors[t].roleName).join(' + ') : x.opName
-        )
-            .map(kind => ({...kind, ...spreadOf(kind.times)}))
-            .filter(kind => kind.median > 0)
-            .sort((a, b) => b.median - a.median),
-        all = kinds.reduce((sum, kind) => sum + kind.median, 0);
+        kinds = groupSteps(model, sums, x => x.brief)
+            .filter(kind => kind.time > 0)
+            .sort((a, b) => b.time - a.time);
     if (!kinds.length) return;
     let runTime = 0;
     for (const run of sums.runs) if (trace.runs[run]) runTime += trace.runs[run].end - trace.runs[run].begin;
@@ -322,16 +357,16 @@ details.where = card => {
                 .slice(0, 6)
                 .map(g => [
                     g.key,
-                    g.median,
-                    formatShare(g.median / all),
+                    g.time,
+                    formatShare(g.time / sums.time),
                     () => app.setPin({kind: 'group', label: g.key, steps: g.steps})
                 ]),
-            kinds[0].median
+            kinds[0].time
         ),
         el(
             'div',
             {class: 'quiet'},
-            `${formatRate(sums.bytes, sums.time)} in kernels` +
+            `Of the time of all steps together; ${formatRate(sums.bytes, sums.time)} in kernels` +
                 (whole ? `; kernels are ${formatShare(sums.time / runTime)} of the runs` : '')
         )
     );

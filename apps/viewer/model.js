@@ -8,7 +8,8 @@ const READS = 1,
     WRITES = 2,
     DYNAMIC = 2,
     ELIDED = 3,
-    STACKED = 8;
+    STACKED = 8,
+    SCRATCH = 1; // of an operand's flags
 
 /** Trace to model: {trace, steps, name(kind, number), stepEvents, …}. */
 function buildModel(trace) {
@@ -50,7 +51,9 @@ function buildModel(trace) {
                 kernel: step.kernel,
                 operands,
                 tensors,
-                weights: tensors.filter(t => trace.tensors[t].cls === 0),
+                weights: tensors.filter(
+                    t => trace.tensors[t].cls === 0 && operands.some(o => o.ref === t && o.kind !== ELIDED)
+                ),
                 flags: step.flags,
                 bytes: step.bytes,
                 macs: step.macs > 1e19 ? NaN : step.macs,

@@ -2,11 +2,13 @@
 // What stands out of a trace's own noise: medians over runs with their spread, layers against those that do the same,
 // interruptions; bytes that are walked again. Pure functions, independent of the page.
 
-/** The median and the distance between the quartiles, as `tinfer trace diff` takes them. */
+/** The median and the distance between the quartiles, as `tinfer trace diff` takes them; and the least. */
 function spreadOf(values) {
     const list = Float64Array.from(values).sort(),
         n = list.length;
-    return n ? {median: list[n >> 1], spread: list[Math.floor((n * 3) / 4)] - list[n >> 2]} : {median: 0, spread: 0};
+    return n
+        ? {median: list[n >> 1], spread: list[Math.floor((n * 3) / 4)] - list[n >> 2], least: list[0]}
+        : {median: 0, spread: 0, least: 0};
 }
 
 /** Of fewer runs a median says nothing about an interruption. */
@@ -82,6 +84,7 @@ function compareLayers(model, masks, sums) {
         }
         const usualSpread = spreadOf(family.map(row => row.ratioSpread)).median;
         noise = Math.max(noise, usualSpread);
+        for (const row of family) row.usualSpread = usualSpread;
         for (const row of family)
             row.stands = row.ratio - 1 > Math.max(3 * Math.max(row.ratioSpread, usualSpread), 0.02);
     }
@@ -94,6 +97,10 @@ function compareLayers(model, masks, sums) {
         rows: rows.sort((a, b) => b.median - a.median),
         median: spreadOf(layers.map(row => row.median)).median,
         layers,
+        // differs by more than the noise, but its own runs do not agree on it
+        doubtful: layers
+            .filter(row => !row.stands && row.ratio - 1 > Math.max(3 * row.usualSpread, 0.02))
+            .sort((a, b) => b.ratio - a.ratio),
         slow: enough ? layers.filter(row => row.stands).sort((a, b) => b.ratio - a.ratio) : []
     };
 }
@@ -117,9 +124,48 @@ function interruptions(model, masks, sums) {
     return list.sort((a, b) => b.extra - a.extra);
 }
 
-/** Bytes that an event walks again: operands in several passes, or read and written. */
+/** How far times can be believed: `beyond`, the share of time above what the same steps take in the faster quarter of
+    their runs; `waiting`, the share of threads' time; `reasons`, where that is more than half. Too few runs have the
+    reasons of the whole trace. */
+function trust(model, masks, sums) {
+    if (sums.trust) return sums.trust;
+    sums.trust = measureTrust(model, masks, sums);
+    const all = model.trace.runs.length;
+    if (!sums.trust.reasons.length && sums.runs.size < LEAST_RUNS && sums.runs.size < all) {
+        const open = {steps: new Uint8Array(model.steps.length).fill(1), runs: new Uint8Array(all).fill(1)};
+        model.trust ??= measureTrust(model, open, aggregate(model, open, -Infinity, Infinity));
+        sums.trust.reasons = model.trust.reasons.map(text => `in the whole trace ${text}`);
+    }
+    return sums.trust;
+}
+function measureTrust(model, masks, sums) {
+    const e = model.trace.events;
+    let usual = 0;
+    model.steps.forEach((_, s) => {
+        if (!sums.stepCount[s]) return;
+        const own = Float64Array.from(
+            model.stepEvents
+                .subarray(model.stepFirst[s], model.stepFirst[s + 1])
+                .filter(i => i >= sums.first && i < sums.last && (masks.runs[e.run[i]] ?? 1)),
+            i => e.duration[i]
+        ).sort();
+        usual += own.length < LEAST_RUNS ? sums.stepTime[s] : own[own.length >> 2] * own.length;
+    });
+    const beyond = sums.time > 0 ? 1 - usual / sums.time : 0,
+        waiting = sums.span > 0 ? sums.wait / sums.span : 0,
+        percent = x => `${Math.round(100 * x)} %`,
+        reasons = [];
+    if (beyond > 0.5)
+        reasons.push(`${percent(beyond)} of the time is above what the same steps take when nothing interrupts them`);
+    if (waiting > 0.5) reasons.push(`threads wait for ${percent(waiting)} of their time`);
+    return {beyond, waiting, reasons};
+}
+
+/** Bytes that an event walks again: operands in several passes, or read and written. Scratch is no memory traffic that
+    a roof knows: it stays in the caches. `tinfer trace roofline` counts the same. */
 function rereads(model, step, i) {
     step.again ??= step.operands.flatMap((o, which) => {
+        if (o.flags & SCRATCH) return [];
         const times = (o.passes || 1) * (o.mode === 3 ? 2 : 1) - 1;
         return times > 0 && o.kind !== ELIDED
             ? [{which, times, fixed: o.kind === DYNAMIC ? -1 : operandBytes(model, step, i, which)}]

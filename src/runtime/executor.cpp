@@ -135,7 +135,7 @@ void Executor::loop(int thread, int n_threads) noexcept {
     const FpEnvironment environment;  // round to nearest, denormals kept; the caller's comes back at the end
     const bool leader = thread == 0;
     const bool immediate = Traced && observer_->immediate();
-    const bool timed = Traced && observer_->wants_threads();
+    const bool timed = Traced && observer_->times_threads();
     kernels::Worker& worker = workers_[static_cast<std::size_t>(thread)];
     worker.begin_slice();
     bool goes_on = inside_step_;                        // with a step that has begun in an earlier slice

@@ -47,6 +47,7 @@ public:
         inner_->thread_span(step, thread, begin, end, work_items);
     }
     [[nodiscard]] bool wants_threads() const noexcept override { return inner_->wants_threads(); }
+    [[nodiscard]] bool times_threads() const noexcept override { return inner_->times_threads(); }
     [[nodiscard]] bool wants_times() const noexcept override { return inner_->wants_times(); }
     [[nodiscard]] std::uint64_t now() const noexcept override { return inner_->now(); }
 

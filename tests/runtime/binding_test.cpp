@@ -100,6 +100,7 @@ struct ThreadTimes final : runtime::StepObserver {
         spans[static_cast<std::size_t>(thread)][step] = {begin, end};
     }
     [[nodiscard]] bool wants_threads() const noexcept override { return true; }
+    [[nodiscard]] bool times_threads() const noexcept override { return true; }
     [[nodiscard]] std::uint64_t now() const noexcept override { return time.fetch_add(1) + 1; }
 
     mutable std::atomic<std::uint64_t> time{0};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What stands behind an answer on the server's page, in a headless Chromium: probabilities and branches, bytes,
-receipts, traces, the strip of layers, and a long conversation; with --long for longer."""
+receipts, traces, the strip of layers, a choice of models, and a long conversation; with --long for longer."""
 import json
 import pathlib
 import statistics
@@ -49,6 +49,9 @@ class Behind(PageTest):
         page.wait("document.querySelector('figure.bytes')")
         self.assertRegex(page.run("document.querySelector('figure.bytes p').textContent"),
                          "were read in 2[0-9] steps .* a step, .* of them in each layer, .* outside of layers")
+        runs = page.run("shown()[1].bytes.runs")
+        self.assertEqual(page.run("addBytes(shown()[1].bytes, shown()[1].bytes).runs"), 2 * runs)
+        self.assertEqual(page.run("getComputedStyle(document.querySelector('.bytes td')).textAlign"), "right")
         self.assertEqual(page.run("document.querySelectorAll('.bars .bar').length"), page.run(
             "shown()[1].bytes.layers.length"))
         self.picture("bytes")
@@ -204,6 +207,41 @@ class Strip(PageTest):
         finally:
             page.close()
             one.stop()
+
+
+class Models(PageTest):
+    @classmethod
+    def setUpClass(cls):
+        path = FOLDER / "green.gguf"
+        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "2", "moe"], check=True)
+        cls.arguments = ("--models", f"green={path}")
+        super().setUpClass()
+
+    def test_choice(self):  # [V14] [V16]
+        """The model is chosen from those of the server; answers are the chosen one's, which is loaded for the first."""
+        page, choice = self.page, "[...at('model-choice').options].map(o => [o.value, o.textContent])"
+        self.assertEqual(page.run(choice), [["tiny", "tiny (unloaded)"], ["green", "green (unloaded)"]])
+        self.assertFalse(page.run("at('model-choice').hidden"))
+        choose = "(v => { const c = at('model-choice'); c.value = v; c.dispatchEvent(new Event('change')); })(%r)"
+        page.run("setup.seed = '5'")
+        said = {}
+        for name in ["green", "tiny"]:
+            page.run("startNew()")
+            page.run(choose % name)
+            self.assertIn(name, page.run("document.title"))
+            self.say("Hello", 2)
+            page.wait(f"server.models.find(m => m.id === {name!r}).status.value === 'loaded'")
+            body = page.run("bodyOf(pathTo(shown()[1].parent), shown()[1].asked)")
+            self.assertEqual(body["model"], name)
+            said[name] = page.run("shown()[1].content")
+            answer = self.server.post("/v1/chat/completions", body)
+            self.assertEqual((answer["model"], answer["choices"][0]["message"]["content"]), (name, said[name]))
+            self.assertTrue(page.run("offers('activity')"))
+            page.run("lookOnce()")   # it counts from now on
+            self.say("More", 4)
+            self.assertGreater(page.run("lookOnce().then(counts => counts.tokens)"), 0)
+        self.assertNotEqual(said["green"], said["tiny"])
+        self.assertEqual(page.run(choice), [["tiny", "tiny"], ["green", "green"]])
 
 
 class Long(PageTest):

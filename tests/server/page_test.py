@@ -4,11 +4,10 @@
 versions, what fails, a full context, hostile texts, settings, two tabs."""
 import json
 import statistics
-import subprocess
 import sys
 import unittest
 
-from page_support import ANSWERED, FOLDER, HERE, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
+from page_support import ANSWERED, FOLDER, IDLE, STATUS, TEXTS, PageTest, Server, browser, main, server
 
 HOSTILE = r"""# Title
 
@@ -57,6 +56,11 @@ class Conversation(PageTest):
         self.button("Continue")
         page.wait("shown()[1].content.length > %d && %s" % (len(begun), ANSWERED % 2))
         self.assertTrue(page.run("shown()[1].content").startswith(begun), "it goes on where it was")
+        # What stands behind the first part stands before that of the second.
+        self.assertEqual(page.run("[shown()[1].scores.length, allTokens(shown()[1]), joinTokens(shown()[1].scores)"
+                                  ".trim() === shown()[1].content.trim()]"), [48, 48, True])
+        self.assertIn("48 tokens", page.run("document.querySelector('.turn.assistant .foot').textContent"))
+        self.assertIn("Cut: ", page.run(STATUS))
 
         page.run("input.focus()")
         page.key("ArrowUp")   # the last message of one's own
@@ -102,13 +106,36 @@ class Conversation(PageTest):
         page.run("showSoon = showSoonWas; 0")
         self.assertEqual(page.run(STATUS), "Stopped")
         self.assertLess(page.run("shown()[1].content.length"), 100)
+        # It says what it took, and so does the meter, before the next request.
+        self.assertRegex(page.run("document.querySelector('.turn.assistant .facts').textContent"),
+                         r"^\d+ tokens · .*stopped$")
+        self.assertEqual(page.run("[shown()[1].tokens, at('meter').value]"), page.run(
+            "[shown()[1].scores.length, shown()[1].prompt + shown()[1].tokens]"))
+
+    def test_drafts_stay_with_their_conversation(self):  # [V14]
+        page = self.page
+        self.say("x", 2)
+        first = page.run("talk.id")
+        page.run("input.focus()")
+        page.type("half a thought")
+        page.run("startNew()")
+        self.assertEqual(page.run("input.value"), "")
+        page.type("of a new one")
+        page.run("show(talksList.records.find(r => r.id === %s))" % json.dumps(first))
+        page.wait("input.value === 'half a thought'")
+        page.open(self.server.address)
+        page.wait("server.model && shown().length === 2")
+        self.assertEqual(page.run("input.value"), "half a thought")
+        page.run("input.value = ''; keepDraft(); startNew()")
+        self.assertEqual(page.run("input.value"), "of a new one")
+        page.run("input.value = ''; keepDraft()")
 
     def test_talks(self):  # [V14]
         """Titles, search, rename, delete with undo, export and import."""
         page = self.page
         page.run("if (at('talks-panel').hidden) at('talks-button').click()")
         self.say("Zebras in the rain", 2)
-        titles = "[...document.querySelectorAll('#talks .open')].map(b => b.textContent)"
+        titles = "[...document.querySelectorAll('#talks .open')].map(b => b.firstChild.textContent)"
         page.wait(titles + "[0] === 'Zebras in the rain'")
         page.run("document.querySelector('#talks [aria-label^=Rename]').click()")
         page.run("document.activeElement.select()")
@@ -129,8 +156,26 @@ class Conversation(PageTest):
         self.assertTrue(page.run("asMarkdown()").startswith("# Striped\n\n## You\n\nZebras in the rain\n\n## Answer"))
         path = FOLDER / "talks.json"
         path.write_text(exported)
+        page.choose_file("#import-file", path)   # what is here already is not there twice
+        page.wait(STATUS + ".includes('already here')")
+        self.assertEqual(page.run("talksList.records.length"), n)
+        page.run("show(talksList.records[0])")   # gone for good, and brought back whole
+        page.wait("shown().length === 2")
+        page.run("(async () => { await remove('messages', ...talk.messages.keys()); await remove('talks', talk.id);"
+                 "startNew(); await listTalks(); })()")
+        page.wait("talksList.records.length === %d" % (n - 1))
         page.choose_file("#import-file", path)
-        page.wait("talksList.records.length === %d" % (2 * n))
+        page.wait("talksList.records.length === %d && %s.startsWith('1 conversation imported')" % (n, STATUS))
+        path.write_text('[{"role": "user", "content": "A list of messages"}, {"role": "assistant", "content": "Yes"}]')
+        page.choose_file("#import-file", path)   # as other programs export them
+        page.wait(titles + ".includes('A list of messages')")
+        # A search shows where the word was said and leads there; the address is the conversation's.
+        page.run("at('search').value = 'zebras'; at('search').dispatchEvent(new Event('input'))")
+        page.wait("document.querySelector('#talks .snippet')?.textContent.includes('Zebras in the rain')")
+        page.run("document.querySelector('#talks .open').click()")
+        page.wait("document.querySelector('.turn.found') && location.hash === '#' + talk.id")
+        page.run("at('search').value = ''; at('search').dispatchEvent(new Event('input')); startNew(); history.back()")
+        page.wait("shown().length === 2 && shown()[0].content === 'Zebras in the rain'")
         path.write_text("{}")
         page.choose_file("#import-file", path)
         page.wait(STATUS + ".includes('cannot be imported')")
@@ -148,12 +193,13 @@ class Conversation(PageTest):
         finally:
             second = page.session
             page.use(first)
-        page.wait("talk.messages.size === 4")   # it has heard of them
-        self.say("Again from the first", 4)
+        page.wait("shown().length === 4")   # it has heard of them, shows them and says so
+        page.wait(STATUS + ".includes('in another tab')")
+        self.say("Again from the first", 6)
         page.use(second)
         page.wait("talk.messages.size === 6")
         self.assertEqual(page.run("talk.title"), "From the first")
-        page.run("window.close()")
+        page.send("Page.close")   # a script may not, where there is a page to go back to
         page.use(first)
 
 
@@ -303,6 +349,11 @@ class Settings(PageTest):
         self.say("x", 4)
         self.assertEqual(page.run("bodyOf(pathTo(shown()[3].parent), shown()[3].asked).messages[0]"),
                          {"role": "system", "content": "Be brief."})
+        self.assertIn("system prompt", page.run("at('own').textContent"), "said beside the box, too")
+        page.run("at('defaults').click()")
+        self.assertEqual(page.run("[setup.system, at('system').value, at('own').hidden]"), ["", "", True])
+        page.run("at('retry').click()")   # Undo
+        self.assertEqual(page.run("[setup.system, at('own').hidden]"), ["Be brief.", False])
         page.run("at('key').value = 'sk-tab'; at('key').dispatchEvent(new Event('input'))")
         self.assertEqual(page.run("[sessionStorage['tinfer key'], JSON.stringify(localStorage).includes('sk-tab')]"),
                          ["sk-tab", False])
@@ -338,41 +389,6 @@ class Settings(PageTest):
         self.assertLess(whole, max(300, 4 * few))
 
 
-class Models(PageTest):
-    @classmethod
-    def setUpClass(cls):
-        path = FOLDER / "green.gguf"
-        subprocess.run([sys.executable, HERE.parent / "support/tiny_model.py", path, "2", "moe"], check=True)
-        cls.arguments = ("--models", f"green={path}")
-        super().setUpClass()
-
-    def test_choice(self):  # [V14] [V16]
-        """The model is chosen from those of the server; answers are the chosen one's, which is loaded for the first."""
-        page, choice = self.page, "[...at('model-choice').options].map(o => [o.value, o.textContent])"
-        self.assertEqual(page.run(choice), [["tiny", "tiny (unloaded)"], ["green", "green (unloaded)"]])
-        self.assertFalse(page.run("at('model-choice').hidden"))
-        choose = "(v => { const c = at('model-choice'); c.value = v; c.dispatchEvent(new Event('change')); })(%r)"
-        page.run("setup.seed = '5'")
-        said = {}
-        for name in ["green", "tiny"]:
-            page.run("startNew()")
-            page.run(choose % name)
-            self.assertIn(name, page.run("document.title"))
-            self.say("Hello", 2)
-            page.wait(f"server.models.find(m => m.id === {name!r}).status.value === 'loaded'")
-            body = page.run("bodyOf(pathTo(shown()[1].parent), shown()[1].asked)")
-            self.assertEqual(body["model"], name)
-            said[name] = page.run("shown()[1].content")
-            answer = self.server.post("/v1/chat/completions", body)
-            self.assertEqual((answer["model"], answer["choices"][0]["message"]["content"]), (name, said[name]))
-            self.assertTrue(page.run("offers('activity')"))
-            page.run("lookOnce()")   # it counts from now on
-            self.say("More", 4)
-            self.assertGreater(page.run("lookOnce().then(counts => counts.tokens)"), 0)
-        self.assertNotEqual(said["green"], said["tiny"])
-        self.assertEqual(page.run(choice), [["tiny", "tiny"], ["green", "green"]])
-
-
 class Failures(unittest.TestCase):
     def check(self, page, one):
         """What the page said on the console is of refused requests alone, and none went elsewhere."""
@@ -399,6 +415,12 @@ class Failures(unittest.TestCase):
             page.run("[...document.querySelectorAll('.turn button')].find(b => b.textContent === 'Regenerate').click()")
             page.wait("at('status').classList.contains('bad') && " + IDLE)
             self.assertEqual(page.run("shown().length"), 2, "regenerating without a server loses nothing")
+            before = page.run("JSON.stringify([shown()[1].scores, shown()[1].tokens, shown()[1].finish])")
+            page.run("[...document.querySelectorAll('.turn button')].find(b => b.textContent === 'Continue').click()")
+            page.wait("at('status').classList.contains('bad') && " + IDLE)
+            self.assertEqual(page.run("JSON.stringify([shown()[1].scores, shown()[1].tokens, shown()[1].finish])"),
+                             before, "what stands behind the answer is still there")
+            self.assertIn("Probabilities", page.run("document.querySelector('.turn.assistant .foot').textContent"))
             page.run("at('retry').hidden = true")
             page.run("input.value = 'second'; at('form').requestSubmit()")
             page.wait("!at('retry').hidden && " + IDLE)
@@ -440,6 +462,11 @@ class Failures(unittest.TestCase):
             page.wait("shown().at(-1).asked?.begunFrom > 0 && shown().at(-1).content.length > 600", timeout=120)
             page.run("talk.abort?.abort()")
             page.wait("shown().at(-1).finish === 'stopped' && " + IDLE)
+            self.assertLessEqual(page.run("at('meter').value"), 256, "never more than there is")
+            # An answer that does not end is cut, and Continue goes on with it.
+            page.run("shown().at(-1).tokensBefore = 4 * 256; shown().at(-1).finish = 'length'; 0")
+            self.assertEqual(page.run("[shifts(shown().at(-1)), cutOf(shown().at(-1))]"),
+                             [False, "cut: as long as 4 contexts; Continue goes on"])
             page.run("setup.settings = {max_tokens: 8, temperature: 0}; 0")
             page.run("talk.fit = 'none'; input.value = %r; at('form').requestSubmit()" % text)
             page.wait("!at('full').hidden && " + IDLE)

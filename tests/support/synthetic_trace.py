@@ -22,6 +22,7 @@ PARTS = "none embed attn_norm attn attn_out ffn_norm ffn router experts shared_e
 PHASES = "prefill decode verify encode load warm_up maintenance".split()
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q8_0": (8, 32, 34), "Q4_K": (12, 256, 144), "Q6_K": (14, 256, 210)}
 READ, WRITE, BOTH = 1, 2, 3
+SCRATCH = 0x7FFFFFFE   # the value that stands for the scratch of a plan's steps
 
 
 class Shape:
@@ -49,7 +50,7 @@ class Model:
     def __init__(self, shape, trace, rename=lambda name: name):
         self.shape, self.trace, self.rename = shape, trace, rename
         self.rows, self.of, self.size, self.offset = [], {}, {}, 8192 + 64 * shape.vocab // 4
-        self.roles = [""]
+        self.roles, self.scratch = [""], 0
         s = shape
         self.weight("token_embd", -1, s.weights, s.n_embd, s.vocab)
         if not s.tied:
@@ -133,6 +134,9 @@ class Plan:
             self.operands.append((ref, READ if slot else WRITE, 2 if is_dynamic else 0, 1 if is_value or not slot
                                   else passes,
                                   0, 0, 0, 0, slot, 0))
+        has_scratch = self.model.scratch > 0 and op.startswith("mul_mat")
+        if has_scratch:
+            self.operands.append((SCRATCH | 1 << 31, BOTH, 0, 1, 0, 0, 0, 0, 1 + len(reads), 1))
         first_node, names = len(self.step_nodes), nodes or [op]
         for name in names:
             elided = name != names[-1]
@@ -142,7 +146,8 @@ class Plan:
             self.inputs += reads
             self.step_nodes.append(len(self.nodes) - 1)
         self.steps.append((len(self.steps), OPS.index(op), layer & 0xFFFF, string(kernel), PARTS.index(part),
-                           (len(names) > 1) | (2 if dynamic else 0), 1 + len(reads), first, first_node, len(names), 0,
+                           (len(names) > 1) | (2 if dynamic else 0), 1 + len(reads) + has_scratch,
+                           first, first_node, len(names), 0,
                            max(1, static // 4096), NONE64 if dynamic and op == "mul_mat_id" else macs, static))
         self.dynamic.append(list(dynamic))
         self.seconds.append((static, streamed, macs))
@@ -204,6 +209,8 @@ class Plan:
         head = m.of.get(("output", -1), m.of["token_embd", -1])
         self.step("mul_mat", "head", -1, [head, h], ("logits", 4 * s.vocab), f"mul_mat.{kinds[m.rows[head][7]]}.gemv",
                   s.n_embd * s.vocab)
+        if m.scratch:
+            self.values.append((SCRATCH, m.trace.string("scratch"), 0, 0xFFFF, 0, m.scratch // 4, 1, 1, 1, m.scratch))
 
     def expert_step(self, role, il, reads, out_bytes, form):
         tensor = self.model.of[role, il]
@@ -223,15 +230,17 @@ class Plan:
 
 class Session:
     """Runs plans on a clock of nanoseconds and writes their blocks. roofs: bytes and MACs a nanosecond. text: of a
-    token. pause: (run, step, ns) takes so much longer."""
+    token. pause: (run, step, ns) takes so much longer. busy: in these runs every step takes five times as long.
+    scratch: bytes of memory that products share, which is no traffic."""
 
     def __init__(self, shape, threads=2, seed=1, rename=lambda name: name, skip=None, level=2, roofs=(32.0, 180.0),
-                 text=None, pause=None):
+                 text=None, pause=None, busy=(), scratch=0):
         self.text, self.pause, self.pieces = text, pause, set()
         self.random, self.threads, self.time, self.run_number, self.position = random.Random(seed), threads, 0, 0, 0
         self.skip, self.roofs, self.level = skip, roofs, level
         self.trace = trace = TraceWriter(level=level, flags=2)
         self.model = model = Model(shape, trace, rename)
+        self.busy, model.scratch = busy, scratch
         self.shape = shape
         pairs = [("library", "tinfer"), ("model", shape.name), ("architecture", "llama"), ("isa", "avx512vnni"),
                  ("cpu", "synthetic"), ("threads", str(threads)), ("page_size", "4096"),
@@ -335,6 +344,8 @@ class Session:
             duration = self.duration(plan, step, dynamic_bytes)
             if self.pause and self.pause[:2] == (self.run_number, step):
                 duration += self.pause[2]
+            if self.run_number in self.busy:
+                duration *= 5
             self.time += 15 + self.random.randrange(10)
             if self.skip is None or not self.skip(plan, step):
                 static = plan.steps[step][13]

@@ -227,6 +227,39 @@ TEST_CASE("trace: thread spans lie inside their event, one per thread; other lev
         }
 }
 
+TEST_CASE("trace: steps that others did while the system left the leader asleep keep their time") {
+    // A norm, after which all meet; three products, of which the second thread takes all chunks; all meet; an operation
+    // with even shares. The leader wakes 1,580 ns after the first meeting, and looks at its table between the last two.
+    struct Times {
+        std::uint64_t leader_begin, leader_end;  // of the event by the leader's clock
+        std::uint64_t begin[2], busy[2];         // of each thread
+        std::uint32_t work_items[2];
+        std::uint64_t expected_begin, expected_end;
+    };
+    constexpr Times kSteps[] = {{0, 1600, {0, 0}, {10, 20}, {1, 1}, 0, 20},
+                                {1600, 1601, {1600, 21}, {1, 500}, {0, 4}, 20, 521},
+                                {1601, 1602, {1601, 521}, {1, 200}, {0, 2}, 521, 721},
+                                {1602, 1610, {1602, 721}, {2, 200}, {0, 2}, 721, 1604},
+                                {1650, 1670, {1650, 1612}, {5, 6}, {1, 1}, 1612, 1655},
+                                {1670, 1690, {1670, 1672}, {9, 6}, {1, 1}, 1655, 1679}};
+    constexpr std::size_t kCount = std::size(kSteps);
+    std::vector<KernelEvent> events(kCount);
+    std::vector<trace::BusyTime> times(2 * kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        events[i].begin = kSteps[i].leader_begin;
+        events[i].end = kSteps[i].leader_end;
+        for (std::size_t thread = 0; thread < 2; ++thread)
+            times[thread * kCount + i] = {
+                kSteps[i].begin[thread], kSteps[i].busy[thread], 7, kSteps[i].work_items[thread], 1, 0};
+    }
+    trace::settle_step_times(events, times, kCount, 2, 7);
+    for (std::size_t i = 0; i < kCount; ++i) {
+        CAPTURE(i);
+        CHECK(events[i].begin == kSteps[i].expected_begin);
+        CHECK(events[i].end == kSteps[i].expected_end);
+    }
+}
+
 TEST_CASE("trace: level counts reads no clock; a second observer that wants times gets them") {
     const Model model = load_tiny("llama");
     const TraceRequest counts{.level = TraceLevel::counts};

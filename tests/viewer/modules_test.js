@@ -53,7 +53,7 @@ function exercise(bytes) {
 }
 
 // what stands out of the noise: one layer of those that do the same; a step that was interrupted, and no layer for it
-assert.deepStrictEqual(v.spreadOf([5, 1, 9, 3]), {median: 5, spread: 6});
+assert.deepStrictEqual(v.spreadOf([5, 1, 9, 3]), {median: 5, spread: 6, least: 1});
 {
     const {model, masks, sums} = whole(dense), decodes = Uint8Array.from(model.trace.runs, r => r.tokens === 1);
     const ofDecodes = () => {

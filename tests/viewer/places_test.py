@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: MIT
 """The viewer in a headless Chromium: phases, findings above the noise, links that open at the same place, saved
 pictures, two traces, a phone. First argument: the program."""
-from viewer_support import INK, ViewerCase, main, trace
+import json
+import subprocess
+
+from viewer_support import INK, TINFER, ViewerCase, main, trace
 
 
 class Places(ViewerCase):
@@ -33,16 +36,57 @@ class Places(ViewerCase):
         self.assertNotIn("INTERRUPTIONS", found.upper())
         self.open("even")
         found = self.text("#details")
-        self.assertRegex(found, r"(?i)slowest layer\s+None stands out")
+        self.assertRegex(found, r"(?i)slowest layer\s+No layer stands out")
         self.assertNotIn("INTERRUPTIONS", found.upper())
+        self.assertNotIn("say little", found)
         self.open("paused")   # one step of 9 ms too long: no layer is slow, and the step is named
         found = self.text("#details")
-        self.assertRegex(found, r"(?i)slowest layer\s+None stands out")
+        self.assertRegex(found, r"(?i)slowest layer\s+No layer stands out")
         self.assertRegex(found, r"(?i)interruptions\s+1 step took far longer than in other runs: 9\.\d+ ms")
         self.page.run("[...document.querySelectorAll('.finding')].find(e => e.innerText.startsWith('INTER') || "
                       "e.innerText.startsWith('Inter')).querySelector('button').click()")
         self.page.frames(3)
         self.assertRegex(self.text("#details"), r"takes\s+9\.\d+ ms")
+
+    def test_times_that_say_little_answer_nothing(self):
+        """A machine that had other work: the page says so above all, and neither answer is made of such times."""
+        self.open("busy")
+        found = self.text("#details")
+        self.assertRegex(found, r"^Findings: decode\s+Hide\s+The times of this trace say little: \d+ % of the time")
+        self.assertRegex(found, r"(?i)memory-bound\?\s+Cannot tell: ")
+        self.assertRegex(found, r"(?i)slowest layer\s+Cannot tell: ")
+
+    def test_the_page_counts_as_the_text_command(self):
+        """Bytes, rates and bounds are those of `tinfer trace roofline` for the same trace, scratch and all."""
+        def size(n):
+            for unit in ("B", "KiB", "MiB", "GiB"):
+                if n < 1024 or unit == "GiB":
+                    return f"{n} B" if unit == "B" else f"{n:.{2 if n < 10 else 1}f} {unit}"
+                n /= 1024
+
+        for by, choice in (("op", "op"), ("kernel", "kernel"), ("part", "part")):
+            text = json.loads(subprocess.run(
+                [TINFER, "trace", "roofline", trace("scratch"), "--phase", "decode", "--by", by, "--json"], check=True,
+                capture_output=True, text=True).stdout)
+            groups = {row[by]: row for row in text["groups"]}
+            self.open("scratch", f"#tab=roofline&phase=decode&table=1&tabs=roofline.by:{choice}")
+            rows = self.page.run("[...document.querySelectorAll('#table tbody tr')].map(r => "
+                                 "[...r.children].map(c => c.innerText))")
+            self.assertEqual({row[0] for row in rows}, set(groups))
+            for name, _, _, _, n_bytes, gbps, gmacs, _, bound in rows:
+                of = groups[name]
+                self.assertEqual(n_bytes, size(of["bytes"]), f"{by} {name}")
+                self.assertAlmostEqual(float(gbps), of["gbps"], delta=0.06)
+                if of["macs"]:
+                    self.assertAlmostEqual(float(gmacs), of["gmacs"], delta=0.06)
+                self.assertTrue(bound.startswith(of["bound"].replace("compute", "arithmetic")), (name, bound))
+        phase = next(phase for phase in text["phases"] if phase["phase"] == "decode")
+        bars = dict(self.page.run("[...[...document.querySelectorAll('.finding')].find(e => /bound/i.test(e.innerText))"
+                                  ".querySelectorAll('.bar-row')].map(r => [r.firstChild.innerText, "
+                                  "r.lastChild.innerText])"))
+        for label, name in (("reading memory", "memory"), ("arithmetic", "compute"), ("neither: overhead", "overhead")):
+            share = phase[name]
+            self.assertEqual(bars[label], f"{100 * share:.{1 if share < 0.0995 else 0}f} %")
 
     def test_overhead_is_neither_roof(self):
         self.open("dense")
@@ -59,7 +103,7 @@ class Places(ViewerCase):
         self.assertRegex(found, r"sampled\s+token (\d+) “ <i>t\1</i>”")
         rows = self.page.run("[...document.querySelectorAll('#details .read summary span:first-child')].map(e => "
                              "e.innerText)")
-        self.assertEqual(rows, ["model", *(f"layer {i}" for i in range(30))])   # in the order of numbers
+        self.assertEqual(rows, ["outside of layers", *(f"layer {i}" for i in range(30))])   # in the order of numbers
         self.page.run("document.querySelectorAll('#details .read')[5].open = true")
         self.assertIn("blk.4.ffn_down.weight", self.text("#details .read:nth-of-type(6)"))
         self.open("text", "#pin=run,0")
@@ -134,6 +178,9 @@ class Places(ViewerCase):
         self.assertIn("other tokens or positions", found)      # another seed
         self.assertRegex(found, r"(?m)^Event|touches other bytes|touch other bytes")
         self.assertRegex(found, r"decode ffn mul_mat\s+× (1\.9|2\.0)\d")   # at half the read rate
+        self.assertRegex(found, r"decode: a run of b takes (1\.9|2\.0)\d × as long as one of a")
+        self.assertRegex(found, r"prompt\s+tokens 1 \d+ .*")
+        self.assertIn("Findings of trace a", self.text("#details"))
         # Two timelines of one run on one scale: what took twice as long is twice as long.
         lanes = """(() => { const c = document.createElement('canvas'), from = document.querySelector('.lanes canvas');
             Object.assign(c, {width: from.width, height: from.height});

@@ -27,6 +27,8 @@ KINDS = {"dense": synthetic.dense, "experts": lambda: synthetic.experts(12), "ho
          "million": synthetic.million,
          "even": lambda: synthetic.dense(synthetic.EVEN, seed=3),
          "paused": lambda: synthetic.dense(synthetic.EVEN, seed=4, pause=(7, 152, 9_000_000)),
+         "scratch": lambda: synthetic.dense(synthetic.EVEN, seed=5, scratch=217_088),
+         "busy": lambda: synthetic.dense(synthetic.EVEN, seed=6, busy=(2, 3, 4, 5, 6, 7, 8)),
          "text": lambda: synthetic.dense(synthetic.SMOLLM2, 3, 4, text=lambda token: f" <i>t{token}</i>"),
          "other": lambda: synthetic.dense(seed=2, roofs=(16.0, 180.0))}
 

@@ -22,9 +22,10 @@ public:
     Points(const tinfer::TraceReader& of, const RooflineArgs& args, const tinfer::RooflinePeaks& peaks)
         : Visitor(of, args.selection()), by_(args.by), peaks_(peaks) {}
     void see(const tinfer::KernelEvent& event) override {
-        const std::string name = name_of(event);
-        points[name].add(event, peaks_);
-        of_phases[event.run->phase][name].add(event, peaks_);  // what limits a prompt is not what limits a token
+        points[name_of(event)].add(event, peaks_);
+        // What limits a prompt is not what limits a token; and it does not depend on the groups that are shown.
+        const std::string product = std::string(to_string(event.step->op)) + " " + weights_of(event, false);
+        of_phases[event.run->phase][product].add(event, peaks_);
     }
     void end(const tinfer::RunResult& result) override { run_seconds += double(result.end - result.run->begin) / 1e9; }
     std::map<std::string, tinfer::RooflineRow> points;
@@ -39,13 +40,18 @@ private:
         if (by_ == "part") return std::string(to_string(step.part));
         if (by_ == "layer") return layer_text(step.layer);
         if (by_ == "phase") return std::string(to_string(event.run->phase));
+        const std::string name = weights_of(event, by_ == "tensor");
+        return name.empty() ? "(" + std::string(to_string(step.op)) + ")" : name;
+    }
+    /// Roles of the weights that it reads, or their names, each once: "ffn_gate+ffn_up".
+    [[nodiscard]] static std::string weights_of(const tinfer::KernelEvent& event, bool by_name) {
         std::string name;
         for (const auto& access : event.accesses) {
             if (!is_weight(access)) continue;
-            const std::string one(by_ == "tensor" ? access.tensor->name : access.tensor->role);
+            const std::string one(by_name ? access.tensor->name : access.tensor->role);
             if (("+" + name + "+").find("+" + one + "+") == std::string::npos) name += (name.empty() ? "" : "+") + one;
         }
-        return name.empty() ? "(" + std::string(to_string(step.op)) + ")" : name;
+        return name;
     }
     std::string by_;
     tinfer::RooflinePeaks peaks_;
@@ -75,7 +81,7 @@ Json bounds_of(tinfer::Phase phase, const std::map<std::string, tinfer::Roofline
     return answer;
 }
 
-void print_bounds(const Json& phases, const tinfer::RooflinePeaks& peaks) {
+void print_bounds(const Json& phases, const tinfer::RooflinePeaks& peaks, std::ptrdiff_t n_above) {
     const auto percent = [](const Json& share) { return fixed(100 * share.get<double>(), 1) + " %"; };
     if (peaks.bytes <= 0 && peaks.int8_macs <= 0 && peaks.f32_macs <= 0)
         return note("the trace does not say what the machine can do, so no roof is known (see --peaks)", Look::dim);
@@ -85,6 +91,9 @@ void print_bounds(const Json& phases, const tinfer::RooflinePeaks& peaks) {
               " of its steps' time is bound by memory, " + percent(of["compute"]) + " by arithmetic, " +
               percent(of["overhead"]) + " is overhead\n");
     }
+    if (n_above > 0)
+        print(std::to_string(n_above) + (n_above == 1 ? " group is" : " groups are") +
+              " above a roof: what was read came from a cache, or a neighbouring step's time holds the work\n");
     print("overhead is what reaches less than " + fixed(100 * tinfer::RooflineRow::kOverhead, 0) +
           " % of both roofs; roofs: " + roofs_text(peaks) + "\n");
 }
@@ -131,7 +140,10 @@ int show_roofline(const RooflineArgs& args) {
                  "groups", table);
     if (args.style.as_json || args.style.as_csv) return 0;
     print("steps are " + fixed(100 * covered, 1) + " % of " + fixed(1e3 * points.run_seconds, 3) + " ms\n");
-    print_bounds(phases, peaks);
+    constexpr double kAbove = 1.1;  // roofs are measured
+    print_bounds(phases, peaks, std::ranges::count_if(rows, [](const auto& row) {
+                     return row.second.seconds > 0 && row.second.of_peak() > kAbove;
+                 }));
     return 0;
 }
 

@@ -53,9 +53,9 @@ void TraceSession::prepare_buffers() {
     pending_.clear();
     ranges_.resize(plan_->declared_ranges().size());
     n_routing_ = 0;
-    if (!threads_) return;
-    spans_.resize(events_.size() * static_cast<std::size_t>(run_.n_threads));
-    busy_times_.resize(spans_.size());
+    if (!times_threads()) return;
+    busy_times_.resize(events_.size() * static_cast<std::size_t>(run_.n_threads));
+    if (threads_) spans_.resize(busy_times_.size());
 }
 
 // Copies the expert ids that a routed product or bias is about to use, and ids of rows that the graph computes: the
@@ -146,9 +146,9 @@ std::uint64_t TraceSession::before_step(std::size_t step, const kernels::KernelC
     return event.begin = event.end = now();
 }
 
-// Where threads do not meet after a step, one may still work on it when the leader has begun the next. That time counts
-// for the next event, because events divide the leader's time: the sums of a run are exact to the nanosecond, but some
-// work may be listed with a neighbouring step. Threads meet before and after a step that was cut into slices, so its
+// Where threads do not meet after a step, one may begin the next while another still works on it. That time counts for
+// the step that is not over, because events divide the run's time: its sums are exact to the nanosecond, but some work
+// may be listed with a neighbouring step. Threads meet before and after a step that was cut into slices, so its
 // time is its own.
 void TraceSession::add_busy_time(int thread, std::size_t first) {
     const BusyTime* times = busy_times_.data() + static_cast<std::size_t>(thread) * events_.size();
@@ -296,6 +296,10 @@ void TraceSession::complete_events(std::size_t first) {
         }
     }
     write_figures(steps);
+    // Immediate callbacks have seen a step's times when the next begins, and threads meet before it and after it.
+    if (run_.n_threads > 1 && times_threads() && !immediate_)
+        settle_step_times(std::span(events_).first(n_begun_), busy_times_, events_.size(), run_.n_threads,
+                          static_cast<std::uint32_t>(n_runs_));
     if (threads_) take_thread_spans(first);
 }
 

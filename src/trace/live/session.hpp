@@ -14,6 +14,7 @@
 
 #include "trace/live/plan.hpp"
 #include "trace/live/step_observer.hpp"
+#include "trace/live/step_times.hpp"
 
 namespace tinfer::trace {
 
@@ -90,6 +91,7 @@ public:
     void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                      std::uint32_t work_items) noexcept override;
     [[nodiscard]] bool wants_threads() const noexcept override { return threads_; }
+    [[nodiscard]] bool times_threads() const noexcept override { return threads_ || (clock_ && run_.n_threads > 1); }
     [[nodiscard]] bool wants_times() const noexcept override { return clock_; }
     [[nodiscard]] std::uint64_t now() const noexcept override;
 
@@ -173,13 +175,6 @@ private:
     std::size_t n_written_ = 0;
     const AccessRange* written_ranges_ = nullptr;
     std::vector<AccessRange> ranges_;
-    struct BusyTime {
-        std::uint64_t begin = 0, busy = 0;
-        std::uint32_t run = 0;  // that wrote it, counted from 1: what others have left is not cleared
-        std::uint32_t work_items = 0;
-        std::uint32_t n_slices = 0;
-        std::uint16_t cpu = 0;
-    };
     std::vector<BusyTime> busy_times_;  // {steps, threads}: each thread writes its own part, read when all have met
     std::vector<ThreadSpan> spans_;     // {threads, steps}
     std::vector<StepValues::Value> values_;

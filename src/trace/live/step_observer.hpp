@@ -20,11 +20,13 @@ public:
     /// When the step begins: what goes before it (resolving, callbacks) is not its time.
     virtual std::uint64_t before_step(std::size_t step, const kernels::KernelCall& call) = 0;
     virtual void after_step(std::size_t step, const kernels::KernelCall& call, bool cancelled, std::uint64_t end) = 0;
-    /// Called by every thread, which writes to memory of its own; level threads only. Once per slice of time that the
+    /// Called by every thread where times_threads(); it writes to memory of its own. Once per slice of time that the
     /// step took part in. A thread's spans follow each other in time and do not overlap.
     virtual void thread_span(std::size_t step, int thread, std::uint64_t begin, std::uint64_t end,
                              std::uint32_t work_items) noexcept = 0;
-    [[nodiscard]] virtual bool wants_threads() const noexcept = 0;
+    [[nodiscard]] virtual bool wants_threads() const noexcept = 0;  ///< level threads
+    /// Each thread is to take its times: for level threads, and where more than one decides when a step ended.
+    [[nodiscard]] virtual bool times_threads() const noexcept = 0;
     [[nodiscard]] virtual bool wants_times() const noexcept = 0;  ///< level steps or threads
     /// Nanoseconds since the session's time zero.
     [[nodiscard]] virtual std::uint64_t now() const noexcept = 0;
