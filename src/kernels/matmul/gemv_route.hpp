@@ -6,6 +6,7 @@
 #include "kernels/gemv/along.hpp"
 #include "kernels/gemv/b32_avx512.hpp"
 #include "kernels/gemv/codebook_avx512.hpp"
+#include "kernels/gemv/codebook_vbmi.hpp"
 #include "kernels/gemv/generic_x86.hpp"
 #include "kernels/gemv/iq4_xs_avx512.hpp"
 #include "kernels/gemv/kquant_avx512.hpp"
@@ -222,35 +223,38 @@ struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     }
 };
 
-/// Tokens by rows as they lie, in one pass or two of even size.
+/// Tokens by rows as they lie, in one pass or two of even size. What the rows meet is packed once: each token, and for
+/// processors that permute bytes the codebook.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::codebook> {
     static_assert(kHasCodebook<Format>);
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
-        return sizeof(PackedActivations) +
-               static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256)) * sizeof(CodebookToken);
+        const auto n = static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256));
+        std::uint64_t bytes = n * sizeof(CodebookToken);
+#    if defined(__AVX512VNNI__)
+        if constexpr (kHasCodebookBytes<Format>)
+            bytes = std::max<std::uint64_t>(bytes, CodebookBytes<Format>::kBookBytes + n * sizeof(BytesToken<Format>));
+#    endif
+        return sizeof(PackedActivations) + bytes;
     }
     /// `packed_activations`: null, or scratch says of which activations.
     static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
-        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kPass - 1) / kPass;
-        Activations x[kMaxTokens];
-        activations_of<Arch, Format>(job, job.n_columns, x);
         auto& before = *reinterpret_cast<PackedActivations*>(job.scratch);
+#    if defined(__AVX512VNNI__)
+        if constexpr (kHasCodebookBytes<Format>)
+            if (job.processor.permutes_bytes) return multiply_bytes(job, before, packed_activations);
+#    endif
+        const std::int64_t n_blocks = job.k / 256;
         auto* tokens = reinterpret_cast<CodebookToken*>(&before + 1);
-        for (std::int64_t t = 0; t < job.n_columns; ++t) {
-            if (packed_activations != nullptr && before.of[t] == job.columns[t].x) continue;
-            pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
-            before.of[t] = job.columns[t].x;
-        }
-        if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMaxTokens, nullptr);
-        packed_activations = job.scratch;
-        RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
-            job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
-                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
-                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                    multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0,
-                                         results + first);
-                }
+        multiply_by(
+            job, before, packed_activations,
+            [&](const Activations& x, std::int64_t t) {
+                pack_codebook_token<Arch>(x, n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
+            },
+            [&](const Rows& rows, const Activations* x, std::int64_t first, std::int64_t n,
+                float(*results)[Rows::kRows]) {
+                multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, first == 0,
+                                     results + first);
             });
     }
 
@@ -261,57 +265,99 @@ private:
     struct alignas(64) PackedActivations {
         const std::byte* of[kMaxTokens];
     };
+    /// pack(x, t): token t; product(rows, x, first, n, results): a pass.
+    template <class Pack, class Product>
+    static void multiply_by(const PanelJob& job, PackedActivations& before, const std::byte*& packed_activations,
+                            Pack pack, Product product) noexcept {
+        const std::int64_t n_passes = (job.n_columns + kPass - 1) / kPass;
+        Activations x[kMaxTokens];
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        for (std::int64_t t = 0; t < job.n_columns; ++t) {
+            if (packed_activations != nullptr && before.of[t] == job.columns[t].x) continue;
+            pack(x[t], t);
+            before.of[t] = job.columns[t].x;
+        }
+        if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMaxTokens, nullptr);
+        packed_activations = job.scratch;
+        RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
+            job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
+                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
+                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
+                    product(rows, x, first, n, results);
+                }
+            });
+    }
     template <int T>
     static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens,
                               const Activations* x, bool prefetches, float (*results)[Rows::kRows]) noexcept {
         if constexpr (T > 1)
             if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, prefetches, results);
 #    if defined(__AVX512BW__)
-        for (int r = 0; r < Rows::kRows; r += 4) {
-            FourRows four;
-            std::memcpy(four.row, rows.row + r, sizeof(four.row));
-            std::memcpy(four.next, rows.next + r, sizeof(four.next));
-            four.to_l1 = rows.to_l1;
-            multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, prefetches, *results + r, Rows::kRows);
-        }
+        for (int r = 0; r < Rows::kRows; r += 4)
+            multiply_codebook_rows<Arch, Format, T>(four_of(rows, r), n_blocks, tokens, x, prefetches, *results + r,
+                                                    Rows::kRows);
 #    else
         multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, prefetches, results);
 #    endif
     }
+#    if defined(__AVX512BW__)
+    static TINFER_INLINE FourRows four_of(const Rows& rows, int first) noexcept {
+        FourRows four;
+        std::memcpy(four.row, rows.row + first, sizeof(four.row));
+        std::memcpy(four.next, rows.next + first, sizeof(four.next));
+        four.to_l1 = rows.to_l1;
+        return four;
+    }
+#    endif
+#    if defined(__AVX512VNNI__)
+    static void multiply_bytes(const PanelJob& job, PackedActivations& before,
+                               const std::byte*& packed_activations) noexcept {
+        const std::int64_t n_blocks = job.k / 256;
+        auto* book = reinterpret_cast<std::uint8_t*>(&before + 1);
+        auto* tokens = reinterpret_cast<BytesToken<Format>*>(book + CodebookBytes<Format>::kBookBytes);
+        if (packed_activations == nullptr) CodebookBytes<Format>::make_book(book);
+        multiply_by(
+            job, before, packed_activations,
+            [&](const Activations& x, std::int64_t t) {
+                pack_bytes_token<Arch, Format>(x, n_blocks, tokens + t * n_blocks);
+            },
+            [&](const Rows& rows, const Activations* x, std::int64_t first, std::int64_t n,
+                float(*results)[Rows::kRows]) {
+                multiply_bytes_pass<kPass>(rows, n_blocks, n, book, tokens + first * n_blocks, x + first, first == 0,
+                                           results + first);
+            });
+    }
+    /// One token, or an even number of them.
+    template <int T>
+    static void multiply_bytes_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const std::uint8_t* book,
+                                    const BytesToken<Format>* tokens, const Activations* x, bool prefetches,
+                                    float (*results)[Rows::kRows]) noexcept {
+        constexpr int kLess = T > 2 ? T - 2 : 1;
+        if constexpr (T > 1)
+            if (n <= kLess) return multiply_bytes_pass<kLess>(rows, n_blocks, n, book, tokens, x, prefetches, results);
+        for (int r = 0; r < Rows::kRows; r += 4)
+            multiply_codebook_bytes<Arch, Format, T>(four_of(rows, r), n_blocks, book, tokens, x, n, prefetches,
+                                                     *results + r, Rows::kRows);
+    }
+#    endif
 };
 
-/// Unpacked block by block: super-blocks row by row, blocks of 32 of eight rows.
+/// A token by blocks of eight rows, unpacked one by one.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::generic_x86>;
-        if (kMaxTokens == 1 || job.n_columns == 1) multiply_columns<1>(job);
-        else multiply_columns<kMaxTokens>(job);
-    }
-
-private:
-    template <int T>
-    static void multiply_columns(const PanelJob& job) noexcept {
-        Activations x[T];
-        activations_of<Arch, Format>(job, T, x);
+        static_assert(kMaxRouteTokens<Arch, Format::kType, Route::generic_x86> == 1);
+        Activations x[1];
+        activations_of<Arch, Format>(job, 1, x);
         const auto row = [&](int r) {
             return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride);
         };
-        if constexpr (Format::kUnit == 256) {
-            for (int r = 0; r < job.n_rows; ++r) {
-                float results[T];
-                multiply_unpacked_row<Arch, Format, T>(row(r), job.k, x, results);
-                for (int t = 0; t < T; ++t) store_results<Arch>(job, t, r, 1, &results[t]);
-            }
-        } else {
-            static_assert(T == 1);
-            for (int first = 0; first < job.n_rows; first += 8) {
-                const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
-                                          row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
-                alignas(32) float results[8];
-                multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
-                store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);
-            }
+        for (int first = 0; first < job.n_rows; first += 8) {
+            const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
+                                      row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
+            alignas(32) float results[8];
+            multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
+            store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);
         }
     }
 };
