@@ -158,8 +158,8 @@ static TINFER_INLINE void ternary_codes(TQ2_0, const std::uint8_t* block, const 
     }
 }
 /// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171
-/// are the first bytes of which it is 1 and 2. Bytes compare as signed ones, so fractions come with 128 taken away. Three
-/// times such a byte lacks 128 again, because 384 is 128 modulo 256.
+/// are the first bytes of which it is 1 and 2. Bytes compare as signed ones, so fractions come with 128 taken away.
+/// Three times such a byte lacks 128 again, because 384 is 128 modulo 256.
 static TINFER_INLINE __m256i base3_digits(__m256i fractions) {
     const auto above = [&](int most) { return _mm256_cmpgt_epi8(fractions, bytes_of(most - 128)); };
     return _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_add_epi8(above(85), above(170)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The products of kernels/gemv/codebook_avx512.hpp where the processor also permutes bytes (AVX-512 VBMI, which
-// Processor says): one instruction looks up 64 numbers in 128 bytes, where one of words looks up 32 in 64 words. Codebooks
-// are taken apart into bytes for it, and signs are taken up under masks. It is for the formats where that was measured
-// faster: of IQ2_XS, whose lanes have two scales, it was not, and the larger codebooks of IQ2_S and IQ1 would be read from
-// memory in whole for each block.
+// Processor says): one instruction looks up 64 numbers in 128 bytes, where one of words looks up 32 in 64 words.
+// Codebooks are taken apart into bytes for it, and signs are taken up under masks. It is for the formats where that was
+// measured faster (docs/performance-zen4.md): of IQ2_XS, whose lanes have two scales, it was not, and the larger
+// codebooks of IQ2_S and IQ1 would be read from memory in whole for each block.
 #pragma once
 
 #include "kernels/gemv/codebook_avx512.hpp"
@@ -225,7 +225,7 @@ static TINFER_INLINE TINFER_VBMI void sum_pair(const std::uint8_t* book, const s
     __m512i c[Rows::kPairs ? 1 : 2][Rows::kPairs ? 8 : 4];
     if constexpr (Rows::kPairs) {
         const __m512i scales = Rows::codes(book, a, b, c[0]);
-#    pragma GCC unroll 8
+#    pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
             __m512i sum = load64(x[t]->sums);
 #    pragma GCC unroll 8
@@ -234,7 +234,7 @@ static TINFER_INLINE TINFER_VBMI void sum_pair(const std::uint8_t* book, const s
         }
     } else {
         const __m512i scales[2] = {Rows::codes(book, a, c[0]), Rows::codes(book, b, c[1])};
-#    pragma GCC unroll 8
+#    pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
             __m512i sum[2];
             sum[0] = sum[1] = load64(x[t]->sums);
@@ -249,40 +249,40 @@ static TINFER_INLINE TINFER_VBMI void sum_pair(const std::uint8_t* book, const s
     }
 }
 
-/// multiply_codebook_rows with n ≤ T tokens, of which the last one stands in for those that are not there.
+/// With more tokens multiply_codebook_rows is as fast, or of IQ2_XXS faster.
+inline constexpr std::int64_t kMaxBytesTokens = 2;
+
+/// The same as multiply_codebook_rows, with the codebook in bytes.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] TINFER_VBMI void multiply_codebook_bytes(const FourRows& rows, std::int64_t n_blocks,
                                                            const std::uint8_t* book, const BytesToken<Format>* tokens,
-                                                           const Activations* x, std::int64_t n, bool prefetches,
-                                                           float* results, std::int64_t stride) noexcept {
+                                                           const Activations* x, float* results,
+                                                           std::int64_t stride) noexcept {
     __m128 acc[T];
     const BytesToken<Format>* token[T];
-    const float* d_x[T];
     for (int t = 0; t < T; ++t) {
-        const std::int64_t at = t < n ? t : n - 1;
         acc[t] = _mm_setzero_ps();
-        token[t] = tokens + at * n_blocks;
-        d_x[t] = x[at].d;
+        token[t] = tokens + t * n_blocks;
     }
     for (std::int64_t i = 0; i < n_blocks; ++i) {
         const std::int64_t at = i * Format::kBlockBytes;
         __m512i sums[2][T];
 #    pragma GCC unroll 2
         for (int pair = 0; pair < 2; ++pair) {
-            for (int r = 2 * pair; r < 2 * pair + 2 && prefetches; ++r) rows.prefetch<Format::kBlockBytes>(r, at);
+            for (int r = 2 * pair; r < 2 * pair + 2; ++r) rows.prefetch<Format::kBlockBytes>(r, at);
             sum_pair<Format, T>(book, rows.row[2 * pair] + at, rows.row[2 * pair + 1] + at, token, sums[pair]);
         }
         const __m128 d = _mm_mul_ps(four_halves(rows, at), _mm_set1_ps(CodebookHalves<Format>::kFactor));
-#    pragma GCC unroll 8
+#    pragma GCC unroll 2
         for (int t = 0; t < T; ++t) {
             const __m512i by_rows = _mm512_add_epi32(_mm512_unpacklo_epi64(sums[0][t], sums[1][t]),
                                                      _mm512_unpackhi_epi64(sums[0][t], sums[1][t]));
             acc[t] =
-                _mm_fmadd_ps(_mm_mul_ps(d, _mm_set1_ps(d_x[t][i])), _mm_cvtepi32_ps(add_quarters(by_rows)), acc[t]);
+                _mm_fmadd_ps(_mm_mul_ps(d, _mm_set1_ps(x[t].d[i])), _mm_cvtepi32_ps(add_quarters(by_rows)), acc[t]);
             ++token[t];
         }
     }
-    for (int t = 0; t < n; ++t) _mm_storeu_ps(results + t * stride, acc[t]);
+    for (int t = 0; t < T; ++t) _mm_storeu_ps(results + t * stride, acc[t]);
 }
 
 }  // namespace tinfer::kernels

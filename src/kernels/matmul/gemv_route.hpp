@@ -224,66 +224,71 @@ struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
 };
 
 /// Tokens by rows as they lie, in one pass or two of even size. What the rows meet is packed once: each token, and for
-/// processors that permute bytes the codebook.
+/// one or two tokens the codebook, where the processor permutes bytes.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::codebook> {
     static_assert(kHasCodebook<Format>);
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
-        const auto n = static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256));
-        std::uint64_t bytes = n * sizeof(CodebookToken);
+        const auto n_blocks = static_cast<std::uint64_t>(k / 256);
+        std::uint64_t bytes =
+            static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens)) * n_blocks * sizeof(CodebookToken);
 #    if defined(__AVX512VNNI__)
-        if constexpr (kHasCodebookBytes<Format>)
-            bytes = std::max<std::uint64_t>(bytes, CodebookBytes<Format>::kBookBytes + n * sizeof(BytesToken<Format>));
+        if constexpr (kHasCodebookBytes<Format>) {
+            const auto n = static_cast<std::uint64_t>(std::min(n_columns, kMaxBytesTokens));
+            bytes = std::max<std::uint64_t>(bytes, CodebookBytes<Format>::kBookBytes +
+                                                       n * n_blocks * sizeof(BytesToken<Format>));
+        }
 #    endif
-        return sizeof(PackedActivations) + bytes;
+        return sizeof(Packed) + bytes;
     }
     /// `packed_activations`: null, or scratch says of which activations.
     static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
-        auto& before = *reinterpret_cast<PackedActivations*>(job.scratch);
+        auto& packed = *reinterpret_cast<Packed*>(job.scratch);
+        bool in_bytes = false;
 #    if defined(__AVX512VNNI__)
-        if constexpr (kHasCodebookBytes<Format>)
-            if (job.processor.permutes_bytes) return multiply_bytes(job, before, packed_activations);
+        in_bytes = kHasCodebookBytes<Format> && job.processor.permutes_bytes && job.n_columns <= kMaxBytesTokens;
 #    endif
-        const std::int64_t n_blocks = job.k / 256;
-        auto* tokens = reinterpret_cast<CodebookToken*>(&before + 1);
-        multiply_by(
-            job, before, packed_activations,
-            [&](const Activations& x, std::int64_t t) {
-                pack_codebook_token<Arch>(x, n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
-            },
-            [&](const Rows& rows, const Activations* x, std::int64_t first, std::int64_t n,
-                float(*results)[Rows::kRows]) {
-                multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, first == 0,
-                                     results + first);
-            });
+        if (packed_activations != nullptr && packed.in_bytes != in_bytes) packed_activations = nullptr;
+        packed.in_bytes = in_bytes;
+        Activations x[kMaxTokens];
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        if (in_bytes) multiply_bytes(job, packed, x, packed_activations);
+        else multiply_words(job, packed, x, packed_activations);
+        packed_activations = job.scratch;
     }
 
 private:
     static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::codebook>;
     static constexpr std::int64_t kPass = std::min<std::int64_t>(kMaxTokens, 8);
     using Rows = RowGroup<kStreams<Arch>>;
-    struct alignas(64) PackedActivations {
-        const std::byte* of[kMaxTokens];
+    struct alignas(64) Packed {
+        const std::byte* of[kMaxTokens];  ///< behind this struct lie the tokens of these activations
+        bool in_bytes;                    ///< as BytesToken, behind the codebook
     };
-    /// pack(x, t): token t; product(rows, x, first, n, results): a pass.
-    template <class Pack, class Product>
-    static void multiply_by(const PanelJob& job, PackedActivations& before, const std::byte*& packed_activations,
-                            Pack pack, Product product) noexcept {
-        const std::int64_t n_passes = (job.n_columns + kPass - 1) / kPass;
-        Activations x[kMaxTokens];
-        activations_of<Arch, Format>(job, job.n_columns, x);
+    /// Columns of which scratch has not the tokens: pack(t).
+    template <class Pack>
+    static TINFER_INLINE void pack_tokens(const PanelJob& job, Packed& packed, bool has_some, Pack pack) noexcept {
         for (std::int64_t t = 0; t < job.n_columns; ++t) {
-            if (packed_activations != nullptr && before.of[t] == job.columns[t].x) continue;
-            pack(x[t], t);
-            before.of[t] = job.columns[t].x;
+            if (has_some && packed.of[t] == job.columns[t].x) continue;
+            pack(t);
+            packed.of[t] = job.columns[t].x;
         }
-        if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMaxTokens, nullptr);
-        packed_activations = job.scratch;
+        if (!has_some) std::fill(packed.of + job.n_columns, packed.of + kMaxTokens, nullptr);
+    }
+
+    static void multiply_words(const PanelJob& job, Packed& packed, const Activations* x,
+                               const std::byte* packed_activations) noexcept {
+        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kPass - 1) / kPass;
+        auto* tokens = reinterpret_cast<CodebookToken*>(&packed + 1);
+        pack_tokens(job, packed, packed_activations != nullptr, [&](std::int64_t t) {
+            pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
+        });
         RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
             job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
                 for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
                     n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                    product(rows, x, first, n, results);
+                    multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0,
+                                         results + first);
                 }
             });
     }
@@ -293,53 +298,38 @@ private:
         if constexpr (T > 1)
             if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, prefetches, results);
 #    if defined(__AVX512BW__)
-        for (int r = 0; r < Rows::kRows; r += 4)
-            multiply_codebook_rows<Arch, Format, T>(four_of(rows, r), n_blocks, tokens, x, prefetches, *results + r,
-                                                    Rows::kRows);
+        for (int r = 0; r < Rows::kRows; r += 4) {
+            FourRows four;
+            std::memcpy(four.row, rows.row + r, sizeof(four.row));
+            std::memcpy(four.next, rows.next + r, sizeof(four.next));
+            four.to_l1 = rows.to_l1;
+            multiply_codebook_rows<Arch, Format, T>(four, n_blocks, tokens, x, prefetches, *results + r, Rows::kRows);
+        }
 #    else
         multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, prefetches, results);
 #    endif
     }
-#    if defined(__AVX512BW__)
-    static TINFER_INLINE FourRows four_of(const Rows& rows, int first) noexcept {
-        FourRows four;
-        std::memcpy(four.row, rows.row + first, sizeof(four.row));
-        std::memcpy(four.next, rows.next + first, sizeof(four.next));
-        four.to_l1 = rows.to_l1;
-        return four;
-    }
-#    endif
+    static void multiply_bytes([[maybe_unused]] const PanelJob& job, [[maybe_unused]] Packed& packed,
+                               [[maybe_unused]] const Activations* x,
+                               [[maybe_unused]] const std::byte* packed_activations) noexcept {
 #    if defined(__AVX512VNNI__)
-    static void multiply_bytes(const PanelJob& job, PackedActivations& before,
-                               const std::byte*& packed_activations) noexcept {
-        const std::int64_t n_blocks = job.k / 256;
-        auto* book = reinterpret_cast<std::uint8_t*>(&before + 1);
-        auto* tokens = reinterpret_cast<BytesToken<Format>*>(book + CodebookBytes<Format>::kBookBytes);
-        if (packed_activations == nullptr) CodebookBytes<Format>::make_book(book);
-        multiply_by(
-            job, before, packed_activations,
-            [&](const Activations& x, std::int64_t t) {
-                pack_bytes_token<Arch, Format>(x, n_blocks, tokens + t * n_blocks);
-            },
-            [&](const Rows& rows, const Activations* x, std::int64_t first, std::int64_t n,
-                float(*results)[Rows::kRows]) {
-                multiply_bytes_pass<kPass>(rows, n_blocks, n, book, tokens + first * n_blocks, x + first, first == 0,
-                                           results + first);
-            });
-    }
-    /// One token, or an even number of them.
-    template <int T>
-    static void multiply_bytes_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const std::uint8_t* book,
-                                    const BytesToken<Format>* tokens, const Activations* x, bool prefetches,
-                                    float (*results)[Rows::kRows]) noexcept {
-        constexpr int kLess = T > 2 ? T - 2 : 1;
-        if constexpr (T > 1)
-            if (n <= kLess) return multiply_bytes_pass<kLess>(rows, n_blocks, n, book, tokens, x, prefetches, results);
-        for (int r = 0; r < Rows::kRows; r += 4)
-            multiply_codebook_bytes<Arch, Format, T>(four_of(rows, r), n_blocks, book, tokens, x, n, prefetches,
-                                                     *results + r, Rows::kRows);
-    }
+        if constexpr (kHasCodebookBytes<Format>) {
+            const std::int64_t n_blocks = job.k / 256;
+            auto* book = reinterpret_cast<std::uint8_t*>(&packed + 1);
+            auto* tokens = reinterpret_cast<BytesToken<Format>*>(book + CodebookBytes<Format>::kBookBytes);
+            if (packed_activations == nullptr) CodebookBytes<Format>::make_book(book);
+            pack_tokens(job, packed, packed_activations != nullptr,
+                        [&](std::int64_t t) { pack_bytes_token<Arch, Format>(x[t], n_blocks, tokens + t * n_blocks); });
+            static_assert(kMaxBytesTokens == 2 && Rows::kRows == FourRows::kRows);
+            RowStreams<Arch, kMaxTokens>::template for_each_group<FourRows>(
+                job, [&](const FourRows& rows, float(*results)[4]) {
+                    if (job.n_columns == 1)
+                        multiply_codebook_bytes<Arch, Format, 1>(rows, n_blocks, book, tokens, x, *results, 4);
+                    else multiply_codebook_bytes<Arch, Format, 2>(rows, n_blocks, book, tokens, x, *results, 4);
+                });
+        }
 #    endif
+    }
 };
 
 /// A token by blocks of eight rows, unpacked one by one.
