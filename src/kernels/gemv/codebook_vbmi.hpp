@@ -125,7 +125,7 @@ template <>
 struct CodebookBytes<IQ2_XXS> {
     static constexpr bool kPairs = true;
     static constexpr int kBias = 64, kBookBytes = 2 * 256;
-    static void make_book(std::uint8_t* book) { split_words<256>(kIq2XxsWords, book); }
+    static TINFER_INLINE void make_book(std::uint8_t* book) { split_words<256>(kIq2XxsWords, book); }
     static TINFER_INLINE TINFER_VBMI __m512i codes(const std::uint8_t* book, const std::uint8_t* a,
                                                    const std::uint8_t* b, __m512i (&c)[8]) {
         const __m512i first = load64(a + 2), second = load64(b + 2);
@@ -170,7 +170,7 @@ template <>
 struct CodebookBytes<IQ3_XXS> {
     static constexpr bool kPairs = false;
     static constexpr int kBias = 64, kBookBytes = 4 * 256;
-    static void make_book(std::uint8_t* book) {
+    static TINFER_INLINE void make_book(std::uint8_t* book) {
         for (int i = 0; i < 256; ++i)
             for (int j = 0; j < 4; ++j)
                 book[256 * j + i] = static_cast<std::uint8_t>(kBias + (kIq3XxsGrid[i] >> 8 * j & 127));
@@ -194,7 +194,7 @@ template <>
 struct CodebookBytes<IQ3_S> {
     static constexpr bool kPairs = false;
     static constexpr int kBias = 16, kBookBytes = 2 * 512;
-    static void make_book(std::uint8_t* book) { split_words<512>(kIq3SWords, book); }
+    static TINFER_INLINE void make_book(std::uint8_t* book) { split_words<512>(kIq3SWords, book); }
     static TINFER_INLINE TINFER_VBMI __m512i codes(const std::uint8_t* book, const std::uint8_t* block,
                                                    __m512i (&c)[4]) {
         const __m512i numbers = load64(block + 2);
