@@ -109,7 +109,10 @@ std::uint32_t amd_family() noexcept {
 }
 Processor known_processor() noexcept {
     const std::uint32_t family = amd_family();  // 25: Zen 3 and 4; 26: Zen 5
-    return {.prefetch_to_l1 = family >= 26, .single_512_fma = family == 25};
+    const bool has_avx512 = machine_has(Isa::avx512);
+    return {.prefetch_to_l1 = family >= 26,
+            .single_512_fma = family == 25,
+            .permutes_bytes = has_avx512 && (cpuid(7).ecx >> 1 & 1) != 0};
 }
 
 constexpr Isa kBestFirst[] = {Isa::amx, Isa::avx512vnni, Isa::avx512, Isa::avxvnni, Isa::avx2, Isa::reference};

@@ -50,6 +50,7 @@ struct Operand {
 struct Processor {
     bool prefetch_to_l1 = false;  ///< what will be read soon is prefetched into L1, not L2
     bool single_512_fma = false;  ///< issues one 512-bit multiplication per cycle, not two
+    bool permutes_bytes = false;  ///< AVX-512 VBMI, which no table needs
 };
 
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.

@@ -79,7 +79,8 @@ TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::avx2, DType::q4_k, 2) == Route::skinny);
     CHECK(route(Isa::avx2, DType::q4_k, 6) == Route::microkernel_q8);
     CHECK(route(Isa::avx2, DType::iq3_s, 8) == Route::codebook);
-    CHECK(route(Isa::avx2, DType::tq2_0, 2) == Route::generic_x86);
+    CHECK(route(Isa::avx2, DType::tq2_0, 2) == Route::row_dot_avx2);
+    CHECK(route(Isa::avx2, DType::nvfp4, 1) == Route::generic_x86);
     CHECK(route(Isa::avx512vnni, DType::q6_k, 1) == Route::kquant_avx512);
     CHECK(route(Isa::avx512vnni, DType::iq4_xs, 1) == Route::iq4_xs_avx512);
     CHECK(route(Isa::avx512vnni, DType::q8_0, 2) == Route::b32_avx512);

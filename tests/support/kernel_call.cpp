@@ -90,7 +90,9 @@ bool run_kernel(const kernels::KernelTable& table, Op op, DType type, const Oper
         if (operands[i] != nullptr) call.operands[i] = operands[i]->operand();
     call.params = params;
     call.n_threads = n_threads;
-    call.processor = {.prefetch_to_l1 = n_threads > 1, .single_512_fma = n_threads == 3};  // tests run all ways
+    call.processor = {.prefetch_to_l1 = n_threads > 1,  // tests run all ways
+                      .single_512_fma = n_threads == 3,
+                      .permutes_bytes = n_threads != 2 && kernels::this_processor().permutes_bytes};
 
     const std::uint64_t scratch_bytes = kernel->scratch_bytes == nullptr ? 0 : kernel->scratch_bytes(call);
     const TestTensor scratch(DType::i8, {static_cast<std::int64_t>(scratch_bytes), 1, 1, 1});

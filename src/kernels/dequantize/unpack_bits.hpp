@@ -91,12 +91,6 @@ static TINFER_INLINE __m256i pairs_in_turn(__m128i bytes) {
     const __m256i v = _mm256_cvtepu8_epi32(bytes), w = _mm256_or_si256(v, _mm256_slli_epi32(v, 6));
     return _mm256_and_si256(_mm256_or_si256(w, _mm256_slli_epi32(w, 12)), bytes_of(3));
 }
-/// The 256 bit pairs of 64 bytes, as pair_of_256 numbers them.
-static TINFER_INLINE void pairs_of_64(const std::uint8_t* p, __m256i (&pairs)[8]) {
-#    pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i)
-        pairs[i] = _mm256_and_si256(_mm256_srli_epi16(load_bytes32(p + i / 4 * 32), 2 * (i % 4)), bytes_of(3));
-}
 /// Sixteen bytes to the scales of a super-block (or to its mins).
 static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) {
     store_bytes32(_mm256_cvtepu8_epi16(bytes), out);
@@ -152,44 +146,54 @@ static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
     const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)), _mm256_slli_epi32(high, 4));
     return _mm256_sub_epi32(scale, _mm256_set1_epi32(32));
 }
-template <class Arch>
-TINFER_INLINE void unpack_vector(TQ2_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i pairs[8];
-    pairs_of_64(block, pairs);
-    for (int i = 0; i < 8; ++i) store_bytes32(_mm256_sub_epi8(pairs[i], bytes_of(1)), out.q + 32 * i);
-    store_bytes32(_mm256_set1_epi16(1), out.scale);
-    out.d = load_half(block + 64);
+/// Codes of −1, 0 and 1 (TQ2_0: and 2), one too high: put(i, c) of values 32i … 32i + 31.
+template <class Put>
+static TINFER_INLINE void ternary_codes(TQ2_0, const std::uint8_t* block, const Put& put) {
+#    pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+        const __m256i bytes = load_bytes32(block + 32 * half);
+#    pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i)
+            put(4 * half + i, _mm256_and_si256(i == 0 ? bytes : _mm256_srli_epi16(bytes, 2 * i), bytes_of(3)));
+    }
 }
 /// A digit to base three is the whole part of three times a fraction of 256, the next one that of the rest: 86 and 171
-/// are the first bytes of which it is 1 and 2.
+/// are the first bytes of which it is 1 and 2. Bytes compare as signed ones, so fractions come with 128 taken away.
+/// Three times such a byte lacks 128 again, because 384 is 128 modulo 256.
 static TINFER_INLINE __m256i base3_digits(__m256i fractions) {
-    const auto reaches = [&](int least) {
-        return _mm256_cmpeq_epi8(_mm256_max_epu8(fractions, bytes_of(least)), fractions);
-    };
-    return _mm256_sub_epi8(_mm256_sub_epi8(bytes_of(-1), reaches(86)), reaches(171));
+    const auto above = [&](int most) { return _mm256_cmpgt_epi8(fractions, bytes_of(most - 128)); };
+    return _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_add_epi8(above(85), above(170)));
 }
 static TINFER_INLINE __m256i three_times(__m256i bytes) {
     return _mm256_add_epi8(bytes, _mm256_add_epi8(bytes, bytes));
 }
-template <class Arch>
-TINFER_INLINE void unpack_vector(TQ1_0, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept {
-    __m256i fractions = load_bytes32(block);
-    for (int n = 0; n < 5; ++n, fractions = three_times(fractions))
-        store_bytes32(base3_digits(fractions), out.q + 32 * n);
-    // Sixteen bytes of five digits, two digits at a time, and four of four: out.q + 160 is written to its end and over
-    // it.
-    const __m128i sixteen = load_bytes16(block + 32);
+template <class Put>
+static TINFER_INLINE void ternary_codes(TQ1_0, const std::uint8_t* block, const Put& put) {
+    __m256i fractions = _mm256_xor_si256(load_bytes32(block), bytes_of(128));
+#    pragma GCC unroll 5
+    for (int i = 0; i < 5; ++i, fractions = three_times(fractions)) put(i, base3_digits(fractions));
+    // Sixteen bytes of five digits, two digits at a time. The last one stands beside four bytes of four digits.
+    const __m128i flip = _mm_set1_epi8(static_cast<char>(128)), sixteen = _mm_xor_si128(load_bytes16(block + 32), flip);
     const auto next = [](__m128i bytes) { return _mm256_castsi256_si128(three_times(_mm256_castsi128_si256(bytes))); };
     fractions = _mm256_set_m128i(next(sixteen), sixteen);
-    for (int n = 0; n < 3; ++n, fractions = three_times(three_times(fractions)))
-        store_bytes32(base3_digits(fractions), out.q + 160 + 32 * n);
-    const __m128i four = _mm_set1_epi32(static_cast<int>(load_u32<Arch>(block + 48)));
-    const __m128i thrice = next(four), ninefold = next(thrice), last = next(ninefold);
+#    pragma GCC unroll 2
+    for (int i = 5; i < 7; ++i, fractions = three_times(three_times(fractions))) put(i, base3_digits(fractions));
+    std::int32_t word;
+    std::memcpy(&word, block + 48, 4);
+    const __m128i four = _mm_xor_si128(_mm_set1_epi32(word), flip), thrice = next(four), ninefold = next(thrice),
+                  last = next(ninefold);
     const __m128i digits = _mm_unpacklo_epi64(_mm_unpacklo_epi32(four, thrice), _mm_unpacklo_epi32(ninefold, last));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.q + 240),
-                     _mm256_castsi256_si128(base3_digits(_mm256_castsi128_si256(digits))));
+    put(7, base3_digits(_mm256_set_m128i(digits, _mm256_castsi256_si128(fractions))));
+}
+template <class Format>
+inline constexpr bool kIsTernary = Format::kUnit == 256 && Format::kScaleElems == 256;
+template <class Arch, class Format>
+TINFER_INLINE void unpack_vector(Format, const std::uint8_t* block, int /*unit*/, Codes256& out) noexcept
+    requires(kIsTernary<Format>) {
+    ternary_codes(Format{}, block,
+                  [&](int i, __m256i c) { store_bytes32(_mm256_sub_epi8(c, bytes_of(1)), out.q + 32 * i); });
     store_bytes32(_mm256_set1_epi16(1), out.scale);
-    out.d = load_half(block + 52);
+    out.d = load_half(block + Format::kBlockBytes - 2);
 }
 
 }  // namespace tinfer::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A row of quantized weights times a few tokens, for x86-64: each block is unpacked into L1, as for a panel,
-// but meets the activations at once instead of being transposed: the formats that have no row streams of their own
-// (kernels/gemv/skinny.hpp, kernels/gemv/common_avx512.hpp). The float steps are those of
+// A token times eight rows of blocks of 32, for x86-64: each block is unpacked into L1, as for a panel, but meets the
+// activations at once instead of being transposed: the formats that have no row streams of their own
+// (kernels/gemv/skinny.hpp, kernels/gemv/common_avx512.hpp). Float steps have rows in lanes; they are those of
 // kernels/quants/format.hpp.
 #pragma once
 
@@ -17,47 +17,6 @@ static TINFER_INLINE __m256i pairs_of_32(const std::int8_t* q, const std::int8_t
     return dot_signed_bytes(i32v<avx2>(load_bytes32(q)), i32v<avx2>(load_bytes32(a)), avx2{});
 }
 inline constexpr int kPrefetchAhead = 1024;  ///< how far ahead in a row is prefetched, in bytes
-
-static TINFER_INLINE std::int32_t sum_of_lanes(__m128i four) {
-    const __m128i two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
-    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 1)));
-}
-static TINFER_INLINE std::int32_t sum_of_lanes(__m256i v) {
-    return sum_of_lanes(_mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
-}
-
-/// acc and super-block b of a row.
-static TINFER_INLINE float add_unpacked(const Codes256& w, const Activations& x, std::int64_t b, float acc) noexcept {
-    const __m256i scales = load_bytes32(w.scale);  // sixteen: one for each half of eight pieces of 32 values
-    const __m256i eight[2] = {_mm256_permute2x128_si256(scales, scales, 0x00),
-                              _mm256_permute2x128_si256(scales, scales, 0x11)};
-    // Word 0 to all of the low half, word 1 to all of the high half; four bytes further for every piece.
-    const __m256i first = _mm256_setr_epi32(0x01000100, 0x01000100, 0x01000100, 0x01000100, 0x03020302, 0x03020302,
-                                            0x03020302, 0x03020302);
-    __m256i sum = _mm256_setzero_si256();
-#    pragma GCC unroll 8
-    for (int j = 0; j < 8; ++j) {
-        const __m256i scale =
-            _mm256_shuffle_epi8(eight[j / 4], _mm256_add_epi8(first, _mm256_set1_epi8(static_cast<char>(4 * (j % 4)))));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs_of_32(w.q + 32 * j, x.q + 256 * b + 32 * j), scale));
-    }
-    return __builtin_fmaf(w.d * x.d[b], static_cast<float>(sum_of_lanes(sum)), acc);
-}
-/// acc[t] = ⟨row, x[t]⟩ for T tokens, super-blocks. Memory is prefetched a kilobyte ahead.
-template <class Arch, class Format, int T>
-inline void multiply_unpacked_row(const std::uint8_t* block, std::int64_t k, const Activations (&x)[T],
-                                  float (&acc)[T]) noexcept {
-    static_assert(!Format::kHasMin);  // those have routes of their own
-    for (int t = 0; t < T; ++t) acc[t] = 0.0f;
-    for (std::int64_t b = 0; b < k / 256; ++b, block += Format::kBlockBytes) {
-        for (int line = 0; line < Format::kBlockBytes; line += 64) __builtin_prefetch(block + kPrefetchAhead + line);
-        Codes256 codes;
-        unpack_block<Arch, Format>(block, 0, codes);
-        for (int t = 0; t < T; ++t) acc[t] = add_unpacked(codes, x[t], b, acc[t]);
-    }
-}
-
-// ---- Blocks of 32: eight rows at once, so that float steps have rows in lanes ---------------------------------------
 
 using EightBlocks = const std::uint8_t* [8];
 

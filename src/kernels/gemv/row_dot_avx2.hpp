@@ -149,7 +149,8 @@ struct RowDot<Q6_K> {
 /// results[t][r] = ⟨row r, x[t]⟩ of T tokens, super-blocks.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_row_dots(const EightRows& rows, std::int64_t k, const Activations* x,
-                                         float (*results)[8]) noexcept requires(Format::kUnit == 256) {
+                                         float (*results)[8]) noexcept
+    requires(Format::kUnit == 256 && !kIsTernary<Format>) {
     RowBlocks<8> blocks = blocks_of(rows);
     f32v<Arch> acc[T];
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
@@ -183,6 +184,42 @@ template <class Arch, class Format, int T>
             if constexpr (Format::kHasMin)
                 acc[t] = fnma(f32v<Arch>(header.dmin_w) * d_x, as_float(header.n[t], Arch{}), acc[t], Arch{});
         }
+    }
+    for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
+}
+
+/// The same of ternary formats: all products of a row's block fit sixteen bits, |pair| ≤ 8 · 2 · 3 · 127, and no scale
+/// is among them.
+template <class Arch, class Format, int T>
+[[gnu::noinline]] void multiply_row_dots(const EightRows& rows, std::int64_t k, const Activations* x,
+                                         float (*results)[8]) noexcept requires(kIsTernary<Format>) {
+    RowBlocks<8> blocks = blocks_of(rows);
+    f32v<Arch> acc[T];
+    for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
+    for (std::int64_t i = 0; i < k / 256; ++i, blocks.at += Format::kBlockBytes) {
+        __m256i sums[T][8], acc_init[T];  // the latter: what the bias of codes takes off
+        for (int t = 0; t < T; ++t)
+            acc_init[t] = _mm256_madd_epi16(load_bytes32(x[t].sum16 + 16 * i), _mm256_set1_epi16(-1));
+#    pragma GCC unroll 8
+        for (int r = 0; r < 8; ++r) {
+            rows.template prefetch<Format::kBlockBytes>(r, blocks.at);
+            __m256i pairs[T];
+            ternary_codes(
+                Format{}, blocks[r], [&](int j, __m256i codes) __attribute__((always_inline)) {
+#    pragma GCC unroll 2
+                    for (int t = 0; t < T; ++t) {
+                        const __m256i pair = _mm256_maddubs_epi16(codes, load_bytes32(x[t].q + 256 * i + 32 * j));
+                        pairs[t] = j == 0 ? pair : _mm256_add_epi16(pairs[t], pair);
+                    }
+                });
+#    pragma GCC unroll 2
+            for (int t = 0; t < T; ++t)
+                sums[t][r] = _mm256_add_epi32(acc_init[t], _mm256_madd_epi16(pairs[t], _mm256_set1_epi16(1)));
+        }
+        const f32v<Arch> d_w = load_last_f16s(blocks, Format::kBlockBytes - 2);
+#    pragma GCC unroll 2
+        for (int t = 0; t < T; ++t)
+            acc[t] = fma(d_w * f32v<Arch>(x[t].d[i]), as_float(reduce_eight(sums[t]), Arch{}), acc[t], Arch{});
     }
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }

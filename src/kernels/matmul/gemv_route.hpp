@@ -6,6 +6,7 @@
 #include "kernels/gemv/along.hpp"
 #include "kernels/gemv/b32_avx512.hpp"
 #include "kernels/gemv/codebook_avx512.hpp"
+#include "kernels/gemv/codebook_vbmi.hpp"
 #include "kernels/gemv/generic_x86.hpp"
 #include "kernels/gemv/iq4_xs_avx512.hpp"
 #include "kernels/gemv/kquant_avx512.hpp"
@@ -222,28 +223,66 @@ struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
     }
 };
 
-/// Tokens by rows as they lie, in one pass or two of even size.
+/// Tokens by rows as they lie, in one pass or two of even size. What the rows meet is packed once: each token, and for
+/// one or two tokens the codebook, where the processor permutes bytes.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::codebook> {
     static_assert(kHasCodebook<Format>);
     static std::uint64_t scratch_bytes(std::int64_t n_columns, std::int64_t k) noexcept {
-        return sizeof(PackedActivations) +
-               static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens) * (k / 256)) * sizeof(CodebookToken);
+        const auto n_blocks = static_cast<std::uint64_t>(k / 256);
+        std::uint64_t bytes =
+            static_cast<std::uint64_t>(std::min(n_columns, kMaxTokens)) * n_blocks * sizeof(CodebookToken);
+#    if defined(__AVX512VNNI__)
+        if constexpr (kHasCodebookBytes<Format>) {
+            const auto n = static_cast<std::uint64_t>(std::min(n_columns, kMaxBytesTokens));
+            bytes = std::max<std::uint64_t>(bytes, CodebookBytes<Format>::kBookBytes +
+                                                       n * n_blocks * sizeof(BytesToken<Format>));
+        }
+#    endif
+        return sizeof(Packed) + bytes;
     }
     /// `packed_activations`: null, or scratch says of which activations.
     static void multiply(const PanelJob& job, const std::byte*& packed_activations) noexcept {
-        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kPass - 1) / kPass;
+        auto& packed = *reinterpret_cast<Packed*>(job.scratch);
+        bool in_bytes = false;
+#    if defined(__AVX512VNNI__)
+        in_bytes = kHasCodebookBytes<Format> && job.processor.permutes_bytes && job.n_columns <= kMaxBytesTokens;
+#    endif
+        if (packed_activations != nullptr && packed.in_bytes != in_bytes) packed_activations = nullptr;
+        packed.in_bytes = in_bytes;
         Activations x[kMaxTokens];
         activations_of<Arch, Format>(job, job.n_columns, x);
-        auto& before = *reinterpret_cast<PackedActivations*>(job.scratch);
-        auto* tokens = reinterpret_cast<CodebookToken*>(&before + 1);
-        for (std::int64_t t = 0; t < job.n_columns; ++t) {
-            if (packed_activations != nullptr && before.of[t] == job.columns[t].x) continue;
-            pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
-            before.of[t] = job.columns[t].x;
-        }
-        if (packed_activations == nullptr) std::fill(before.of + job.n_columns, before.of + kMaxTokens, nullptr);
+        if (in_bytes) multiply_bytes(job, packed, x, packed_activations);
+        else multiply_words(job, packed, x, packed_activations);
         packed_activations = job.scratch;
+    }
+
+private:
+    static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::codebook>;
+    static constexpr std::int64_t kPass = std::min<std::int64_t>(kMaxTokens, 8);
+    using Rows = RowGroup<kStreams<Arch>>;
+    struct alignas(64) Packed {
+        const std::byte* of[kMaxTokens];  ///< behind this struct lie the tokens of these activations
+        bool in_bytes;                    ///< as BytesToken, behind the codebook
+    };
+    /// Columns of which scratch has not the tokens: pack(t).
+    template <class Pack>
+    static TINFER_INLINE void pack_tokens(const PanelJob& job, Packed& packed, bool has_some, Pack pack) noexcept {
+        for (std::int64_t t = 0; t < job.n_columns; ++t) {
+            if (has_some && packed.of[t] == job.columns[t].x) continue;
+            pack(t);
+            packed.of[t] = job.columns[t].x;
+        }
+        if (!has_some) std::fill(packed.of + job.n_columns, packed.of + kMaxTokens, nullptr);
+    }
+
+    static void multiply_words(const PanelJob& job, Packed& packed, const Activations* x,
+                               const std::byte* packed_activations) noexcept {
+        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kPass - 1) / kPass;
+        auto* tokens = reinterpret_cast<CodebookToken*>(&packed + 1);
+        pack_tokens(job, packed, packed_activations != nullptr, [&](std::int64_t t) {
+            pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
+        });
         RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
             job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
                 for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
@@ -253,14 +292,6 @@ struct ProductPath<Arch, Format, Route::codebook> {
                 }
             });
     }
-
-private:
-    static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::codebook>;
-    static constexpr std::int64_t kPass = std::min<std::int64_t>(kMaxTokens, 8);
-    using Rows = RowGroup<kStreams<Arch>>;
-    struct alignas(64) PackedActivations {
-        const std::byte* of[kMaxTokens];
-    };
     template <int T>
     static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens,
                               const Activations* x, bool prefetches, float (*results)[Rows::kRows]) noexcept {
@@ -278,40 +309,45 @@ private:
         multiply_codebook_halves<Arch, Format, T>(rows, n_blocks, tokens, x, prefetches, results);
 #    endif
     }
+    static void multiply_bytes([[maybe_unused]] const PanelJob& job, [[maybe_unused]] Packed& packed,
+                               [[maybe_unused]] const Activations* x,
+                               [[maybe_unused]] const std::byte* packed_activations) noexcept {
+#    if defined(__AVX512VNNI__)
+        if constexpr (kHasCodebookBytes<Format>) {
+            const std::int64_t n_blocks = job.k / 256;
+            auto* book = reinterpret_cast<std::uint8_t*>(&packed + 1);
+            auto* tokens = reinterpret_cast<BytesToken<Format>*>(book + CodebookBytes<Format>::kBookBytes);
+            if (packed_activations == nullptr) CodebookBytes<Format>::make_book(book);
+            pack_tokens(job, packed, packed_activations != nullptr,
+                        [&](std::int64_t t) { pack_bytes_token<Arch, Format>(x[t], n_blocks, tokens + t * n_blocks); });
+            static_assert(kMaxBytesTokens == 2 && Rows::kRows == FourRows::kRows);
+            RowStreams<Arch, kMaxTokens>::template for_each_group<FourRows>(
+                job, [&](const FourRows& rows, float(*results)[4]) {
+                    if (job.n_columns == 1)
+                        multiply_codebook_bytes<Arch, Format, 1>(rows, n_blocks, book, tokens, x, *results, 4);
+                    else multiply_codebook_bytes<Arch, Format, 2>(rows, n_blocks, book, tokens, x, *results, 4);
+                });
+        }
+#    endif
+    }
 };
 
-/// Unpacked block by block: super-blocks row by row, blocks of 32 of eight rows.
+/// A token by blocks of eight rows, unpacked one by one.
 template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::generic_x86>;
-        if (kMaxTokens == 1 || job.n_columns == 1) multiply_columns<1>(job);
-        else multiply_columns<kMaxTokens>(job);
-    }
-
-private:
-    template <int T>
-    static void multiply_columns(const PanelJob& job) noexcept {
-        Activations x[T];
-        activations_of<Arch, Format>(job, T, x);
+        static_assert(kMaxRouteTokens<Arch, Format::kType, Route::generic_x86> == 1);
+        Activations x[1];
+        activations_of<Arch, Format>(job, 1, x);
         const auto row = [&](int r) {
             return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride);
         };
-        if constexpr (Format::kUnit == 256) {
-            for (int r = 0; r < job.n_rows; ++r) {
-                float results[T];
-                multiply_unpacked_row<Arch, Format, T>(row(r), job.k, x, results);
-                for (int t = 0; t < T; ++t) store_results<Arch>(job, t, r, 1, &results[t]);
-            }
-        } else {
-            static_assert(T == 1);
-            for (int first = 0; first < job.n_rows; first += 8) {
-                const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
-                                          row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
-                alignas(32) float results[8];
-                multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
-                store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);
-            }
+        for (int first = 0; first < job.n_rows; first += 8) {
+            const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
+                                      row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
+            alignas(32) float results[8];
+            multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
+            store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);
         }
     }
 };

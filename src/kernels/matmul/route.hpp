@@ -23,8 +23,8 @@ enum class Route : std::uint8_t {
     row_dot_avx2,     ///< gemv/row_dot_avx2.hpp: a token or two, eight rows as they lie
     skinny,           ///< gemv/skinny.hpp: a row in each lane, transposed in registers
     along,            ///< gemv/along.hpp: rows as they lie, decoded one by one
-    codebook,         ///< gemv/codebook_avx512.hpp or gemv/codebook_avx2.hpp: the IQ types with a codebook
-    generic_x86,      ///< gemv/generic_x86.hpp: blocks unpacked one by one
+    codebook,         ///< gemv/codebook_avx512.hpp, codebook_vbmi.hpp or codebook_avx2.hpp: IQ types with a codebook
+    generic_x86,      ///< gemv/generic_x86.hpp: a token, blocks unpacked one by one
     microkernel_q8,   ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
     microkernel_amx,  ///< gemm/microkernel_amx.hpp: packed panels and the matrix unit
     float_rows,       ///< gemm/float_microkernels.hpp: float weights as they lie
@@ -179,8 +179,11 @@ struct RouteFormat {
     }
     if (family == FormatFamily::codebook)
         return n_tokens <= max_gemv_codebook(arch) ? Route::codebook : Route::microkernel_q8;
-    if (family == FormatFamily::unpacked)
-        return n_tokens <= (route_format(type).super_blocks ? 2 : 1) ? Route::generic_x86 : Route::microkernel_q8;
+    if (family == FormatFamily::unpacked) {
+        const bool ternary = route_format(type).super_blocks;
+        if (n_tokens > (ternary ? 2 : 1)) return Route::microkernel_q8;
+        return ternary ? Route::row_dot_avx2 : Route::generic_x86;
+    }
     if (arch.lanes == 16 && arch.dot4) {
         if (n_tokens > max_gemv_avx512(type)) return Route::microkernel_q8;
         if (family == FormatFamily::b32) return n_tokens <= 2 ? Route::b32_avx512 : Route::skinny_avx512;

@@ -50,6 +50,7 @@ struct avx512 : avx2 {
 struct avx512vnni : avx512 {
     static constexpr Isa kIsa = Isa::avx512vnni;
     using Vector = avx512vnni;
+    using Half = half_width<avx512vnni>;
     static constexpr int kMemoryBoundTokens = 72, kStreams = 4;
     static constexpr bool kHasDot4 = true;
     static constexpr bool kFusedDot2 = true;
