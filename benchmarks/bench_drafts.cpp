@@ -151,8 +151,8 @@ struct Costs {
                                (has_head ? seconds_of_head(context, s, n) : 0));
     }
 
-    /// What the best length gains where each drafted token is right with this probability: a verification of n of them draws
-    /// 1 + p + … + p^n tokens.
+    /// What the best length gains where each drafted token is right with this probability: the verification of n of
+    /// them draws 1 + p + … + p^n tokens.
     [[nodiscard]] double bound(double right) const {
         double best = 1, drawn = 1, power = 1;
         for (const double seconds : drafting) best = std::max(best, (drawn += power *= right) * step / seconds);

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numbers>
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
@@ -16,7 +14,6 @@ namespace tinfer {
 
 namespace {
 
-constexpr double kHalfLife = 16;  // passes of a group after which a pick counts half
 constexpr auto kPoll = std::chrono::milliseconds(10);
 
 constexpr std::size_t kBufferBytes = 2 * UnbufferedFile::kAlignment;  // of a reader, for the ends of what it reads
@@ -459,43 +456,6 @@ void Pager::tell(const Hold::Read& read, std::vector<ReadEvent>& out) const {
                        .unit = slice,
                        .file_index = static_cast<std::uint32_t>(tensor.slices.file),
                        .ahead = read.ahead});
-}
-
-std::vector<std::uint64_t> Pager::picks(std::size_t group_index) const {
-    const Group& group = groups_[group_index];
-    std::vector<std::uint64_t> picks(group.n_units);
-    const std::lock_guard lock(mutex_);
-    for (std::uint32_t u = 0; u < group.n_units; ++u) picks[u] = units_[group.first_unit + u].n_picks;
-    return picks;
-}
-
-// A unit that is picked in a share p of the passes has p · kHalfLife / ln 2 picks in the long run, older ones counting
-// less.
-void Pager::warm(std::size_t group_index, std::span<const std::uint64_t> picks) {
-    const Group& group = groups_[group_index];
-    const double sum = std::accumulate(picks.begin(), picks.end(), 0.0);
-    if (sum <= 0) return;
-    const std::lock_guard lock(mutex_);
-    for (std::uint32_t u = 0; u < group.n_units && u < picks.size(); ++u) {
-        const double share = std::min(1.0, static_cast<double>(picks[u]) * group.router.n_used / sum);
-        units_[group.first_unit + u].weight =
-            static_cast<double>(group.n_passes) / kHalfLife + std::log2(1.0 + share * kHalfLife / std::numbers::ln2);
-    }
-}
-
-void Pager::read_warm() {
-    std::vector<std::uint32_t> order(units_.size());
-    std::iota(order.begin(), order.end(), 0u);
-    const std::lock_guard lock(mutex_);
-    const auto weight = [&](std::uint32_t u) {
-        return units_[u].weight - static_cast<double>(groups_[units_[u].group].n_passes) / kHalfLife;
-    };
-    std::ranges::sort(order, std::greater{}, weight);
-    for (const std::uint32_t u : order) {
-        if (units_[u].state != State::absent || weight(u) <= 0) continue;
-        if (used_bytes_ + groups_[units_[u].group].unit_bytes > slot_bytes_) return;
-        begin_reading(u, ahead_);
-    }
 }
 
 bool Pager::is_direct() const noexcept {

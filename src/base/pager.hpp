@@ -149,6 +149,7 @@ public:
 
 private:
     static constexpr std::size_t kReaders = 4;  // requests that the storage has at once
+    static constexpr double kHalfLife = 16;     // passes of a group after which a pick counts half
     enum class State : std::uint8_t { absent, reading, resident };
     struct Tensor {
         PagedSlices slices;

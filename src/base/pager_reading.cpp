@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The pager's threads: readers, which take pieces of units, and the one that asks routers early; what is read ahead.
+// The pager's threads: readers, which take pieces of units, and the one that asks routers early; what is read ahead,
+// and what is read before the first token.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <functional>
+#include <numbers>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -286,6 +290,43 @@ void Pager::answer_questions() noexcept {
             if (!lock.owns_lock()) lock.lock();
             question_.group = -1;
         }
+    }
+}
+
+std::vector<std::uint64_t> Pager::picks(std::size_t group_index) const {
+    const Group& group = groups_[group_index];
+    std::vector<std::uint64_t> picks(group.n_units);
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t u = 0; u < group.n_units; ++u) picks[u] = units_[group.first_unit + u].n_picks;
+    return picks;
+}
+
+// A unit that is picked in a share p of the passes has p · kHalfLife / ln 2 picks in the long run, older ones counting
+// less.
+void Pager::warm(std::size_t group_index, std::span<const std::uint64_t> picks) {
+    const Group& group = groups_[group_index];
+    const double sum = std::accumulate(picks.begin(), picks.end(), 0.0);
+    if (sum <= 0) return;
+    const std::lock_guard lock(mutex_);
+    for (std::uint32_t u = 0; u < group.n_units && u < picks.size(); ++u) {
+        const double share = std::min(1.0, static_cast<double>(picks[u]) * group.router.n_used / sum);
+        units_[group.first_unit + u].weight =
+            static_cast<double>(group.n_passes) / kHalfLife + std::log2(1.0 + share * kHalfLife / std::numbers::ln2);
+    }
+}
+
+void Pager::read_warm() {
+    std::vector<std::uint32_t> order(units_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    const std::lock_guard lock(mutex_);
+    const auto weight = [&](std::uint32_t u) {
+        return units_[u].weight - static_cast<double>(groups_[units_[u].group].n_passes) / kHalfLife;
+    };
+    std::ranges::sort(order, std::greater{}, weight);
+    for (const std::uint32_t u : order) {
+        if (units_[u].state != State::absent || weight(u) <= 0) continue;
+        if (used_bytes_ + groups_[units_[u].group].unit_bytes > slot_bytes_) return;
+        begin_reading(u, ahead_);
     }
 }
 
