@@ -56,7 +56,7 @@ void bind_batch(nb::module_& module) {
             nb::sig("def add_embedding(self, row: numpy.ndarray, *, pos: int | None = None, seq: int | "
                     "typing.Iterable[int] = 0, output: bool = False) -> None"),
             "A row of n_embd float32 in place of a token; copied.")
-        .def("clear", &Batch::clear)
+        .def("clear", &Batch::clear, "Empties it; nothing of a context changes.")
         .def("__len__", &Batch::size);
 }
 

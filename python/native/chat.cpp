@@ -189,7 +189,8 @@ void bind_chat_class(nb::module_& module) {
                                      result);
             },
             "call"_a, "result"_a,
-            nb::sig("def add_tool_result(self, call: dict[str, typing.Any], result: str) -> None"))
+            nb::sig("def add_tool_result(self, call: dict[str, typing.Any], result: str) -> None"),
+            "What a call of the last answer ('id', 'name', 'arguments') has given, as a message. Raises KeyError.")
         .def("next", &next, "context"_a, "sampler"_a,
              nb::sig("def next(self, context: Context, sampler: Sampler) -> dict[str, typing.Any] | None"),
              "The next piece of the answer: 'content', 'reasoning', 'tool_calls', any of them maybe empty; None at the "
@@ -208,11 +209,13 @@ void bind_chat_class(nb::module_& module) {
                 return self.take_back();
             },
             "Removes the last answer and what follows it; False where there is none.")
-        .def("reset",
-             [](Chat& self) {
-                 const InUse use(&self);
-                 self.reset();
-             })
+        .def(
+            "reset",
+            [](Chat& self) {
+                const InUse use(&self);
+                self.reset();
+            },
+            "Forgets all messages but the one that `system` has made.")
         .def_prop_rw(
             "messages",
             [](const Chat& self) {

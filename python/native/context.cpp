@@ -195,7 +195,7 @@ struct PyAttachment {
 
 void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
     nb::class_<PyAttachment>(module, "Attachment", "Keeps an observer attached; a context manager that detaches it.")
-        .def("detach", &PyAttachment::detach)
+        .def("detach", &PyAttachment::detach, "The observer sees nothing any more; twice is as once.")
         .def_prop_ro("attached",
                      [](const PyAttachment& self) { return self.state->context && self.one->attachment.attached(); })
         .def(
@@ -236,7 +236,8 @@ void bind_watching(nb::module_& module, nb::class_<PyContext>& context) {
                     else tinfer::detach(c, adapter);
                 });
             },
-            "adapter"_a, nb::kw_only(), "seq"_a = nb::none());
+            "adapter"_a, nb::kw_only(), "seq"_a = nb::none(),
+            "From the next decode on, for all sequences or one; what is cached stays as it was computed.");
 }
 
 void bind_outputs(nb::class_<PyContext>& context) {
@@ -294,7 +295,9 @@ void bind_outputs(nb::class_<PyContext>& context) {
              "A value by the name that `keep` asked for, flat: a row for each token. A view.")
         .def(
             "output_index", [](const PyContext& self, int token) { return self.get().output_index(token); },
-            "token_index"_a)
+            "token_index"_a,
+            "Which output the batch's token i has become. Raises Error: no_output where it was not flagged, "
+            "index_out_of_range.")
         .def_prop_ro("n_outputs", [](const PyContext& self) { return self.get().n_outputs(); });
 }
 
@@ -337,7 +340,9 @@ void bind_properties(nb::class_<PyContext>& context) {
                     c.set_threads(n_threads, n_threads_batch == 0 ? n_threads : n_threads_batch);
                 });
             },
-            "n_threads"_a, "n_threads_batch"_a = 0)
+            "n_threads"_a, "n_threads_batch"_a = 0,
+            "Threads of the next decodes, at most as many as the context was made for (0: as n_threads). Raises Error: "
+            "bad_parameter.")
         .def(
             "close", [](const PyContext& self) { self.state->close(); }, "Frees cache and scratch; views end.")
         .def_prop_ro("closed", [](const PyContext& self) { return !self.state->context; })

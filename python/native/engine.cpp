@@ -369,7 +369,8 @@ void bind_engine(nb::module_& module) {
             "log-probabilities, -1 none. `speculate`: 'none', 'ngram', 'draft'. Raises Error: limit_exceeded, no_room, "
             "bad_parameter, …")
         .def("drain", &drain, "timeout"_a = 1e8, "Refuses requests and waits for those that run; False: some still do.")
-        .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"))
+        .def("stats", &stats, nb::sig("def stats(self) -> dict[str, float]"),
+             "Requests that wait and run, requests and tokens since the engine was made, seconds in rounds.")
         .def_prop_ro(
             "max_tokens", [](const PyEngine& self) { return self.running->get().max_tokens(); },
             "Most tokens of one request, prompt and answer together.")
@@ -379,7 +380,7 @@ void bind_engine(nb::module_& module) {
             "Engines with the same one give the same answers to the same requests.")
         .def(
             "memory", [](const PyEngine& self) { return dict_of(self.running->get().memory()); },
-            nb::sig("def memory(self) -> dict[str, int]"))
+            nb::sig("def memory(self) -> dict[str, int]"), "Bytes by class.")
         .def(
             "close",
             [](const PyEngine& self) {

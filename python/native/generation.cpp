@@ -82,11 +82,13 @@ void bind_generation(nb::module_& module) {
             },
             "tokens"_a, nb::sig("def prompt(self, tokens: typing.Iterable[int]) -> None"),
             "Goes on with more tokens: the next turn.")
-        .def("copy",
-             [](const Generation& self) {
-                 const InUse use(&self);
-                 return Generation(self);
-             })
+        .def(
+            "copy",
+            [](const Generation& self) {
+                const InUse use(&self);
+                return Generation(self);
+            },
+            "With its state: both go on by themselves.")
         .def_prop_ro(
             "token_ids",
             [](const Generation& self) {
@@ -154,7 +156,7 @@ void bind_receipt(nb::module_& module) {
         .def_static(
             "parse", [](std::string_view json) { return Receipt::parse(json, "receipt"); }, "json"_a,
             "Raises Error (damaged).")
-        .def("json", &Receipt::json)
+        .def("json", &Receipt::json, "One line, which parse() takes.")
         .def(
             "add_hashes",
             [](Receipt& self, const tinfer::Model& model) {
@@ -193,7 +195,8 @@ void bind_receipt(nb::module_& module) {
                 return self.receipt(tokens_of(prompt), sampler);
             },
             "prompt"_a, "sampler"_a,
-            nb::sig("def receipt(self, prompt: typing.Iterable[int], sampler: Sampler) -> Receipt"));
+            nb::sig("def receipt(self, prompt: typing.Iterable[int], sampler: Sampler) -> Receipt"),
+            "What was drawn since it was attached, for a prompt and the sampler that drew.");
 }
 
 }  // namespace tinfer_python

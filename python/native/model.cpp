@@ -353,7 +353,8 @@ void bind_vocab(nb::module_& module) {
             "text", [](const Vocab& self, std::int32_t token) { return text_of(self.text(Token{token})); }, "token"_a,
             nb::sig("def text(self, token: int) -> str"), "As stored in the file.")
         .def(
-            "score", [](const Vocab& self, std::int32_t token) { return self.score(Token{token}); }, "token"_a)
+            "score", [](const Vocab& self, std::int32_t token) { return self.score(Token{token}); }, "token"_a,
+            "As stored in the file; 0 where it holds none.")
         .def(
             "find", [](const Vocab& self, std::string_view text) { return optional_token(self.find(text)); }, "text"_a,
             nb::sig("def find(self, text: str) -> int | None"), "The token stored as this text.")
@@ -362,7 +363,7 @@ void bind_vocab(nb::module_& module) {
             "Whether the token ends a generation.")
         .def(
             "is_control", [](const Vocab& self, std::int32_t token) { return self.is_control(Token{token}); },
-            "token"_a)
+            "token"_a, "Whether it stands for no text: <s>, <|im_end|>, …")
         .def(
             "special",
             [](const Vocab& self, std::string_view which) {

@@ -132,7 +132,7 @@ void bind_sampler(nb::module_& module) {
         .def("__copy__", &copy)
         .def_prop_ro("seed", &tinfer::Sampler::seed, "In use: as given, or from the hardware.")
         .def("describe", &tinfer::Sampler::describe, "The chain as text, with its seed.")
-        .def("names", &tinfer::Sampler::names)
+        .def("names", &tinfer::Sampler::names, "The links of its chain, in their order.")
         .def(
             "probs",
             [](const tinfer::Sampler& self, std::size_t k) {

@@ -220,7 +220,7 @@ void bind_studies(nb::module_& module) {
                 new (self) tinfer::Roofline({.bytes = bytes, .int8_macs = int8_macs, .f32_macs = f32_macs});
             },
             nb::kw_only(), "bytes"_a = 0.0, "int8_macs"_a = 0.0, "f32_macs"_a = 0.0)
-        .def("report", &tinfer::Roofline::report);
+        .def("report", &tinfer::Roofline::report, "A table as text: bytes, time and share of the peaks by role.");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ everything but answers."""
 import copy
 import gc
 import hashlib
+import inspect
 import os
 import pickle
 import signal
@@ -25,6 +26,21 @@ def raises(case, code, call, *args, **keywords):
         call(*args, **keywords)
     case.assertEqual(caught.exception.code, code, str(caught.exception))
     return str(caught.exception)
+
+
+class Names(unittest.TestCase):
+    def test_everything_public_says_what_it_is(self):
+        """More than its signature, which is made."""
+        silent = []
+        for name in tinfer.__all__:
+            one = getattr(tinfer, name)
+            members = [(f"{name}.{key}", getattr(one, key)) for key in vars(one) if not key.startswith("_")] \
+                if inspect.isclass(one) else []
+            for what, value in [(name, one), *members]:
+                text = value.__doc__ or ""
+                if callable(value) and (not text or text.startswith(f"{what.split('.')[-1]}(") and "\n" not in text):
+                    silent.append(what)
+        self.assertEqual(silent, [])
 
 
 class Models(unittest.TestCase):

@@ -50,7 +50,7 @@ def operators():
 
 def main():
     n_calls, seed = (int(sys.argv[1]) if len(sys.argv) > 1 else 5000), int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    if "--no-limit" not in sys.argv:
+    if "--no-limit" not in sys.argv and "asan" not in os.environ.get("LD_PRELOAD", ""):
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

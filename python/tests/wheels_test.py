@@ -172,7 +172,7 @@ for test in anywhere core llm trace docs; do /root/env/bin/python ${test}_test.p
         self.assertLess(archive.stat().st_size, MOST_BYTES)
         print(f"{archive.name}: {archive.stat().st_size} bytes, {len(names)} files")
         settings = [f"-Ccmake.define.{define}" for define in (
-            "TINFER_ISAS=reference", "CMAKE_UNITY_BUILD=ON", "CMAKE_UNITY_BUILD_BATCH_SIZE=0",
+            "TINFER_ISAS=reference", "CMAKE_UNITY_BUILD=ON", "CMAKE_UNITY_BUILD_BATCH_SIZE=24",
             "CMAKE_CXX_FLAGS_RELEASE=-O0")]
         folder = self.work / "from-sdist"
         venv.create(folder, with_pip=True)

@@ -102,7 +102,8 @@ class Vocab:
     def text(self, token: int) -> str:
         """As stored in the file."""
 
-    def score(self, token: int) -> float: ...
+    def score(self, token: int) -> float:
+        """As stored in the file; 0 where it holds none."""
 
     def find(self, text: str) -> int | None:
         """The token stored as this text."""
@@ -110,7 +111,8 @@ class Vocab:
     def is_eog(self, token: int) -> bool:
         """Whether the token ends a generation."""
 
-    def is_control(self, token: int) -> bool: ...
+    def is_control(self, token: int) -> bool:
+        """Whether it stands for no text: <s>, <|im_end|>, …"""
 
     def special(self, which: str) -> int | None:
         """
@@ -375,7 +377,8 @@ class Roofline(_Observer):
 
     def __init__(self, *, bytes: float = 0.0, int8_macs: float = 0.0, f32_macs: float = 0.0) -> None: ...
 
-    def report(self) -> str: ...
+    def report(self) -> str:
+        """A table as text: bytes, time and share of the peaks by role."""
 
 OPS: tuple[str, ...]
 
@@ -407,7 +410,8 @@ class Batch:
     def add_embedding(self, row: numpy.ndarray, *, pos: int | None = None, seq: int | Iterable[int] = 0, output: bool = False) -> None:
         """A row of n_embd float32 in place of a token; copied."""
 
-    def clear(self) -> None: ...
+    def clear(self) -> None:
+        """Empties it; nothing of a context changes."""
 
     def __len__(self) -> int: ...
 
@@ -466,7 +470,10 @@ class Context:
         A value by the name that `keep` asked for, flat: a row for each token. A view.
         """
 
-    def output_index(self, token_index: int) -> int: ...
+    def output_index(self, token_index: int) -> int:
+        """
+        Which output the batch's token i has become. Raises Error: no_output where it was not flagged, index_out_of_range.
+        """
 
     @property
     def n_outputs(self) -> int: ...
@@ -531,7 +538,10 @@ class Context:
         From the next decode on, for all sequences or one. Raises Error: model_mismatch, busy, …
         """
 
-    def detach_adapter(self, adapter: Adapter, *, seq: int | None = None) -> None: ...
+    def detach_adapter(self, adapter: Adapter, *, seq: int | None = None) -> None:
+        """
+        From the next decode on, for all sequences or one; what is cached stays as it was computed.
+        """
 
     @property
     def model(self) -> Model: ...
@@ -565,7 +575,10 @@ class Context:
     def timings(self) -> dict[str, float]:
         """Seconds and tokens since the context was made."""
 
-    def set_threads(self, n_threads: int, n_threads_batch: int = 0) -> None: ...
+    def set_threads(self, n_threads: int, n_threads_batch: int = 0) -> None:
+        """
+        Threads of the next decodes, at most as many as the context was made for (0: as n_threads). Raises Error: bad_parameter.
+        """
 
     def close(self) -> None:
         """Frees cache and scratch; views end."""
@@ -580,7 +593,8 @@ class Context:
 class Attachment:
     """Keeps an observer attached; a context manager that detaches it."""
 
-    def detach(self) -> None: ...
+    def detach(self) -> None:
+        """The observer sees nothing any more; twice is as once."""
 
     @property
     def attached(self) -> bool: ...
@@ -654,7 +668,8 @@ class Sampler:
     def describe(self) -> str:
         """The chain as text, with its seed."""
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """The links of its chain, in their order."""
 
     def probs(self, k: int) -> list[tuple[int, float]]:
         """
@@ -682,7 +697,8 @@ class Generation:
     def prompt(self, tokens: Iterable[int]) -> None:
         """Goes on with more tokens: the next turn."""
 
-    def copy(self) -> Generation: ...
+    def copy(self) -> Generation:
+        """With its state: both go on by themselves."""
 
     @property
     def token_ids(self) -> list[int]:
@@ -735,7 +751,10 @@ class Chat:
     def add(self, role: str | dict[str, Any], content: str | None = None) -> None:
         """A message: add('user', 'Hello'), or a dict as templates take them."""
 
-    def add_tool_result(self, call: dict[str, Any], result: str) -> None: ...
+    def add_tool_result(self, call: dict[str, Any], result: str) -> None:
+        """
+        What a call of the last answer ('id', 'name', 'arguments') has given, as a message. Raises KeyError.
+        """
 
     def next(self, context: Context, sampler: Sampler) -> dict[str, Any] | None:
         """
@@ -750,7 +769,8 @@ class Chat:
         Removes the last answer and what follows it; False where there is none.
         """
 
-    def reset(self) -> None: ...
+    def reset(self) -> None:
+        """Forgets all messages; the system message stays."""
 
     @property
     def messages(self) -> list[dict[str, Any]]: ...
@@ -816,7 +836,10 @@ class Engine:
     def drain(self, timeout: float = 100000000.0) -> bool:
         """Refuses requests and waits for those that run; False: some still do."""
 
-    def stats(self) -> dict[str, float]: ...
+    def stats(self) -> dict[str, float]:
+        """
+        Requests that wait and run, requests and tokens since the engine was made, seconds in rounds.
+        """
 
     @property
     def max_tokens(self) -> int:
@@ -829,7 +852,8 @@ class Engine:
     def fingerprint(self) -> str:
         """Engines with the same one give the same answers to the same requests."""
 
-    def memory(self) -> dict[str, int]: ...
+    def memory(self) -> dict[str, int]:
+        """Bytes by class."""
 
     def close(self) -> None:
         """Cancels what runs and ends the thread."""
@@ -850,7 +874,8 @@ class Receipt:
     def parse(json: str) -> Receipt:
         """Raises Error (damaged)."""
 
-    def json(self) -> str: ...
+    def json(self) -> str:
+        """One line, which parse() takes."""
 
     def add_hashes(self, model: Model) -> None:
         """Of weights and of each node's values: what locates a difference."""
@@ -884,4 +909,7 @@ class ReceiptRecorder(_Observer):
 
     def __init__(self, context: Context) -> None: ...
 
-    def receipt(self, prompt: Iterable[int], sampler: Sampler) -> Receipt: ...
+    def receipt(self, prompt: Iterable[int], sampler: Sampler) -> Receipt:
+        """
+        What was drawn since it was attached, for a prompt and the sampler that drew.
+        """
