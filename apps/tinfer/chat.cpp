@@ -70,6 +70,7 @@ public:
         LineEditor editor;
         editor_ = &editor;
         const bool is_person = LineEditor::is_interactive();
+        if (is_person) note(greeting(model_, context_), Look::dim);
         if (is_person) note("/help tells what can be typed; Ctrl-D leaves", Look::dim);
         if (is_person && !args_.no_history) editor.keep_history(history_file());
         editor.complete({kCommands.begin(), kCommands.end()}, {"/save", "/load"});
@@ -390,9 +391,7 @@ private:
         line("generation  " + counted(chat_.answer_n(), "token"), t.generation_s,
              tokens_per_second(t.generation_n, t.generation_s));
         if (t.drafted_n > 0) note("drafts      " + drafts_text(t), Look::dim);
-        note("context     " + std::to_string(context_.used()) + " of " +
-                 counted(static_cast<std::uint64_t>(context_.options().n_ctx), "token"),
-             Look::dim);
+        note(context_line(model_, context_, chat_), Look::dim);
         note("seed        " + std::to_string(sampler_.seed()), Look::dim);
         if (chat_.stop()) note("stop        " + std::string(tinfer::to_string(*chat_.stop())), Look::dim);
     }

@@ -10,7 +10,7 @@ namespace tinfer::app {
 inline constexpr std::string_view kHelp =
     R"(Type and press Enter. A line that ends with \ goes on; """ begins and ends a text of several lines.
 What is pasted is one text, whatever its line breaks. Tab completes commands and files.
-Ctrl-C stops an answer or takes a line back, Ctrl-D leaves.
+Ctrl-C stops an answer or takes a line back, Ctrl-D leaves, and so does Ctrl-C twice where nothing is typed.
 A text that begins with / needs a space in front.
   /help             this text
   /regenerate       the last answer anew

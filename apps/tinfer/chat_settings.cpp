@@ -103,6 +103,25 @@ std::pair<tinfer::Json, std::string> without_last_turn(const tinfer::Json& messa
     return {std::move(before), std::move(question)};
 }
 
+std::string greeting(const tinfer::Model& model, const tinfer::Context& context) {
+    const auto& info = model.info();
+    return (info.name.empty() ? info.architecture : info.name) + ", a context of " +
+           counted(static_cast<std::uint64_t>(context.options().n_ctx), "token");
+}
+
+std::string context_line(const tinfer::Model& model, const tinfer::Context& context, const tinfer::Chat& chat) {
+    const std::size_t used = context.used();
+    std::string line = "context     " + std::to_string(used) + " of " +
+                       counted(static_cast<std::uint64_t>(context.options().n_ctx), "token");
+    std::size_t now = used;
+    try {
+        now = chat.n_messages() > 0 ? tinfer::encode(model.vocab(), chat.render(false)).tokens.size() : 0;
+    } catch (const tinfer::Error&) {  // the template refuses it as it is: the next turn says why
+    }
+    if (now < used) line += "; " + std::to_string(now) + " once the conversation goes on";
+    return line;
+}
+
 LineEditor::Got read_turn(LineEditor& editor, const std::string& preset, std::string& text) {
     std::string line;
     auto got = editor.read("> ", line, preset);

@@ -2,7 +2,10 @@
 // What `tinfer chat` does with what is typed: turns, /set, /drop, /undo, and where it is kept.
 #pragma once
 
+#include <tinfer/chat_session.hpp>
+#include <tinfer/context.hpp>
 #include <tinfer/json.hpp>
+#include <tinfer/model.hpp>
 #include <tinfer/sampling.hpp>
 
 #include <cstdint>
@@ -31,5 +34,11 @@ namespace tinfer::app {
 
 /// By the XDG Base Directory Specification, as state; empty where there is no home.
 [[nodiscard]] std::filesystem::path history_file();
+
+/// The first line of a conversation: the model and its context.
+[[nodiscard]] std::string greeting(const tinfer::Model& model, const tinfer::Context& context);
+/// How full the context is, and how full it will be where the conversation has been changed since the last answer.
+[[nodiscard]] std::string context_line(const tinfer::Model& model, const tinfer::Context& context,
+                                       const tinfer::Chat& chat);
 
 }  // namespace tinfer::app

@@ -6,6 +6,7 @@ usage: chat_person_test.py path/to/tinfer [unittest arguments]
 """
 import json
 import os
+import re
 import time
 import unittest
 
@@ -78,6 +79,7 @@ class Person(unittest.TestCase):
 
     def test_settings_edits_and_a_full_context(self):
         t = Terminal(*CHAT, "--no-color", "--no-history", "-c", "128", "--system", "a")
+        t.until("a context of 128 tokens")
         t.prompt()
         t.type("/set\r")
         t.until(r"temp +0\.000")
@@ -109,6 +111,11 @@ class Person(unittest.TestCase):
         self.assertIn("/drop takes the older turns out", t.text)
         t.type("\x15/drop\r")
         self.assertRegex(t.until(r"turns? left"), r"dropped the oldest \d+ turn")
+        t.prompt()
+        t.type("/stats\r")   # what is left is less than what the context still holds
+        used, now = map(int, re.search(r"context +(\d+) of 128 tokens; (\d+) once the conversation goes on",
+                                       t.until(r"goes on")).groups())
+        self.assertLess(now, used)
         t.prompt()
         t.type("once\r")
         t.until(r"\n> ")
