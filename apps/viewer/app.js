@@ -222,7 +222,8 @@ app.drawStatus = () => {
             pair(phases.text(), ''),
             pair(
                 formatTime(runTime),
-                `in ${formatCount(sums.runs.size)} runs, ${state.selection ? 'selected' : 'whole session'}`
+                `in ${formatCount(sums.runs.size)} run${sums.runs.size === 1 ? '' : 's'}, ` +
+                    (state.selection ? 'selected' : 'whole session')
             ),
             pair(formatCount(sums.count), 'kernels'),
             pair(formatBytes(sums.bytes), 'moved'),

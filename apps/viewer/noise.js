@@ -140,7 +140,8 @@ function trust(model, masks, sums) {
 }
 function measureTrust(model, masks, sums) {
     const e = model.trace.events;
-    let usual = 0;
+    let usual = 0,
+        known = 0; // time of steps whose runs are enough to tell
     model.steps.forEach((_, s) => {
         if (!sums.stepCount[s]) return;
         const own = Float64Array.from(
@@ -149,9 +150,11 @@ function measureTrust(model, masks, sums) {
                 .filter(i => i >= sums.first && i < sums.last && (masks.runs[e.run[i]] ?? 1)),
             i => e.duration[i]
         ).sort();
-        usual += own.length < LEAST_RUNS ? sums.stepTime[s] : own[own.length >> 2] * own.length;
+        if (own.length < LEAST_RUNS) return;
+        usual += own[own.length >> 2] * own.length;
+        known += sums.stepTime[s];
     });
-    const beyond = sums.time > 0 ? 1 - usual / sums.time : 0,
+    const beyond = known > 0 ? 1 - usual / known : 0,
         waiting = sums.span > 0 ? sums.wait / sums.span : 0,
         percent = x => `${Math.round(100 * x)} %`,
         reasons = [];

@@ -55,6 +55,9 @@ class Places(ViewerCase):
         self.assertRegex(found, r"^Findings: decode\s+Hide\s+The times of this trace say little: \d+ % of the time")
         self.assertRegex(found, r"(?i)memory-bound\?\s+Cannot tell: ")
         self.assertRegex(found, r"(?i)slowest layer\s+Cannot tell: ")
+        self.open("busy", "#phase=prefill")   # one run cannot tell, but those beside it can
+        self.assertRegex(self.text("#details"), r"say little: in the whole trace \d+ %")
+        self.assertRegex(self.text("#details"), r"(?i)memory-bound\?\s+Cannot tell: ")
 
     def test_the_page_counts_as_the_text_command(self):
         """Bytes, rates and bounds are those of `tinfer trace roofline` for the same trace, scratch and all."""
