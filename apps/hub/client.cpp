@@ -6,6 +6,8 @@
 #include <thread>
 #include <tinfer/error.hpp>
 
+#include "plain_text.hpp"
+
 namespace tinfer::hub {
 
 namespace {
