@@ -184,7 +184,7 @@ def stall(n, seconds):
     return fault
 
 
-def endless(begin_of_it, piece):
+def without_end(begin_of_it, piece):
     """After this begin only such pieces come, for ever: a head or a chunk's size that does not end."""
     def fault(handler, data, first):
         try:
