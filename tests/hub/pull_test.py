@@ -188,7 +188,8 @@ class Broken(unittest.TestCase):
     def test_heads_without_end(self):
         for begin in (b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"):
             for role in ("hub", "store"):
-                one = self.refused("64 MiB beside the body", stays(fake_hub.without_end(begin, b"0" * 65536)), role=role)
+                fault = stays(fake_hub.without_end(begin, b"0" * 65536))
+                one = self.refused("64 MiB beside the body", fault, role=role)
                 self.assertLess(len(one.to(role)), 3)
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         self.assertLess(most, 700 << 10)   # KiB, of any child so far
