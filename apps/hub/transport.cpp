@@ -8,8 +8,10 @@
 #    include <sys/socket.h>
 #endif
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
@@ -53,14 +55,14 @@ private:
 /// Bytes that have come on a connection, its heads and chunk sizes too; 0 where the system does not tell.
 std::uint64_t received(int socket) noexcept {
 #if defined(__linux__)
-    struct {
-        tcp_info known{};  // what glibc has of it; linux/tcp.h has these behind it:
-        std::uint64_t pacing = 0, most_pacing = 0, acknowledged = 0, received = 0;
-    } info;
-    static_assert(sizeof info.known == 104);
-    socklen_t size = sizeof info;
-    const bool is_known = ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && size >= sizeof info;
-    return is_known ? info.received : 0;
+    // tcp_info of linux/tcp.h, whose fields never move; that of the C library may be shorter.
+    constexpr std::size_t kReceived = 128;  // tcpi_bytes_received
+    std::array<std::byte, 256> info{};
+    socklen_t size = info.size();
+    std::uint64_t bytes = 0;
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, info.data(), &size) == 0 && size >= kReceived + sizeof bytes)
+        std::memcpy(&bytes, info.data() + kReceived, sizeof bytes);
+    return bytes;
 #else
     return 0;
 #endif
