@@ -31,6 +31,16 @@ def texts(n):
             for i in range(n)]
 
 
+def rate_of(context, sampler, n):
+    """Tokens a second of so many, one after the other."""
+    context.clear()
+    context.decode([1])
+    begin = time.perf_counter()
+    for _ in range(n):
+        context.decode([sampler.sample(context)])
+    return n / (time.perf_counter() - begin)
+
+
 def generation(args):
     """One token after the other through Context and Sampler, as `tinfer bench` does it in C++."""
     import tinfer
@@ -39,12 +49,7 @@ def generation(args):
     sampler = tinfer.Sampler(model.vocab, temp=0)
 
     def ours():
-        context.clear()
-        context.decode([1])
-        begin = time.perf_counter()
-        for _ in range(args.predict):
-            context.decode([sampler.sample(context)])
-        return args.predict / (time.perf_counter() - begin)
+        return rate_of(context, sampler, args.predict)
 
     def program():
         said = subprocess.run([args.build / "bin/tinfer", "bench", "-m", args.model, "-p", "0", "-n", str(args.predict),
@@ -91,12 +96,7 @@ def observer(args):
             self.n_bytes += int(events["bytes_read"].sum())
 
     def once():
-        context.clear()
-        context.decode([1])
-        begin = time.perf_counter()
-        for _ in range(args.predict):
-            context.decode([sampler.sample(context)])
-        return args.predict / (time.perf_counter() - begin)
+        return rate_of(context, sampler, args.predict)
 
     def watched():
         with context.attach(Bytes()):

@@ -70,7 +70,8 @@ inline constexpr std::int64_t kMaxTokens = 1 << 30, kMaxSeed = 0x7FFFFFFFFFFFFFF
 inline constexpr std::int64_t kMaxAnswers = 8, kMaxTop = 20;
 
 // What all that generate text take: read_sampling(), read_stream(), fit().
-inline constexpr WholeField seed{"seed", -kMaxSeed, kMaxSeed, "The same seed gives the same answer; -1: another one each time."};
+inline constexpr WholeField seed{"seed", -kMaxSeed, kMaxSeed,
+    "The same seed gives the same answer; -1: another one each time."};
 inline constexpr TextsField stop{"stop", 16, 1, "Texts that end the answer."};
 inline constexpr TextsField stop_sequences{"stop_sequences", stop.most, stop.shortest, stop.help};  // of /v1/messages
 inline constexpr TextsField dry_breakers{"dry_breakers", 64, 0, "Texts that end a repetition."};
@@ -78,23 +79,32 @@ inline constexpr FlagField cache_prompt{"cache_prompt", "false: nothing is share
 inline constexpr FlagField stream{"stream", "Server-sent events."};
 inline constexpr FlagField include_usage{"include_usage", "Usage in a last event."};
 inline constexpr FlagField prompt_progress{"prompt_progress", "Events while the prompt is read."};
-inline constexpr WordField truncate{"truncate", kTruncations, "middle: a prompt that does not fit loses its middle, and usage counts what went."};
-inline constexpr FlagField clip_max_tokens{"clip_max_tokens", "An answer that does not fit is cut in place of refused."};
+inline constexpr WordField truncate{"truncate", kTruncations,
+    "middle: a prompt that does not fit loses its middle, and usage counts what went."};
+inline constexpr FlagField clip_max_tokens{"clip_max_tokens",
+    "An answer that does not fit is cut in place of refused."};
 
 // Extensions: read_capabilities().
 inline constexpr WordField speculate{"speculate", kDraftSources, "Where drafts come from; they change no byte."};
-inline constexpr FlagField trace{"trace", "Everything that is computed for this answer, as a file; at most 16 answers at once."};
+inline constexpr FlagField trace{"trace",
+    "Everything that is computed for this answer, as a file; at most 16 answers at once."};
 inline constexpr FlagField receipt{"receipt", "What tinfer replay needs to make the answer again; not with lora."};
 
 // Ids, probabilities and routes of tokens: read_token_fields(), read_scored(), read_routed().
-inline constexpr FlagField return_token_ids{"return_token_ids", "The ids of prompt and answer, with one that ended it."};
-inline constexpr FlagField return_tokens_as_token_ids{"return_tokens_as_token_ids", "Tokens of log-probabilities are called token_id:5."};
-inline constexpr WholeField prompt_logprobs{"prompt_logprobs", 0, kMaxTop, "Log-probabilities of the prompt's tokens, and of so many others; no stream."};
-inline constexpr WholeField prompt_logprob_start{"prompt_logprob_start", 0, kMaxTokens, "The first tokens of the prompt that are left out of them."};
+inline constexpr FlagField return_token_ids{"return_token_ids",
+    "The ids of prompt and answer, with one that ended it."};
+inline constexpr FlagField return_tokens_as_token_ids{"return_tokens_as_token_ids",
+    "Tokens of log-probabilities are called token_id:5."};
+inline constexpr WholeField prompt_logprobs{"prompt_logprobs", 0, kMaxTop,
+    "Log-probabilities of the prompt's tokens, and of so many others; no stream."};
+inline constexpr WholeField prompt_logprob_start{"prompt_logprob_start", 0, kMaxTokens,
+    "The first tokens of the prompt that are left out of them."};
 inline constexpr FlagField return_routed_experts{"return_routed_experts", "Which experts the tokens were sent to."};
-inline constexpr WholeField routed_experts_start_len{"routed_experts_start_len", 0, kMaxTokens, "The first tokens that are left out of them."};
+inline constexpr WholeField routed_experts_start_len{"routed_experts_start_len", 0, kMaxTokens,
+    "The first tokens that are left out of them."};
 inline constexpr WholeField routed_experts_prompt_start{"routed_experts_prompt_start", 0, kMaxTokens, "The same."};
-inline constexpr WordField routed_experts_format{"routed_experts_format", kRouteFormats, "A NumPy file, or flat numbers; both in base64."};
+inline constexpr WordField routed_experts_format{"routed_experts_format", kRouteFormats,
+    "A NumPy file, or flat numbers; both in base64."};
 
 // The length of an answer, in each interface: read_chat(), read_completion(), read_responses(), read_anthropic(),
 // read_infill(), options of Ollama's. The description knows how much room there is, and says so itself.
@@ -113,22 +123,27 @@ inline constexpr FlagField logprobs{"logprobs", ""};
 inline constexpr WholeField top_logprobs{"top_logprobs", 0, kMaxTop, "Needs logprobs: true."};
 inline constexpr WholeField n_logprobs{"logprobs", 0, kMaxTop, "So many of the most probable tokens."};
 inline constexpr FlagField echo{"echo", "The prompt, too; with logprobs its log-probabilities."};
-inline constexpr FlagField continue_final_message{"continue_final_message", "The last message is the beginning of the answer, which goes on behind it. Not with tools or a format."};
-inline constexpr WordField reasoning_format{"reasoning_format", kReasoningFormats, "none: what the model thinks stays in its text."};
-inline constexpr WholeField reasoning_budget{"reasoning_budget", 0, kMaxTokens, "Most tokens of thoughts; then they are closed, and the answer goes on."};
+inline constexpr FlagField continue_final_message{"continue_final_message",
+    "The last message is the beginning of the answer, which goes on behind it. Not with tools or a format."};
+inline constexpr WordField reasoning_format{"reasoning_format", kReasoningFormats,
+    "none: what the model thinks stays in its text."};
+inline constexpr WholeField reasoning_budget{"reasoning_budget", 0, kMaxTokens,
+    "Most tokens of thoughts; then they are closed, and the answer goes on."};
 
 // Conversations: read_conversation(), and read_responses() and /apply-template for some of them.
 inline constexpr FlagField parallel_tool_calls{"parallel_tool_calls", "Several calls in one answer."};
 inline constexpr WordField reasoning_effort{"reasoning_effort", kEfforts, "Where the template knows it."};
 inline constexpr FlagField enable_thinking{"enable_thinking", "Where the template knows it."};
-inline constexpr FlagField add_generation_prompt{"add_generation_prompt", "What begins an answer is put behind the messages."};
+inline constexpr FlagField add_generation_prompt{"add_generation_prompt",
+    "What begins an answer is put behind the messages."};
 inline constexpr FlagField strict{"strict", "What of the schema cannot be enforced is refused; without it, a warning."};
 inline constexpr FlagField store{"store", "Nothing is stored; true is warned of."};  // /v1/responses
 
 // /infill: read_infill().
 inline constexpr WholeField n_cmpl{"n_cmpl", 1, kMaxAnswers, "Answers."};
 inline constexpr WholeField n_indent{"n_indent", 0, 4096, "Ends before a line that is indented less."};
-inline constexpr WholeField t_max_predict_ms{"t_max_predict_ms", -1, 24 * 3600 * 1000, "Ends at a line's end after so long."};
+inline constexpr WholeField t_max_predict_ms{"t_max_predict_ms", -1, 24 * 3600 * 1000,
+    "Ends at a line's end after so long."};
 
 // Ollama's interface: ollama_read.cpp, routes_ollama.cpp.
 inline constexpr FlagField lines{"stream", "Lines, one object each; without it, too."};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common.hpp"
+#include "hub/plain_text.hpp"
 
 namespace tinfer::app {
 
@@ -66,18 +67,12 @@ public:
         else if (list_.empty()) print(std::string(equal) + "\n");
         else
             for (const auto& one : list_)
-                print(std::string(one.text("kind")) + "  " + printable(one.text("name")) + "  " +
-                      printable(one.text("what")) + "\n");
+                print(std::string(one.text("kind")) + "  " + hub::spell_controls(one.text("name")) + "  " +
+                      hub::spell_controls(one.text("what")) + "\n");
         return list_.empty() ? 0 : 1;
     }
 
 private:
-    /// Names and texts come from files: nothing in them may steer a terminal.
-    static std::string printable(std::string_view text) {
-        std::string out;
-        for (const char c : text) out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '.' : c;
-        return out;
-    }
     tinfer::Json list_ = tinfer::Json::array();
 };
 

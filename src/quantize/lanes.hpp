@@ -58,7 +58,7 @@ struct Registers {
         return out;
     }
     Registers& operator+=(const Registers& b) noexcept {
-        for (int i = 0; i < kCount; ++i) part[i] += b.part[i];
+        for (int i = 0; i < kCount; ++i) part[i] = part[i] + b.part[i];
         return *this;
     }
     friend Registers operator+(const Registers& a, const Registers& b) noexcept {
