@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serving/inbox.hpp"
 
+#include <new>
 #include <utility>
 
 #include "base/error.hpp"
@@ -28,9 +29,14 @@ RequestId Inbox::post(Owned request) {
     return id;
 }
 
+// An allocation that fails is tried once more: a paused request whose cancellation is lost would stay for ever.
 void Inbox::cancel(RequestId id) {
     const std::lock_guard lock(mutex_);
-    pending_.cancels.push_back(id);
+    try {
+        pending_.cancels.push_back(id);
+    } catch (const std::bad_alloc&) {
+        pending_.cancels.push_back(id);
+    }
     is_urgent_.store(true, std::memory_order_release);
     news_.notify_one();
 }
