@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "event_queue.hpp"
 
-#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -69,27 +68,21 @@ struct EventQueue::Mailbox {
         const std::lock_guard lock(mutex);
         has_given_way = true;
         events.clear();
-        for (const auto id : ids) {
-            try {
-                engine.cancel(id);
-            } catch (...) {  // no memory: put() ends the request with its next event
-            }
-        }
+        for (const auto id : ids) engine.cancel(id);
         arrived.notify_one();
     }
 
     /// Called with the lock held.
-    void pause(tinfer::RequestId id) {
-        if (std::ranges::find(paused, id) != paused.end()) return;
-        paused.push_back(id);
+    void pause(tinfer::RequestId id) noexcept {
+        is_paused = true;
         engine.pause(id);
     }
     /// Called with the lock held, when a message was taken out.
-    void was_read(std::int64_t bytes, std::int64_t most_unread) {
+    void was_read(std::int64_t bytes, std::int64_t most_unread) noexcept {
         n_unread -= bytes;
-        if (paused.empty() || (!events.empty() && n_unread > most_unread / 2)) return;
-        for (const auto id : paused) engine.resume(id);
-        paused.clear();
+        if (!is_paused || (!events.empty() && n_unread > most_unread / 2)) return;
+        for (const auto id : ids) engine.resume(id);
+        is_paused = false;
     }
 
     tinfer::Engine& engine;
@@ -97,7 +90,8 @@ struct EventQueue::Mailbox {
     std::condition_variable arrived;
     std::deque<Message> events;
     std::int64_t n_unread = 0;  ///< bytes of `events`
-    std::vector<tinfer::RequestId> ids, paused;
+    std::vector<tinfer::RequestId> ids;
+    bool is_paused = false;  ///< one of them, or several
     bool has_given_way = false;
     bool has_lost = false;  ///< an event could not be kept
     AnswerMemory::Account account;

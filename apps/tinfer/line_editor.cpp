@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <cwchar>
+#include <utility>
 
 #include "common.hpp"
 #include "json_input.hpp"
@@ -71,6 +72,7 @@ struct Typing {
     std::string prompt;
     std::string ahead;        ///< bytes that were read behind an escape and are no mark of a paste
     bool is_pasting = false;  ///< between the marks of a bracketed paste
+    bool owes_mark = false;   ///< kAsTyped follows the sign that was read last
     bool had_text = false;    ///< when it was interrupted
     EditLine* editor = nullptr;
     std::vector<std::string> commands, with_files;  ///< that Tab completes
@@ -78,9 +80,10 @@ struct Typing {
 
 namespace {
 
-/// A pasted line break does not end the line: it is shown as this sign until the line is whole. A tab likewise.
-constexpr wchar_t kShownBreak = L'\u2424', kShownTab = L'\u2409';
-constexpr std::string_view kBreakBytes = "\u2424", kTabBytes = "\u2409";
+/// A pasted line break does not end the line: it is shown as this sign until the line is whole. A tab likewise. Where
+/// the text itself has such a sign, a variation selector behind it, which is not seen, says so.
+constexpr wchar_t kShownBreak = L'\u2424', kShownTab = L'\u2409', kAsTyped = L'\ufe0e';
+constexpr std::string_view kBreakBytes = "\u2424", kTabBytes = "\u2409", kAsTypedBytes = "\ufe0e";
 constexpr std::string_view kPasteBegin = "\033[200~", kPasteEnd = "\033[201~";
 
 /// Set by the signal that a window has another size.
@@ -194,6 +197,10 @@ bool take_paste_mark(Typing& typing) {
 /// Reads a character. libedit's own function restarts after a signal, so that interrupts would have no effect.
 int read_character(EditLine* editor, wchar_t* out) {
     Typing& typing = typing_of(editor);
+    if (std::exchange(typing.owes_mark, false)) {
+        *out = kAsTyped;
+        return 1;
+    }
     std::mbstate_t state{};
     while (true) {
         char byte = 0;
@@ -212,6 +219,7 @@ int read_character(EditLine* editor, wchar_t* out) {
             state = {};
             continue;
         }
+        typing.owes_mark = *out == kShownBreak || *out == kShownTab;
         if (typing.is_pasting && (*out == L'\n' || *out == L'\r')) *out = kShownBreak;
         if (typing.is_pasting && *out == L'\t') *out = kShownTab;
         if (typing.is_pasting && *out < L' ') continue;  // a control character is no key here
@@ -219,18 +227,29 @@ int read_character(EditLine* editor, wchar_t* out) {
     }
 }
 
-void replace_all(std::string& text, std::string_view what, char with) {
-    for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1))
-        text.replace(at, what.size(), 1, with);
-}
-
 /// As it is shown while it is edited: line breaks and tabs are signs.
 std::string in_one_line(std::string_view text) {
     std::string out;
-    for (const char c : text) {
-        if (c == '\n') out += kBreakBytes;
-        else if (c == '\t') out += kTabBytes;
-        else out += c;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\n') out += kBreakBytes;
+        else if (text[i] == '\t') out += kTabBytes;
+        else out += text[i];
+        const auto rest = text.substr(0, i + 1);
+        if (rest.ends_with(kBreakBytes) || rest.ends_with(kTabBytes)) out += kAsTypedBytes;
+    }
+    return out;
+}
+
+/// The text that in_one_line() shows.
+std::string from_one_line(std::string_view line) {
+    std::string out;
+    while (!line.empty()) {
+        const bool is_break = line.starts_with(kBreakBytes), is_tab = line.starts_with(kTabBytes);
+        const std::size_t n = is_break ? kBreakBytes.size() : is_tab ? kTabBytes.size() : 1;
+        const bool is_typed = (is_break || is_tab) && line.substr(n).starts_with(kAsTypedBytes);
+        if (is_typed || n == 1) out += line.substr(0, n);
+        else out += is_break ? '\n' : '\t';
+        line.remove_prefix(is_typed ? n + kAsTypedBytes.size() : n);
     }
     return out;
 }
@@ -328,7 +347,7 @@ LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line, c
     if (impl_ == nullptr || impl_->editor == nullptr) return read_plain(line);
     Typing& typing = impl_->typing;
     typing.prompt = prompt;
-    typing.had_text = typing.is_pasting = false;
+    typing.had_text = typing.is_pasting = typing.owes_mark = false;
     was_resized = false;
     el_resize(impl_->editor);
     if (!preset.empty())
@@ -349,8 +368,7 @@ LineEditor::Got LineEditor::read(const std::string& prompt, std::string& line, c
     }
     line.assign(text, static_cast<std::size_t>(n));
     while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
-    replace_all(line, kBreakBytes, '\n');
-    replace_all(line, kTabBytes, '\t');
+    line = from_one_line(line);
     return interrupted() ? Got::interrupt : Got::line;
 }
 

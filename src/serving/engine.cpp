@@ -303,17 +303,9 @@ RequestId Engine::submit(EngineRequest request, EventSink sink) {
     });
 }
 
-void Engine::cancel(RequestId id) {
-    reporting_memory(kServing, [&] { impl_->inbox.cancel(id); });
-}
-
-void Engine::pause(RequestId id) {
-    reporting_memory(kServing, [&] { impl_->inbox.pause(id, true); });
-}
-
-void Engine::resume(RequestId id) {
-    reporting_memory(kServing, [&] { impl_->inbox.pause(id, false); });
-}
+void Engine::cancel(RequestId id) { impl_->inbox.cancel(id); }
+void Engine::pause(RequestId id) { impl_->inbox.pause(id, true); }
+void Engine::resume(RequestId id) { impl_->inbox.pause(id, false); }
 
 EngineEvent Engine::ask(EngineRequest request) {
     return reporting_memory(kServing, [&] {

@@ -66,7 +66,7 @@ void Scheduler::finish(Request& request, EngineEvent event) noexcept {
     inbox_.leaves(request.id);
     deliver(request, event);
     request.sink = nullptr;
-    inbox_.request_ended();
+    inbox_.request_ended(request);
 }
 
 void Scheduler::add_trace(const Request& request, EngineEvent& event) noexcept {

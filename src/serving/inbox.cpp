@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serving/inbox.hpp"
 
-#include <new>
+#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,40 +20,51 @@ RequestId Inbox::post(Owned request) {
     }
     const RequestId id{last_id_ + 1};
     request->id = id;
-    pending_.requests.push_back(std::move(request));
+    active_.push_back(request.get());
+    try {
+        pending_.requests.push_back(std::move(request));
+    } catch (...) {
+        active_.pop_back();
+        throw;
+    }
     ++last_id_;
     ++n_queued_;
-    ++n_active_;
     ++stats_.submitted;
     news_.notify_one();
     return id;
 }
 
-// An allocation that fails is tried once more: a paused request whose cancellation is lost would stay for ever.
-void Inbox::cancel(RequestId id) {
+void Inbox::cancel(RequestId id) noexcept {
     const std::lock_guard lock(mutex_);
-    try {
-        pending_.cancels.push_back(id);
-    } catch (const std::bad_alloc&) {
-        pending_.cancels.push_back(id);
-    }
+    Request* const request = find(id);
+    if (request == nullptr) return;
+    request->is_cancelled = true;
+    pending_.has_marks = true;
     is_urgent_.store(true, std::memory_order_release);
     news_.notify_one();
 }
 
-void Inbox::pause(RequestId id, bool is_paused) {
+void Inbox::pause(RequestId id, bool is_paused) noexcept {
     const std::lock_guard lock(mutex_);
-    pending_.pauses.emplace_back(id, is_paused);
+    Request* const request = find(id);
+    if (request == nullptr || request->pools()) return;
+    request->is_paused = is_paused;
+    pending_.has_marks = true;
     news_.notify_one();
+}
+
+Request* Inbox::find(RequestId id) const noexcept {
+    const auto at = std::ranges::lower_bound(active_, id, {}, &Request::id);
+    return at == active_.end() || (*at)->id != id ? nullptr : *at;
 }
 
 bool Inbox::drain(std::chrono::milliseconds limit) {
     std::unique_lock lock(mutex_);
     draining_ = true;
-    return all_ended_.wait_for(lock, limit, [&] { return n_active_ == 0; });
+    return all_ended_.wait_for(lock, limit, [&] { return active_.empty(); });
 }
 
-void Inbox::stop() {
+void Inbox::stop() noexcept {
     const std::lock_guard lock(mutex_);
     pending_.stop = true;
     is_urgent_.store(true, std::memory_order_release);
@@ -87,9 +98,7 @@ void Inbox::wait(std::chrono::milliseconds limit) {
     news_.wait_for(lock, limit, [&] { return has_news(); });
 }
 
-bool Inbox::has_news() const noexcept {
-    return pending_.stop || !pending_.requests.empty() || !pending_.cancels.empty() || !pending_.pauses.empty();
-}
+bool Inbox::has_news() const noexcept { return pending_.stop || pending_.has_marks || !pending_.requests.empty(); }
 
 void Inbox::left_queue() {
     const std::lock_guard lock(mutex_);
@@ -105,9 +114,10 @@ void Inbox::leaves(RequestId id) {
     });
 }
 
-void Inbox::request_ended() {
+void Inbox::request_ended(const Request& request) noexcept {
     const std::lock_guard lock(mutex_);
-    if (--n_active_ == 0) all_ended_.notify_all();
+    std::erase(active_, &request);
+    if (active_.empty()) all_ended_.notify_all();
 }
 
 void Inbox::publish(std::vector<SlotInfo>&& slots) {

@@ -2,6 +2,7 @@
 // The engine's state of a request.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -46,9 +47,10 @@ struct Request {
     bool may_wait = true;             ///< for an older request with the same prefix
     bool is_held = false;             ///< its next token waits for the constraint's mask; it takes part in no round
     std::vector<float> held_row;      ///< the logits of that token
-    std::optional<Clock::time_point> paused_since;  ///< by Engine::pause()
-    bool is_cancelled = false;
-    bool is_over = false;  ///< its last event was delivered
+    std::optional<Clock::time_point> paused_since;  ///< as the engine's thread has seen it
+    bool is_over = false;                           ///< its last event was delivered
+    /// By Engine::cancel(), or because its sink threw; by Engine::pause(). These two are for any thread.
+    std::atomic<bool> is_cancelled{false}, is_paused{false};
 
     Clock::time_point submitted, deadline = Clock::time_point::max();
     std::optional<Clock::time_point> started, first_token;

@@ -111,20 +111,15 @@ bool Scheduler::read_inbox() {
     return true;
 }
 
-// Takes requests in, and marks those that are cancelled, paused and resumed.
+// Takes requests in, and notes which are paused and resumed.
 void Scheduler::note(Inbox::News& news) noexcept {
     waiting_.splice(waiting_.end(), news.requests);
-    const auto each = [&](RequestId id, auto&& mark) {
-        for (const auto& list : {&running_, &waiting_})
-            for (const auto& request : *list)
-                if (request->id == id) mark(*request);
-    };
-    for (const RequestId id : news.cancels) each(id, [](Request& request) { request.is_cancelled = true; });
-    for (const auto& [id, is_paused] : news.pauses)
-        each(id, [&, is_paused = is_paused](Request& request) {
-            if (!is_paused || request.pools()) request.paused_since.reset();
-            else if (!request.paused_since) request.paused_since = Clock::now();
-        });
+    if (!news.has_marks) return;
+    for (const auto& list : {&running_, &waiting_})
+        for (const auto& request : *list) {
+            if (!request->is_paused) request->paused_since.reset();
+            else if (!request->paused_since) request->paused_since = Clock::now();
+        }
 }
 
 void Scheduler::one_round() {
@@ -154,7 +149,14 @@ void Scheduler::wait_for_work() noexcept {
 
 void Scheduler::compute_round() {
     const auto begin = Clock::now();
-    if (!build()) return round_went_well();
+    bool has_parts = false;
+    try {
+        has_parts = build();
+    } catch (...) {
+        parts_.clear();  // those that were added are as much under suspicion as those that were to follow
+        throw;
+    }
+    if (!has_parts) return round_went_well();
     const OpenTrace trace(round_alone_);
     const Outcome outcome = decode();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -220,10 +222,7 @@ bool Scheduler::must_abandon() {
     if (inbox_.is_urgent()) {
         auto news = inbox_.take(false);
         note(news);
-        for (const auto& request : running_)
-            ends =
-                ends || (request->is_cancelled && std::ranges::find(news.cancels, request->id) != news.cancels.end());
-        ends = ends || news.stop;
+        ends = news.stop || std::ranges::any_of(running_, [](const Owned& r) { return r->is_cancelled.load(); });
     }
     const auto now = Clock::now();
     for (const auto& request : running_) ends = ends || request->deadline <= now;

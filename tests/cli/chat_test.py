@@ -181,6 +181,22 @@ class Chat(unittest.TestCase):
         self.assertEqual(json.loads(saved.read_text())[4]["content"], "ab")
         t.leave()
 
+    def test_signs_that_stand_for_line_breaks_are_text_where_they_were_typed(self):
+        # [C10] U+2424 and U+2409 show pasted line breaks and tabs: typed and pasted ones stay, and come back with Up.
+        t = Terminal(*CHAT, "--no-color")
+        t.until("/help tells.*\n")
+        t.until("> ")
+        text = "a\u2424b\u2409c\nd\u2424e\tf"
+        t.type("a\u2424b\u2409\x1b[200~c\nd\u2424e\tf\x1b[201~\r")
+        t.until(r"\n> ")
+        t.type("\x1b[A\r")
+        t.until(r"\n> ")
+        saved = FOLDER / "signs.json"
+        t.type(f"/save {saved}\r")
+        t.until("saved 4 messages")
+        self.assertEqual([m["content"] for m in json.loads(saved.read_text())[::2]], [text, text])
+        t.leave()
+
     def test_ctrl_c_takes_a_line_back(self):
         # [C2] However often: only on an empty line it is about to leave.
         t = Terminal(*CHAT, "--no-color")

@@ -245,6 +245,20 @@ class Refusals(Checkpoint):
         (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}')
         self.refused(folder, "weight_map", "names no tensor")
 
+    def test_values_that_are_not_finite(self):
+        """[Q4] In every type: refused with the tensor's name, how many there are, and where the first one is."""
+        matrix, norm = "model.layers.1.mlp.up_proj.weight", "model.layers.0.input_layernorm.weight"
+        values = list(llama_tensors(LLAMA)[matrix][2])
+        for at, bad in ((37, float("nan")), (38, float("inf")), (1000, float("-inf"))):
+            values[at] = bad
+        damaged = self.folder({}, llama_tensors(LLAMA) | {matrix: ("F32", [48, 32], values)}, name="damaged")
+        vector = [1.0] * 31 + [float("-inf")]
+        small = self.folder({}, llama_tensors(LLAMA) | {norm: ("BF16", [32], vector)}, name="small")
+        for kind in ("f32", "bf16", "f16", "q8_0"):
+            self.refused(damaged, f"{matrix}: 3 of 1536 values are not finite, the first, nan, in row 1, column 5",
+                         args=("--type", kind))
+            self.refused(small, f"{norm}: 1 of 32 values are not finite, the first, -inf at 31", args=("--type", kind))
+
     def test_tolerated_json(self):
         """[Q4] A byte order mark, numbers beyond 64 bits, and Infinity where nobody reads it."""
         folder = self.folder()

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A model file that is cut short while a command reads it: an error of one line, never a signal.
+"""A model file that is cut short while a command reads it: an error of one line, never a signal. One that is removed
+is read to the end.
 
 usage: cut_file_test.py path/to/tinfer [unittest arguments]
 """
+import json
 import os
 import pathlib
 import shutil
@@ -11,7 +13,7 @@ import subprocess
 import time
 import unittest
 
-from cli_support import FOLDER, MODEL, NO_EOG, TINFER, environment
+from cli_support import FOLDER, MODEL, NO_EOG, TINFER, environment, make_model, tinfer
 
 SECONDS = 120
 
@@ -45,6 +47,28 @@ class CutFiles(unittest.TestCase):
             child.kill()
         self.assertEqual(child.returncode, 1, (command, left, stderr))
         return stderr.decode()
+
+    def test_a_file_without_a_name_answers_to_the_end(self):
+        """Removed while the program pages its experts: the answer is that of the file, and its statistics are there."""
+        model = make_model("removed-moe.gguf", 1, "moe")
+        weights = sum(row["bytes"] for row in json.loads(tinfer("inspect", model, "--placement", "--json")))
+        words = ["run", model, "-p", "on", "-n", "3000", "-c", "4096", "--temp", "0", "-t", "1", "--json", *NO_EOG,
+                 "--ram", weights - 4096]
+        whole = json.loads(tinfer(*words))
+        self.assertIn("paging", whole)
+        child = subprocess.Popen([TINFER, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 env=environment())
+        try:
+            self.mapped(child, model)
+            os.remove(model)
+            self.assertIsNone(child.poll())
+            stdout, stderr = child.communicate(timeout=SECONDS)
+        finally:
+            child.kill()
+        self.assertEqual(child.returncode, 0, stderr)
+        answer = json.loads(stdout)
+        self.assertEqual(answer["text"], whole["text"])
+        self.assertEqual(answer.keys(), whole.keys())
 
     def test_commands_report_it(self):
         size = os.path.getsize(MODEL)

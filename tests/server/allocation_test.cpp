@@ -82,8 +82,8 @@ bool is_idle(int port) {
 /// Bytes that may be more in use after many refused allocations than after the first: caches of the process.
 constexpr std::int64_t kMaxGrowth = 64 << 10;
 
-/// Refuses each `step`-th allocation of each deed once, beginning with the first.
-void refuse_allocations(std::uint64_t step) {
+/// Refuses each `step`-th allocation of each deed once, beginning with the first, and `n_more` behind it.
+void refuse_allocations(std::uint64_t step, std::uint64_t n_more = 0) {
     for (const bool exposes : {false, true}) {
         RunningServer running([&](tinfer::server::ServeOptions& options) { options.expose_text = exposes; });
         const int port = running.port();
@@ -105,7 +105,7 @@ void refuse_allocations(std::uint64_t step) {
             std::uint64_t n_failed = 0, at = 1;
             std::int64_t first_live = 0, live = 0;
             for (int in_vain = 0; at < 200'000 && in_vain < (deed.leaves ? 50 : 3); at += step) {
-                fail_allocation_at(at);
+                fail_allocation_at(at, n_more);
                 const auto answer = perform(port, deed, begin);
                 const bool has_failed = allocation_failed();
                 fail_allocation_at(0);
@@ -134,4 +134,7 @@ void refuse_allocations(std::uint64_t step) {
 }  // namespace
 
 TEST_CASE("[N3] server: an allocation that fails costs its request, and no more") { refuse_allocations(17); }
+TEST_CASE("[N3] server: many allocations in a row that fail cost their requests, and no more") {
+    refuse_allocations(61, 40);
+}
 TEST_CASE("[N3] [slow] server: each allocation that fails costs its request, and no more") { refuse_allocations(1); }

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "serving/serving_support.hpp"
+#include "support/alloc_counter.hpp"
 #include "support/temp_folder.hpp"
 
 using namespace tinfer;
@@ -67,6 +68,30 @@ TEST_CASE("[V2] engine: a paused request computes nothing until it is resumed, a
     CHECK(answers[0].n_pushed_back == 0);
     engine.pause(id);  // it has ended
     engine.resume(RequestId{1000});
+}
+
+TEST_CASE("[N3] engine: a paused request is cancelled where there is no memory at all") {
+    const PauseFixture f;
+    const auto requests = std::vector{request_of(1, 60), request_of(2, 60)};
+    const EngineOptions options{.context = {.n_ctx = 512, .n_seq_max = 2}};
+    const auto expected = alone(f.model, requests, options);
+    Engine engine(f.model, options);
+    Answers answers;
+    std::atomic<std::size_t> n_generated = 0, n_of_other = 0, n_ends = 0;
+    const auto id = engine.submit(requests[0], pausing(engine, answers.sink(0), 3, n_generated));
+    const auto other = engine.submit(
+        requests[1], pausing(
+                         engine, [&](const EngineEvent& event) { n_ends += event.ended(); }, 5, n_of_other));
+    wait_for(n_generated, 3);
+    wait_for(n_of_other, 5);
+    fail_allocation_at(1, 1'000'000);
+    engine.pause(id);
+    engine.cancel(other);
+    fail_allocation_at(0);
+    wait_for(n_ends, 1);
+    engine.resume(id);
+    answers.wait();
+    CHECK(answers.bits()[0] == expected[0]);
 }
 
 TEST_CASE("[V2] engine: a request that stays paused gives its place to others, and takes up where it was") {

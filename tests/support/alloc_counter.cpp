@@ -13,14 +13,16 @@ namespace {
 
 constinit std::atomic<std::uint64_t> allocations{0}, allocated_bytes{0};
 constinit std::atomic<std::int64_t> live_bytes{0}, peak_bytes{0};
-constinit std::atomic<std::int64_t> until_failure{0};  // allocations left before one fails; 0 or less: none will
+// Allocations left until the first that fails, and until the last one; 0 or less: it is over.
+constinit std::atomic<std::int64_t> until_failure{0}, until_last_failure{0};
 constinit std::atomic<bool> failure_happened{false};
 
 bool refuse(std::size_t bytes) noexcept {
     allocations.fetch_add(1, std::memory_order_relaxed);
     allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    if (until_failure.load(std::memory_order_relaxed) <= 0) return false;
-    if (until_failure.fetch_sub(1, std::memory_order_relaxed) != 1) return false;
+    if (until_last_failure.load(std::memory_order_relaxed) <= 0) return false;
+    const bool is_over = until_last_failure.fetch_sub(1, std::memory_order_relaxed) < 1;
+    if (until_failure.fetch_sub(1, std::memory_order_relaxed) > 1 || is_over) return false;
     failure_happened.store(true, std::memory_order_relaxed);
     return true;
 }
@@ -87,9 +89,11 @@ std::uint64_t AllocationScope::bytes() const noexcept { return allocated_bytes.l
 std::int64_t AllocationScope::live() const noexcept { return live_bytes.load() - first_live_; }
 std::int64_t AllocationScope::peak() const noexcept { return peak_bytes.load() - first_live_; }
 
-void fail_allocation_at(std::uint64_t n) noexcept {
+void fail_allocation_at(std::uint64_t n, std::uint64_t n_more) noexcept {
+    until_last_failure.store(0);
     failure_happened.store(false);
     until_failure.store(static_cast<std::int64_t>(n));
+    until_last_failure.store(static_cast<std::int64_t>(n == 0 ? 0 : n + n_more));
 }
 
 bool allocation_failed() noexcept { return failure_happened.load(); }

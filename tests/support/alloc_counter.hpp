@@ -21,10 +21,11 @@ private:
     std::int64_t first_live_;
 };
 
-/// The n-th allocation from now on (1 = the next one) throws std::bad_alloc, once; 0 = none fails. All threads count.
-void fail_allocation_at(std::uint64_t n) noexcept;
+/// The n-th allocation from now on (1 = the next one) throws std::bad_alloc, and the `n_more` behind it do; 0 = none
+/// fails. All threads count.
+void fail_allocation_at(std::uint64_t n, std::uint64_t n_more = 0) noexcept;
 
-/// Whether the last requested failure has happened.
+/// Whether the last requested failure has happened, or the first one of several.
 [[nodiscard]] bool allocation_failed() noexcept;
 
 }  // namespace tinfer::test

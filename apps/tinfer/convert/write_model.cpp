@@ -4,6 +4,7 @@
 #include <tinfer/quantize.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -37,17 +38,19 @@ public:
     [[nodiscard]] std::uint64_t rows_of_piece() const { return std::max<std::uint64_t>(1, kPieceValues / row_); }
     [[nodiscard]] std::uint64_t row() const { return row_; }
 
-    /// The bytes of rows [first, first + n), made by all threads.
+    /// The bytes of rows [first, first + n), made by all threads. Throws bad_tensor_data where a value is not finite.
     void encode(std::uint64_t first, std::uint64_t n, std::vector<std::byte>& out) const {
         out.resize(static_cast<std::size_t>(n * row_bytes_));
         const std::uint64_t n_parts =
             std::clamp<std::uint64_t>(n * row_ / 65536, 1, static_cast<std::uint64_t>(n_threads_));
         std::vector<std::exception_ptr> errors(n_parts);
+        std::atomic<bool> is_finite{true};
         const auto run = [&](std::uint64_t part) {
             const std::uint64_t begin = n * part / n_parts, end = n * (part + 1) / n_parts;
             try {
-                encode_rows(first + begin, end - begin,
-                            std::span(out).subspan(begin * row_bytes_, (end - begin) * row_bytes_));
+                if (!encode_rows(first + begin, end - begin,
+                                 std::span(out).subspan(begin * row_bytes_, (end - begin) * row_bytes_)))
+                    is_finite = false;
             } catch (...) {
                 errors[part] = std::current_exception();
             }
@@ -57,6 +60,7 @@ public:
             for (std::uint64_t part = 1; part < n_parts; ++part) threads.emplace_back(run, part);
             run(0);
         }
+        if (!is_finite) refuse_values();
         for (const std::exception_ptr& error : errors)
             if (error) std::rethrow_exception(error);
     }
@@ -66,17 +70,42 @@ private:
         return tensor_.parts.empty() ? tensor_.name : files_.label(*tensor_.parts[0].source);
     }
 
-    void encode_rows(std::uint64_t first, std::uint64_t n, std::span<std::byte> out) const {
-        if (n == 0) return;
+    [[nodiscard]] std::vector<float> values_of(std::uint64_t first, std::uint64_t n) const {
         std::vector<float> values(static_cast<std::size_t>(n * row_));
         read_values(files_, tensor_, first * row_ / tensor_.unit, values);
+        return values;
+    }
+
+    /// Looks through the whole tensor, so that the error says how much of it is damaged.
+    [[noreturn]] void refuse_values() const {
+        std::uint64_t n_bad = 0, first_bad = 0;
+        float value = 0;
+        for (std::uint64_t first = 0; first < n_rows_; first += rows_of_piece()) {
+            const auto values = values_of(first, std::min(rows_of_piece(), n_rows_ - first));
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                if (std::isfinite(values[i]) || n_bad++ > 0) continue;
+                first_bad = first * row_ + i;
+                value = values[i];
+            }
+        }
+        const bool has_rows = tensor_.ne.size() > 1;
+        fail(ErrorCode::bad_tensor_data, label(), ": ", n_bad, " of ", tensor_.elements(),
+             " values are not finite, the first, ", value,
+             has_rows ? cat(", in row ", first_bad / row_, ", column ", first_bad % row_) : cat(" at ", first_bad));
+    }
+
+    /// False: a value is not finite, and the bytes are none.
+    [[nodiscard]] bool encode_rows(std::uint64_t first, std::uint64_t n, std::span<std::byte> out) const {
+        if (n == 0) return true;
+        const std::vector<float> values = values_of(first, n);
+        if (!std::ranges::all_of(values, [](float x) { return std::isfinite(x); })) return false;
         if (tensor_.type == DType::f32) {
             std::memcpy(out.data(), values.data(), out.size());
-            return;
+            return true;
         }
         if (tensor_.type == DType::f16)
             for (std::size_t i = 0; i < values.size(); ++i)
-                if (std::isfinite(values[i]) && std::abs(values[i]) >= 65520.0f)  // rounds to infinity
+                if (std::abs(values[i]) >= 65520.0f)  // rounds to infinity
                     fail(ErrorCode::bad_tensor_data, label(), ": row ", first + i / row_, " holds ", values[i],
                          ", which f16 does not (see --type bf16)");
         try {
@@ -84,6 +113,7 @@ private:
         } catch (const Error& error) {
             throw Error(error.code(), cat(label(), ": from row ", first, " on: ", error.what()));
         }
+        return true;
     }
 
     const WeightFiles& files_;

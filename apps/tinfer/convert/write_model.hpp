@@ -20,7 +20,7 @@ struct WriteOptions {
 /// What the file says and which tensors it has: all but their bytes.
 void declare(const Plan& plan, ModelWriter& writer);
 /// Declares, and writes the bytes of every tensor. The caller finishes. Throws cancelled; bad_tensor_data and
-/// non_finite for values that a type cannot hold, naming the tensor as the checkpoint calls it.
+/// non_finite for values that are not finite or that a type cannot hold, naming the tensor as the checkpoint calls it.
 void write_model(const Plan& plan, const WeightFiles& files, ModelWriter& writer, const WriteOptions& options);
 
 }  // namespace tinfer::convert
