@@ -20,15 +20,19 @@ SECONDS = 120
 
 class CutFiles(unittest.TestCase):
     def mapped(self, child, path):
-        """Waits until the program has mapped the file."""
+        """Waits until the program has mapped the file, or reads it."""
+        def has_it():
+            process = pathlib.Path(f"/proc/{child.pid}")
+            return (str(path) in (process / "maps").read_text() or
+                    any(os.readlink(fd) == str(path) for fd in (process / "fd").iterdir()))
         for _ in range(SECONDS * 100):
             try:
-                if str(path) in pathlib.Path(f"/proc/{child.pid}/maps").read_text():
+                if has_it():
                     return
             except OSError:
                 pass
             if child.poll() is not None:
-                self.fail(f"exit {child.returncode} before the file was mapped: {child.communicate()}")
+                self.fail(f"exit {child.returncode} before the file was mapped: {child.communicate()[1]}")
             time.sleep(0.01)
         self.fail("the file is never mapped")
 
@@ -67,7 +71,7 @@ class CutFiles(unittest.TestCase):
             child.kill()
         self.assertEqual(child.returncode, 0, stderr)
         answer = json.loads(stdout)
-        self.assertEqual(answer["text"], whole["text"])
+        self.assertTrue(answer["tokens"] == whole["tokens"])
         self.assertEqual(answer.keys(), whole.keys())
 
     def test_commands_report_it(self):
