@@ -257,7 +257,8 @@ class Refusals(Checkpoint):
         for kind in ("f32", "bf16", "f16", "q8_0"):
             self.refused(damaged, f"'{matrix}': 3 of 1536 values are not finite, the first, nan, in row 1, column 5",
                          args=("--type", kind))
-            self.refused(small, f"'{norm}': 1 of 32 values are not finite, the first, -inf at 31", args=("--type", kind))
+            self.refused(small, f"'{norm}': 1 of 32 values are not finite, the first, -inf at 31",
+                         args=("--type", kind))
 
     def test_tolerated_json(self):
         """[Q4] A byte order mark, numbers beyond 64 bits, and Infinity where nobody reads it."""
