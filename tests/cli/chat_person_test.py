@@ -109,6 +109,7 @@ class Person(unittest.TestCase):
             if "context" in t.until(r"\n> (?!\Z)|\n> \Z"):
                 break
         self.assertIn("/drop takes the older turns out", t.text)
+        t.until("on the inn again")   # the question is in the line again, and the editor reads keys
         t.type("\x15/drop\r")
         self.assertRegex(t.until(r"turns? left"), r"dropped the oldest \d+ turn")
         t.prompt()
