@@ -65,6 +65,18 @@ void judge_processors(const MachineFacts& machine, const DoctorArgs& args, std::
         out.push_back({"frequency",
                        "clocks are limited to " + fixed(100 * machine.clock_share, 0) + " % of what the processor has",
                        "choose the governor performance, or raise scaling_max_freq", 1 / machine.clock_share});
+    if (machine.n_channels_used > 0 && machine.n_channels_used < machine.n_channels)
+        out.push_back({"memory",
+                       std::to_string(machine.n_channels_used) + " of " + std::to_string(machine.n_channels) +
+                           " memory channels have modules",
+                       "put a module into each channel", double(machine.n_channels) / machine.n_channels_used,
+                       "generation"});
+    if (machine.memory_speed > 0 && machine.memory_speed < 0.95 * machine.memory_possible)
+        out.push_back({"memory",
+                       "memory runs at " + std::to_string(machine.memory_speed) + " of the " +
+                           std::to_string(machine.memory_possible) + " MT/s that its modules can",
+                       "choose their profile in the firmware (XMP, EXPO)",
+                       double(machine.memory_possible) / machine.memory_speed, "generation"});
     if (args.n_threads > machine.usable())
         out.push_back(
             {"threads",
@@ -158,8 +170,9 @@ double kernel_rate(const tinfer::ModelFile& file, int n_threads) {
     return best;
 }
 
-// Generation reads all weights for a token: as fast as memory gives large pages, if neither the file's pages nor its
-// format are in the way. Models that caches hold, and mixtures, of which a token reads little, are left out.
+// Generation reads all weights for a token: as fast as memory gives large pages, or as the processors multiply, if
+// that is slower, where neither the file's pages nor its format are in the way. Models that caches hold, and mixtures,
+// of which a token reads little, are left out.
 void judge_rates(const MachineFacts& machine, const ModelFacts& model, const DoctorArgs& args,
                  std::vector<Finding>& out) {
     const bool fits = machine.memory == 0 || model.weight_bytes + kMemoryBytes <= machine.memory;
@@ -172,18 +185,21 @@ void judge_rates(const MachineFacts& machine, const ModelFacts& model, const Doc
     roof::Team team(n_threads);
     const double memory = roof::read_rate(team, roof::LargePages(kMemoryBytes).bytes());
     const auto gbps = [](double rate) { return fixed(rate / 1e9, 1) + " GB/s"; };
+    const double kernels = kernel_rate(file, n_threads);  // from memory that is not mapped
     if (model.cached_bytes >= model.file_bytes * 98 / 100)
-        if (const double mapped = roof::file_read_rate(team, file); mapped > 0 && mapped < kSlow * memory)
+        if (const double mapped = roof::file_read_rate(team, file), possible = std::min(memory, kernels);
+            mapped > 0 && mapped < kSlow * possible)
             out.push_back({"pages",
                            "the file is read at " + gbps(mapped) + " from the page cache, where it lies in small " +
                                "pages, memory gives " + gbps(memory),
-                           "--no-mmap, or let it be read anew (a file just written)", memory / mapped, "generation"});
+                           "--no-mmap, or let it be read anew (a file just written)", possible / mapped, "generation"});
     double n_weights = 0;
     for (const auto& tensor : file.tensors()) n_weights += double(tensor.ne[0] * tensor.ne[1] * tensor.ne[2]);
     const double bits = 8 * double(model.weight_bytes) / std::max(n_weights, 1.0);
-    const double kernels = kernel_rate(file, n_threads);
-    // The other type has more bytes, or fewer.
-    if (const double gain = memory / kernels * bits / kBitsOfFast; kernels < kSlowFormat * memory && gain > 1.2)
+    // The other type has more bytes, or fewer, and cannot be multiplied faster than the processors multiply.
+    const double macs = roof::int8_dot_rate(team, roof::level_of(best));
+    const double possible = std::min(memory / kBitsOfFast, macs / 8);  // weights a second, by 8
+    if (const double gain = possible * bits / kernels; kernels < kSlowFormat * memory && gain > 1.2)
         out.push_back({"format",
                        std::string(tinfer::to_string(main_type(file))) + " weights are multiplied at " + gbps(kernels) +
                            " for a token, memory gives " + gbps(memory),

@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -109,6 +112,51 @@ std::vector<int> processors_in(const std::string& list) {
     return all;
 }
 
+/// String n of a table of the firmware (SMBIOS 3.6, 6.1.3): they follow its bytes, each ended by 0. "" for 0.
+std::string table_text(std::string_view table, std::size_t length, int n) {
+    std::size_t at = length;
+    for (int i = 1; i < n && at < table.size(); ++i) at = table.find('\0', at) + 1;
+    return n == 0 || at == 0 || at >= table.size() ? std::string() : std::string(table.data() + at);
+}
+
+/// A locator up to the channel that it names, such as "P0 CHANNEL A" or "Controller0-ChannelA"; "": it names none.
+std::string channel_of(std::string locator) {
+    std::ranges::transform(locator, locator.begin(), [](unsigned char c) { return char(std::toupper(c)); });
+    const std::string word = "CHANNEL";
+    auto at = locator.find(word);
+    if (at == locator.npos) return {};
+    at = locator.find_first_not_of(" -_", at + word.size());
+    return at == locator.npos ? std::string() : locator.substr(0, at + 1);
+}
+
+/// Memory devices (type 17, 7.18).
+void look_at_modules(const fs::path& root, MachineFacts& out) {
+    constexpr std::size_t kSize = 0x0C, kLocator = 0x10, kBank = 0x11, kSpeed = 0x15, kConfigured = 0x20;
+    std::set<std::string> channels, used;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(root / "sys/firmware/dmi/entries", error)) {
+        if (!entry.path().filename().string().starts_with("17-")) continue;
+        std::ifstream in(entry.path() / "raw", std::ios::binary);
+        const std::string table{std::istreambuf_iterator<char>(in), {}};
+        const auto byte = [&](std::size_t i) { return i < table.size() ? static_cast<unsigned char>(table[i]) : 0; };
+        const auto length = static_cast<std::size_t>(byte(1));
+        const auto word = [&](std::size_t i) { return i + 1 < length ? byte(i) | byte(i + 1) << 8 : 0; };
+        if (length <= kBank) continue;
+        const bool has_module = word(kSize) != 0;
+        std::string channel = channel_of(table_text(table, length, byte(kBank)));
+        if (channel.empty()) channel = channel_of(table_text(table, length, byte(kLocator)));
+        if (!channel.empty()) channels.insert(channel);
+        if (!channel.empty() && has_module) used.insert(channel);
+        const int speed = word(kConfigured), possible = word(kSpeed);
+        if (!has_module || speed == 0 || possible == 0 || speed == 0xFFFF || possible == 0xFFFF) continue;
+        if (out.memory_speed != 0 && speed >= out.memory_speed) continue;
+        out.memory_speed = speed;
+        out.memory_possible = possible;
+    }
+    out.n_channels = static_cast<int>(channels.size());
+    out.n_channels_used = static_cast<int>(used.size());
+}
+
 struct Ticks {
     double busy = 0, all = 0;
 };
@@ -159,6 +207,7 @@ MachineFacts machine_facts(const fs::path& root, double seconds) {
         if (most && allowed_most && *most > 0) out.clock_share = std::min(out.clock_share, *allowed_most / *most);
     }
     out.n_cores = static_cast<int>(cores.size());
+    look_at_modules(root, out);
     out.quota = quota_of(root);
     out.memory = memory_of(root);
     const fs::path memory = root / "proc/meminfo", events = root / "proc/vmstat";

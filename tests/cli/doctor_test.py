@@ -7,6 +7,7 @@ usage: doctor_test.py path/to/tinfer [unittest arguments]
 import json
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -28,9 +29,16 @@ def machine(files):
     for name, text in (healthy | files).items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
+        with open(path, "wb") as out:
+            out.write(text.encode() if isinstance(text, str) else text)
     return folder
+
+
+def module(i, bank, megabytes=8192, speed=3200, configured=3200, locator="DIMM 0"):
+    """A memory device of the firmware's tables (SMBIOS, type 17)."""
+    fixed = struct.pack("<BBHHHHHHBBBBBHHBBBBBIH", 17, 34, i, 0, 0, 64, 64, megabytes, 9, 0, 1, 2, 26, 0, speed,
+                        0, 0, 0, 0, 0, 0, configured)
+    return {f"sys/firmware/dmi/entries/17-{i}/raw": fixed + f"{locator}\0{bank}\0\0".encode()}
 
 
 def found(*args, files=None, code=3):
@@ -57,6 +65,24 @@ class Doctor(unittest.TestCase):
         pairs = {siblings.format(i): f"{i % 2},{i % 2 + 2}\n" for i in range(4)}
         self.assertIn("4 threads on 2 cores", found("-t", 4, files=pairs)["threads"]["figure"])
         self.assertAlmostEqual(found("-t", 1)["threads"]["gain"], 4)
+
+    def test_modules_of_memory(self):
+        full = module(0, "P0 CHANNEL A") | module(1, "P0 CHANNEL B")
+        self.assertEqual(found(files=full, code=0), {})
+        self.assertEqual(found(files=full | module(2, "P0 CHANNEL A", 0, 0, 0), code=0), {}, "its other slot is empty")
+        rows = found(files=module(0, "P0 CHANNEL A") | module(1, "P0 CHANNEL B", 0, 0, 0))
+        self.assertEqual((list(rows), rows["memory"]["gain"], rows["memory"]["of"]), (["memory"], 2, "generation"))
+        self.assertIn("1 of 2 memory channels", rows["memory"]["figure"])
+        by_slot = module(0, "", locator="ChannelA-DIMM0") | module(1, "", 0, locator="ChannelB-DIMM0")
+        self.assertIn("1 of 2", found(files=by_slot)["memory"]["figure"])
+        slow = found(files=module(0, "Bank 0", speed=3600, configured=2400))["memory"]
+        self.assertIn("2400 of the 3600 MT/s", slow["figure"])
+        self.assertEqual(slow["gain"], 1.5)
+        # As virtual machines have it; a table that is cut.
+        self.assertEqual(found(files=module(0, "", 24576, 0, 0) | module(1, "", 0xFFFF, 0xFFFF, 9), code=0), {})
+        for n in (0, 1, 2, 17, 20, 34, 36):
+            cut = {name: raw[:n] for name, raw in module(0, "P0 CHANNEL A").items()}
+            self.assertEqual(found(files=cut, code=0), {})
 
     def test_what_gives_most_comes_first(self):
         rows = found(files={"sys/fs/cgroup/a/cpu.max": "100000 100000\n",
