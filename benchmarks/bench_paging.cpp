@@ -106,7 +106,7 @@ void write_profile(const std::filesystem::path& path, const Model& model) {
     for (const ExpertPicks& layer : expert_picks(model)) {
         out << std::exchange(between, ",") << "{\"layer\":" << layer.layer << ",\"picks\":[";
         for (std::size_t e = 0; e < layer.picks.size(); ++e) out << (e > 0 ? "," : "") << layer.picks[e];
-        out << "]}";
+        out << "],\"compared\":" << layer.n_compared << ",\"repeated\":" << layer.n_repeated << "}";
     }
     out << "]}\n";
 }

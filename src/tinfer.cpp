@@ -404,7 +404,10 @@ std::vector<ExpertPicks> expert_picks(const Model& model) {
     const Pager* pager = detail::impl_of(model).bound.file->pager();
     std::vector<ExpertPicks> all;
     if (pager == nullptr || pager->is_streamed()) return all;
-    for (std::size_t g = 0; g < pager->n_groups(); ++g) all.push_back({pager->layer(g), pager->picks(g)});
+    for (std::size_t g = 0; g < pager->n_groups(); ++g) {
+        const Pager::Repeats repeats = pager->repeats(g);
+        all.push_back({pager->layer(g), pager->picks(g), repeats.n_compared, repeats.n_repeated});
+    }
     return all;
 }
 

@@ -34,6 +34,8 @@ std::vector<tinfer::ExpertPicks> read_expert_profile(const std::string& path) {
         tinfer::ExpertPicks& one = all.emplace_back();
         one.layer = static_cast<int>(std::min<std::uint64_t>(count_of(*number, path, "a layer"), 1 << 20));
         for (const Json& n : *picks) one.picks.push_back(count_of(n, path, "a number of picks"));
+        if (const Json* n = layer.find("compared"); n != nullptr) one.n_compared = count_of(*n, path, "\"compared\"");
+        if (const Json* n = layer.find("repeated"); n != nullptr) one.n_repeated = count_of(*n, path, "\"repeated\"");
     }
     return all;
 }
@@ -46,10 +48,13 @@ void write_expert_profile(const std::string& path, const tinfer::Model& model) {
                                 ": the model reads no experts when they are chosen, so there is nothing to count: it "
                                 "fits into --ram, or has none");
     Json layers = Json::array();
-    for (const auto& [layer, picks] : all) {
+    for (const auto& layer : all) {
         Json counts = Json::array();
-        for (const std::uint64_t n : picks) counts.push_back(n);
-        layers.push_back({{"layer", layer}, {"picks", std::move(counts)}});
+        for (const std::uint64_t n : layer.picks) counts.push_back(n);
+        layers.push_back({{"layer", layer.layer},
+                          {"picks", std::move(counts)},
+                          {"compared", layer.n_compared},
+                          {"repeated", layer.n_repeated}});
     }
     write_file(path, Json({{"experts", std::move(layers)}}).dump() + "\n");
 }

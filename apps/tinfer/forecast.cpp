@@ -6,6 +6,7 @@
 // that are chosen and not in memory are read for a token, and of a dense model what does not fit. Which experts are
 // chosen is the text's: a profile says it, or a hit rate, and without them it is assumed that all are chosen alike.
 #include "common.hpp"
+#include "expert_forecast.hpp"
 #include "expert_profile.hpp"
 #include "roof.hpp"
 #include "sample_model.hpp"
@@ -16,7 +17,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -60,6 +60,7 @@ struct Demand {
     double token_int8 = 0, token_f32 = 0;    ///< multiply-accumulates per token, including the output head
     double prompt_int8 = 0, prompt_f32 = 0;  ///< per prompt token, without the output head
     std::int64_t n_embd = 0;
+    std::size_t n_expert_used = 0;
 };
 
 bool is_f32_product(tinfer::DType type) {
@@ -84,6 +85,7 @@ Demand demand_of(const tinfer::ModelFile& file) {
     const bool tied = file.find("output.weight") == nullptr;
     Demand demand;
     demand.n_embd = number_of(file, arch + ".embedding_length");
+    demand.n_expert_used = std::size_t(std::max<std::int64_t>(n_used, 0));
     for (const auto& tensor : file.tensors()) {
         demand.weight_bytes += tensor.bytes;
         const bool stacked = tensor.slice_bytes > 0 && n_expert > 0 && n_used > 0;
@@ -237,6 +239,7 @@ struct Places {
     std::uint64_t room = 0;      ///< for experts, or for tensors that are streamed
     std::uint64_t paged = 0;     ///< bytes of all experts
     std::uint64_t streamed = 0;  ///< of tensors that every pass reads
+    std::uint64_t largest = 0;   ///< of these
 };
 
 /// Nullopt where the limit is less than the least that works: the system has to choose then.
@@ -247,7 +250,9 @@ std::optional<Places> places_of(const ForecastArgs& args, const tinfer::ContextO
         Places out;
         for (const auto& weight : tinfer::weight_placement(args.model.paths(), options)) {
             if (weight.place == tinfer::WeightPlace::paged) out.paged += weight.bytes;
-            if (weight.place == tinfer::WeightPlace::streamed) out.streamed += weight.bytes;
+            if (weight.place != tinfer::WeightPlace::streamed) continue;
+            out.streamed += weight.bytes;
+            out.largest = std::max(out.largest, weight.bytes);
         }
         out.room = tinfer::plan(args.model.paths().front(), options, context).weights_paged;
         return out;
@@ -255,16 +260,6 @@ std::optional<Places> places_of(const ForecastArgs& args, const tinfer::ContextO
         if (error.code() != tinfer::ErrorCode::limit_exceeded) throw;
         return std::nullopt;
     }
-}
-
-/// Share of picks that a cache hits which keeps the experts that were picked most often.
-double hit_rate_of(const std::vector<tinfer::ExpertPicks>& layers, double share_kept) {
-    std::vector<std::uint64_t> all;
-    for (const auto& layer : layers) all.insert(all.end(), layer.picks.begin(), layer.picks.end());
-    std::ranges::sort(all, std::greater{});
-    const auto n = std::min(all.size(), static_cast<std::size_t>(share_kept * double(all.size())));
-    const double sum = std::accumulate(all.begin(), all.end(), 0.0);
-    return sum > 0 ? std::accumulate(all.begin(), all.begin() + std::ptrdiff_t(n), 0.0) / sum : share_kept;
 }
 
 /// Of a model that the program pages.
@@ -275,14 +270,18 @@ Forecast forecast_paged(const ForecastArgs& args, const Demand& demand, const Ke
     out.pages = true;
     out.resident = 1 - double(places.paged + places.streamed - std::min(places.room, places.paged + places.streamed)) /
                            double(demand.weight_bytes);
-    double pass_bytes = double(places.streamed - std::min(places.room, places.streamed)), overlap = 1;
+    // Of a stream the room of two tensors is that of the one that is multiplied and of the one that is read.
+    double pass_bytes = double(places.streamed -
+                               std::min(places.room - std::min(2 * places.largest, places.room), places.streamed)),
+           overlap = 1;
     double token_bytes = pass_bytes;
     if (places.paged > 0) {
         const double kept = std::min(1.0, double(places.room) / double(places.paged));
         out.choices = args.hit_rate >= 0 ? "stated" : args.profile.empty() ? "uniform" : "profile";
-        out.hit_rate = args.hit_rate >= 0     ? args.hit_rate
-                       : args.profile.empty() ? kept
-                                              : hit_rate_of(read_expert_profile(args.profile), kept);
+        out.hit_rate = args.hit_rate >= 0 ? args.hit_rate
+                       : args.profile.empty()
+                           ? kept
+                           : expected_hit_rate(read_expert_profile(args.profile), demand.n_expert_used, kept);
         token_bytes = double(demand.expert_bytes) * (1 - out.hit_rate);
         pass_bytes = double(places.paged) * (1 - kept);  // a prompt chooses nearly all of them
         overlap = kExpertOverlap;

@@ -62,6 +62,8 @@ struct PagingCounts {
 struct ExpertPicks {
     int layer = 0;
     std::vector<std::uint64_t> picks;  ///< by expert
+    /// Of steps of one token behind another such step: picks, and those of them that the step before had made, too.
+    std::uint64_t n_compared = 0, n_repeated = 0;
 };
 /// Since the model was loaded, over all of its contexts; empty where no experts are paged. Any thread.
 [[nodiscard]] TINFER_API std::vector<ExpertPicks> expert_picks(const Model& model);

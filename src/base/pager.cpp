@@ -154,6 +154,7 @@ Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)
                                             " bytes, and the memory limit leaves ", slot_bytes_, " bytes for experts"));
     }
     ++group.n_passes;
+    count_repeats(hold, group);
     at_group_ = group_index;
     sweeps_ = 2 * n > group.n_units;
     hold.first_read_ = hold.reads_.size();
@@ -172,6 +173,17 @@ Pager::Begun Pager::begin(Hold& hold, std::size_t group_index, bool (*cancelled)
     }
     if (streamed_) read_next_of_stream();
     return n_here == n ? Begun::all : n_here > 0 ? Begun::some : Begun::none;
+}
+
+/// How alike neighbouring tokens choose: a pass of as many units as one token uses is one of a token.
+void Pager::count_repeats(const Hold& hold, Group& group) noexcept {
+    const bool is_one_token = hold.held_.size() == group.router.n_used;
+    const bool is_compared = std::exchange(group.was_one_token, is_one_token) && is_one_token;
+    if (is_compared) group.repeats.n_compared += hold.held_.size();
+    for (const std::uint32_t u : hold.held_) {
+        const std::uint64_t last = std::exchange(units_[u].last_pass, group.n_passes);
+        if (is_compared && last + 1 == group.n_passes) ++group.repeats.n_repeated;
+    }
 }
 
 /// Counts a unit that is needed now. Returns whether it is in memory.

@@ -129,6 +129,11 @@ public:
     void warm(std::size_t group, std::span<const std::uint64_t> picks);
     void read_warm();
     [[nodiscard]] std::vector<std::uint64_t> picks(std::size_t group) const;
+    /// Of passes of one token that came behind another such pass.
+    struct Repeats {
+        std::uint64_t n_compared = 0, n_repeated = 0;  ///< picks, and those that the pass before had, too
+    };
+    [[nodiscard]] Repeats repeats(std::size_t group) const;
     /// Whether units are read before they are needed.
     void set_ahead(bool on);
 
@@ -172,6 +177,8 @@ private:
         std::uint32_t first_unit = 0, n_units = 0;
         std::uint64_t unit_bytes = 0, n_pieces = 0;
         std::uint64_t n_passes = 0;  ///< how often units of it were held
+        bool was_one_token = false;  ///< in the last of them
+        Repeats repeats;
         std::int32_t layer = -1;
         PagedRouter router;
         const std::byte* router_rows = nullptr;
@@ -184,7 +191,7 @@ private:
         bool failed = false;
         std::uint8_t ahead = 0;  ///< it is, or was, read ahead and nobody has needed it yet: so many groups before
         std::uint32_t next_piece = 0, pieces_left = 0;  ///< while it is read: to hand out, and to end
-        std::uint64_t n_picks = 0;
+        std::uint64_t n_picks = 0, last_pass = 0;       ///< the pass of its group that has picked it last, from 1 on
     };
     /// How good guesses of one depth were of late.
     struct Guesses {
@@ -220,6 +227,7 @@ private:
     [[nodiscard]] std::vector<std::uint32_t>::iterator next_ahead() noexcept;
     [[nodiscard]] Rank rank(const Unit& unit) const noexcept;
     [[nodiscard]] std::size_t distance(std::size_t group) const noexcept;
+    void count_repeats(const Hold& hold, Group& group) noexcept;
     bool look_at(Hold& hold, std::uint32_t unit, Group& group);
     void count_wait(Hold& hold, std::chrono::steady_clock::time_point begin) noexcept;
     bool wait_a_moment(std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept, void* context);

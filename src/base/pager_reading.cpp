@@ -301,6 +301,11 @@ std::vector<std::uint64_t> Pager::picks(std::size_t group_index) const {
     return picks;
 }
 
+Pager::Repeats Pager::repeats(std::size_t group) const {
+    const std::lock_guard lock(mutex_);
+    return groups_[group].repeats;
+}
+
 // A unit that is picked in a share p of the passes has p · kHalfLife / ln 2 picks in the long run, older ones counting
 // less.
 void Pager::warm(std::size_t group_index, std::span<const std::uint64_t> picks) {

@@ -20,8 +20,12 @@ PagedRouter router_of(const LayerWeights& layer, const PagedGroup& group, int n_
     const TensorInfo* rows = layer.ffn_gate_inp.weight;
     const bool can_be_asked = rows != nullptr && rows->ne[1] == group.n_units && rows->ne[2] == 1 && n_used > 0 &&
                               (rows->type == DType::f32 || rows->type == DType::f16 || rows->type == DType::bf16);
-    if (!can_be_asked) return {};
-    return {rows->id, rows->type, static_cast<std::uint32_t>(rows->ne[0]), static_cast<std::uint32_t>(n_used)};
+    PagedRouter router{.n_used = static_cast<std::uint32_t>(std::max(n_used, 0))};
+    if (!can_be_asked) return router;
+    router.id = rows->id;
+    router.type = rows->type;
+    router.n_in = static_cast<std::uint32_t>(rows->ne[0]);
+    return router;
 }
 
 /// Stacked experts of each layer. Those that belong to groups of experts (grovemoe) are few, and stay in memory.

@@ -3,6 +3,7 @@
 // with its neighbours; and no more memory is used than was given.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -113,6 +114,25 @@ TEST_CASE("[N22] pager: units that are needed often stay, others go") {
     CHECK(pager.counts().misses == 2 + 2 * 50);  // 0 and 1 are read once
 }
 
+TEST_CASE("[N30] pager: counts how alike tokens that follow each other choose") {
+    Slices slices(8);
+    slices.plan.groups[0].router.n_used = 2;
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    Pager::Hold held(kUnits);
+    REQUIRE(hold(pager, held, 0, {0, 1}));
+    CHECK(pager.repeats(0).n_compared == 0);
+    REQUIRE(hold(pager, held, 1, {1, 2}));  // of another layer
+    REQUIRE(hold(pager, held, 0, {1, 2}));
+    REQUIRE(hold(pager, held, 0, {2, 1}));
+    REQUIRE(hold(pager, held, 0, {2, 3, 4}));  // of several tokens
+    REQUIRE(hold(pager, held, 0, {3, 4}));     // behind them
+    REQUIRE(hold(pager, held, 0, {5, 6}));
+    CHECK(pager.repeats(0).n_compared == 6);
+    CHECK(pager.repeats(0).n_repeated == 3);
+    CHECK(pager.repeats(1).n_compared == 0);
+}
+
 TEST_CASE("[N22] pager: threads share it; who waits for room that others hold can be cancelled") {
     const Slices slices(6);
     const InputFile file(slices.path());
@@ -147,6 +167,88 @@ TEST_CASE("[N22] pager: threads share it; who waits for room that others hold ca
         });
     for (std::thread& thread : threads) thread.join();
     CHECK(wrong == 0);
+}
+
+// What a decode calls, and what other threads may call meanwhile; for the sanitizers of threads, too.
+TEST_CASE("[N22] pager: guesses, whole layers, warm reads and counts beside threads that hold") {
+    Slices slices(9, {4096, 5000, 33});
+    constexpr std::uint32_t kIn = 16;
+    std::vector<float> rows(std::size_t{kUnits} * kIn), x(kIn * Pager::kGuessTokens);
+    std::mt19937 random(11);
+    for (float& value : rows) value = static_cast<float>(random() % 100) / 50 - 1;
+    for (PagedGroup& group : slices.plan.groups) group.router = {.id = 0, .type = DType::f32, .n_in = kIn, .n_used = 2};
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    for (const std::size_t group : {0, 1}) pager.set_router(group, std::as_bytes(std::span(rows)).data());
+    std::atomic<int> wrong{0}, n_left{2};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 2; ++t)
+        threads.emplace_back([&, t] {
+            Pager::Hold held(kUnits);
+            std::mt19937 own(t);
+            for (int i = 0; i < 300; ++i) {
+                const std::size_t group = own() % 2;
+                std::array<std::uint32_t, 2> units{};
+                for (std::uint32_t& u : units) u = static_cast<std::uint32_t>(own() % kUnits);
+                for (const std::uint32_t u : units) held.want(static_cast<std::int32_t>(u));
+                if (!pager.hold(held, group, nullptr, nullptr)) ++wrong;
+                for (const std::uint32_t u : units) wrong += slices.has(pager, group, u) ? 0 : 1;
+                wrong += pager.used_bytes() <= slices.plan.slot_bytes ? 0 : 1;
+            }
+            pager.release(held);
+            --n_left;
+        });
+    for (unsigned i = 0; n_left > 0; ++i) {
+        for (float& value : x) value = static_cast<float>(random() % 100) / 50 - 1;
+        pager.guess(i % 2, x.data(), kIn, 1 + i % Pager::kGuessTokens);
+        if (i % 8 == 3) pager.expect_all(i / 8 % 2);
+        if (i % 16 == 7) {
+            pager.warm(i / 16 % 2, pager.picks(i / 16 % 2));
+            pager.read_warm();
+        }
+        if (i % 32 == 9) pager.set_ahead(i / 32 % 4 != 0);
+        wrong += pager.repeats(0).n_repeated <= pager.repeats(0).n_compared ? 0 : 1;
+        std::this_thread::yield();
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    const PagerCounts counts = pager.counts();
+    CHECK(counts.hits + counts.misses >= 2 * 300);
+    CHECK(counts.ahead_used + counts.ahead_wasted > 0);
+}
+
+TEST_CASE("[N22] pager: a stream that several threads read, each from the beginning") {
+    PagingPlan plan{.groups = {}, .streamed = true};
+    Slices slices(1, {3000, 4096, 8192, 5000, 12288});
+    for (const PagedSlices& all : slices.plan.groups[0].tensors) {
+        plan.groups.push_back({.tensors = {all}, .n_units = 1});
+        plan.groups.back().tensors[0].slice_bytes *= kUnits;
+        plan.unit_bytes = std::max(plan.unit_bytes, paged_unit_bytes(plan.groups.back()));
+    }
+    plan.max_units = 1;
+    plan.slot_bytes = 3 * plan.unit_bytes;
+    const InputFile file(slices.path());
+    Pager pager(plan, std::vector{&file});
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t)
+        threads.emplace_back([&] {
+            Pager::Hold held(1);
+            for (std::size_t i = 0; i < 40 * plan.groups.size(); ++i) {
+                const std::size_t group = i % plan.groups.size();
+                const PagedSlices& all = plan.groups[group].tensors[0];
+                held.want(0);
+                if (!pager.hold(held, group, nullptr, nullptr)) ++wrong;
+                wrong += std::memcmp(pager.address(group, 0), slices.bytes.data() + all.offset, all.slice_bytes) == 0
+                             ? 0
+                             : 1;
+            }
+            pager.release(held);
+        });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+    CHECK(pager.used_bytes() <= plan.slot_bytes);
+    CHECK(pager.counts().ahead_used > 0);
 }
 
 TEST_CASE("[N22] pager: what cannot be read is an error that names it, and is read when it can be") {

@@ -309,11 +309,28 @@ class Forecast(unittest.TestCase):
         layers = json.loads(profile.read_text())["experts"]
         self.assertTrue(all(sum(layer["picks"]) > 0 for layer in layers))
         for layer in layers:
-            layer["picks"] = [100] + [0] * (len(layer["picks"]) - 1)
+            self.assertTrue(0 < layer["compared"] <= sum(layer["picks"]))
+            self.assertLessEqual(layer["repeated"], layer["compared"])
+            layer.update(picks=[100] * n_used + [0] * (len(layer["picks"]) - n_used), compared=0, repeated=0)
         profile.write_text(json.dumps({"experts": layers}))
         by_profile = told("--expert-profile", profile)
         self.assertEqual((by_profile["choices"], by_profile["hit_rate"]), ("profile", 1))
         self.assertEqual(by_profile["storage_bytes_per_token"], 0)
+        # Of few picks chance makes some differ; of many they say what stays, and what is repeated is found.
+        other_profile = FOLDER / "other.json"
+
+        def hit_rate(times, picks=(9, 7, 6, 6, 5, 3), **repeats):
+            other_profile.write_text(json.dumps({"experts": [
+                {"layer": layer["layer"], "picks": [n * times for n in picks], **repeats} for layer in layers]}))
+            return told("--expert-profile", other_profile)["hit_rate"]
+
+        few, many, again = hit_rate(1), hit_rate(1000), hit_rate(1000, compared=1000, repeated=900)
+        even = hit_rate(1000, picks=[6] * 6)
+        self.assertTrue(0.8 * alike["hit_rate"] < even <= alike["hit_rate"], (even, alike))   # whole experts fit
+        self.assertLess(abs(few - even), 0.02)
+        self.assertEqual(few, hit_rate(1))
+        self.assertGreater(many, few + 0.02)
+        self.assertGreater(again, many + 0.02)
         one, other = (tinfer("run", model, "--tokens", "5,6,7,8", "-n", 4, "--temp", 0, "--ram", limit, *more)
                       for more in ((), ("--expert-profile", profile)))
         self.assertEqual(one, other)
