@@ -352,6 +352,26 @@ class Forecast(unittest.TestCase):
         self.assertIn("is no profile of experts", tinfer.stderr)
         tinfer("forecast", model, "--ram", "1G", "--hit-rate", 2, code=2)
 
+    def test_a_run_under_a_limit_tells_its_bound(self):  # [N22]
+        model = golden_model("olmoe")
+        if model is None:
+            self.skipTest("no golden data")
+        command = ("run", model, "--tokens", "5,6,7,8", "-n", 40, "--temp", 0)
+        for limit, place in ((530000, "experts  "), (0, None)):
+            told = json.loads(tinfer(*command, "--json", *(("--ram", limit) if limit else ())))
+            self.assertEqual("paging" in told, place is not None)
+            if place is None:
+                continue
+            paging = told["paging"]
+            # The best cache finds no less and reads no more than this one has.
+            self.assertTrue(0 < paging["hit_rate"] <= paging["best_hit_rate"] < 1)
+            self.assertTrue(0 < paging["best_bytes_per_token"] <= paging["bytes_per_token"])
+            self.assertTrue(0 < paging["bound_share"] <= 1)
+            self.assertTrue(0 <= paging["waited_share"] < 1)
+            tinfer(*command, "--ram", limit)
+            for words in (place, "% found in memory", "bound  ", "% were reached"):
+                self.assertIn(words, tinfer.stderr)
+
     def test_processes_on_one_file_under_a_limit_do_not_meet(self):  # [N22]
         model = golden_model("olmoe")
         if model is None:
