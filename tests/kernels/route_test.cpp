@@ -30,7 +30,7 @@ std::vector<DType> weight_types() {
     return types;
 }
 
-// "1 kquant_avx512 · 2–16 skinny_avx512 · 17– microkernel_q8".
+// "1 kquant_avx512 · 2–16 skinny · 17– microkernel_q8".
 std::string tree_of(Isa isa, DType type) {
     std::string text;
     for (std::int64_t first = 1, n = 1; first <= kRouteTokens; first = n) {
@@ -80,13 +80,16 @@ TEST_CASE("routes: one of each kind, by name") {
     CHECK(route(Isa::avx2, DType::q4_k, 6) == Route::microkernel_q8);
     CHECK(route(Isa::avx2, DType::iq3_s, 8) == Route::codebook);
     CHECK(route(Isa::avx2, DType::tq2_0, 2) == Route::row_dot_avx2);
-    CHECK(route(Isa::avx2, DType::nvfp4, 1) == Route::generic_x86);
+    CHECK(route(Isa::avx2, DType::nvfp4, 2) == Route::skinny);
+    CHECK(route(Isa::avx2, DType::nvfp4, 3) == Route::microkernel_q8);
+    CHECK(route(Isa::avx2, DType::q1_0, 1) == Route::skinny);
     CHECK(route(Isa::avx512vnni, DType::q6_k, 1) == Route::kquant_avx512);
-    CHECK(route(Isa::avx512vnni, DType::iq4_xs, 1) == Route::iq4_xs_avx512);
-    CHECK(route(Isa::avx512vnni, DType::q8_0, 2) == Route::b32_avx512);
-    CHECK(route(Isa::avx512vnni, DType::q4_0, 12) == Route::skinny_avx512);
+    CHECK(route(Isa::avx512vnni, DType::iq4_xs, 1) == Route::skinny);
+    CHECK(route(Isa::avx512vnni, DType::q8_0, 1) == Route::skinny);
+    CHECK(route(Isa::avx512vnni, DType::q5_0, 2) == Route::b32_avx512);
+    CHECK(route(Isa::avx512vnni, DType::q4_0, 12) == Route::skinny);
     CHECK(route(Isa::amx, DType::q8_0, 16) == Route::microkernel_amx);
-    CHECK(route(Isa::amx, DType::q6_k, 16) == Route::skinny_avx512);
+    CHECK(route(Isa::amx, DType::q6_k, 16) == Route::skinny);
     CHECK(route(Isa::amx, DType::nvfp4, 64) == Route::microkernel_q8);
     CHECK(route(Isa::neon_dot, DType::q4_k, 8) == Route::skinny);
     CHECK(route(Isa::neon, DType::q8_0, 1) == Route::along);

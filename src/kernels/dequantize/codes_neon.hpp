@@ -15,8 +15,6 @@ namespace tinfer::kernels {
 //   codes(block, unit, put)   put(i, c): values 16i … 16i + 15; the first of those that share a scale comes first
 //   scales(block, s)          of super-blocks with scales: four in each register
 //   half_d(block), kFactor    of super-blocks: d of the file as it is stored, and what it is times
-//   unit_d(words, unit, d)    of blocks of 32: d of a unit, two where a block has two steps, of four blocks that begin
-//                             with these words
 template <class Format>
 struct NeonCodes;
 
@@ -330,55 +328,11 @@ struct NeonCodes<TQ2_0> {
 
 // ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
 
-/// ue4m3_half (quants/half.hpp) of the lowest byte of each lane.
-static TINFER_INLINE float32x4_t ue4m3_halves(int32x4_t lanes) {
-    const int32x4_t u = vandq_s32(lanes, vdupq_n_s32(255)), e = vandq_s32(vshrq_n_s32(u, 3), vdupq_n_s32(15));
-    const int32x4_t hidden = vandq_s32(vreinterpretq_s32_u32(vcgtzq_s32(e)), vdupq_n_s32(8));
-    const int32x4_t significand = vorrq_s32(vandq_s32(u, vdupq_n_s32(7)), hidden);
-    const int32x4_t nan = vreinterpretq_s32_u32(vceqq_s32(u, vdupq_n_s32(127)));
-    const int32x4_t power = vshlq_n_s32(vaddq_s32(vmaxq_s32(e, vdupq_n_s32(1)), vdupq_n_s32(116)), 23);
-    return vmulq_f32(vcvtq_f32_s32(vbicq_s32(significand, nan)), vreinterpretq_f32_s32(power));
-}
-/// A unit's d is the f16 in front of its block.
-struct HalfOfUnits {
-    static TINFER_INLINE void unit_d(int32x4_t words, int, float32x4_t (&d)[2]) { d[0] = low_f16(words); }
-};
-
 template <>
-struct NeonCodes<Q8_0> : HalfOfUnits {
+struct NeonCodes<Q8_0> {
     template <class Put>
     static TINFER_INLINE void codes(const std::uint8_t* block, int, const Put& put) {
         for (int i = 0; i < 2; ++i) put(i, vld1q_u8(block + 2 + 16 * i));
-    }
-};
-template <>
-struct NeonCodes<NVFP4> {
-    static TINFER_INLINE void unit_d(int32x4_t words, int unit, float32x4_t (&d)[2]) {
-        for (int half = 0; half < 2; ++half) d[half] = ue4m3_halves(shift_right_32(words, 8 * (2 * unit + half)));
-    }
-    template <class Put>
-    static TINFER_INLINE void codes(const std::uint8_t* block, int unit, const Put& put) {
-        const int32x4_t bytes = load_bytes16(block + 4 + 16 * unit), levels = load_bytes16(kFp4Doubled);
-        const int64x2_t low = vreinterpretq_s64_s32(low_nibbles(bytes)),
-                        high = vreinterpretq_s64_s32(high_nibbles(bytes));
-        put(0, as_u8(look_up(levels, vreinterpretq_s32_s64(vzip1q_s64(low, high)))));
-        put(1, as_u8(look_up(levels, vreinterpretq_s32_s64(vzip2q_s64(low, high)))));
-    }
-};
-template <>
-struct NeonCodes<Q1_0> : HalfOfUnits {
-    template <class Put>
-    static TINFER_INLINE void codes(const std::uint8_t* block, int unit, const Put& put) {
-        const uint8x16_t four = as_u8(load_word(block + 2 + 4 * unit)), bits[2] = {four, four};
-        for (int i = 0; i < 2; ++i) put(i, vornq_u8(vdupq_n_u8(1), vtstq_u8(two_of(bits, i), bits_in_turn())));
-    }
-};
-template <>
-struct NeonCodes<Q2_0> : HalfOfUnits {
-    template <class Put>
-    static TINFER_INLINE void codes(const std::uint8_t* block, int unit, const Put& put) {
-        const uint8x8_t bytes = vld1_u8(block + 2 + 8 * unit);
-        for (int i = 0; i < 2; ++i) put(i, minus_one(pairs_in_turn(bytes, i)));
     }
 };
 
@@ -406,20 +360,6 @@ TINFER_INLINE void unpack_vector(Format, const std::uint8_t* block, int unit,
     }
     out.d = f16_to_f32<Arch>(NeonCodes<Format>::half_d(block)) * NeonCodes<Format>::kFactor;
 }
-template <class Arch, class Format>
-TINFER_INLINE void unpack_vector(Format, const std::uint8_t* block, int unit, Codes32& out) noexcept requires
-    requires(int32x4_t words, float32x4_t (&d)[2]) {
-    NeonCodes<Format>::unit_d(words, 0, d);
-}
-{
-    NeonCodes<Format>::codes(block, unit,
-                             [&](int i, uint8x16_t c) { vst1q_s8(out.q + 16 * i, vreinterpretq_s8_u8(c)); });
-    float32x4_t d[2];
-    NeonCodes<Format>::unit_d(load_word(block), unit, d);
-    out.d[0] = vgetq_lane_f32(d[0], 0);
-    out.d[1] = Format::kScaleElems == 16 ? vgetq_lane_f32(d[1], 0) : out.d[0];
-}
-
 }  // namespace tinfer::kernels
 
 #endif

@@ -49,21 +49,12 @@ static TINFER_INLINE __m256 low_halves(__m256i lanes) {
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
-/// e8m0_half and ue4m3_half (quants/half.hpp) of the lowest byte of each lane.
+/// e8m0_half (quants/half.hpp) of the lowest byte of each lane.
 static TINFER_INLINE __m256 e8m0_halves(__m256i lanes) {
     const __m256i e = _mm256_and_si256(lanes, _mm256_set1_epi32(255)),
                   small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(bits, small, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
-}
-static TINFER_INLINE __m256 ue4m3_halves(__m256i lanes) {
-    const __m256i u = _mm256_and_si256(lanes, _mm256_set1_epi32(255)), one = _mm256_set1_epi32(1);
-    const __m256i e = _mm256_and_si256(_mm256_srli_epi32(u, 3), _mm256_set1_epi32(15));
-    const __m256i hidden = _mm256_and_si256(_mm256_cmpgt_epi32(e, _mm256_setzero_si256()), _mm256_set1_epi32(8));
-    const __m256i significand = _mm256_or_si256(_mm256_and_si256(u, _mm256_set1_epi32(7)), hidden);
-    const __m256i nan = _mm256_cmpeq_epi32(u, _mm256_set1_epi32(127));
-    const __m256i power = _mm256_slli_epi32(_mm256_add_epi32(_mm256_max_epi32(e, one), _mm256_set1_epi32(116)), 23);
-    return _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_andnot_si256(nan, significand)), _mm256_castsi256_ps(power));
 }
 
 // ---- Nibbles and bits -----------------------------------------------------------------------------------------------
@@ -96,56 +87,8 @@ static TINFER_INLINE void store_scales(__m128i bytes, std::int16_t* out) {
     store_bytes32(_mm256_cvtepu8_epi16(bytes), out);
 }
 
-// ---- Blocks of 32 ---------------------------------------------------------------------------------------------------
-
-/// Eight low nibbles, then eight high ones, for each half of a unit.
-template <class Arch>
-TINFER_INLINE void unpack_vector(NVFP4, const std::uint8_t* block, int unit, Codes32& out) noexcept {
-    const __m128i low = load_bytes16(block + 4 + 16 * unit), high = _mm_srli_epi16(low, 4);
-    const __m256i nibbles = low_nibbles(_mm256_set_m128i(_mm_unpackhi_epi64(low, high), _mm_unpacklo_epi64(low, high)));
-    store_bytes32(_mm256_shuffle_epi8(twice16(kFp4Doubled), nibbles), out.q);
-    const __m256i scales = _mm256_set1_epi32(load_u16<Arch>(block + 2 * unit));
-    const __m128 d = _mm256_castps256_ps128(ue4m3_halves(_mm256_srlv_epi32(scales, _mm256_set1_epi64x(8ll << 32))));
-    out.d[0] = _mm_cvtss_f32(d);
-    out.d[1] = _mm_cvtss_f32(_mm_movehdup_ps(d));
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q1_0, const std::uint8_t* block, int unit, Codes32& out) noexcept {
-    const __m256i set = mask_of(load_u32<Arch>(block + 2 + 4 * unit));  // −1 or 0: −1 − 2 · that
-    store_bytes32(_mm256_sub_epi8(bytes_of(-1), _mm256_add_epi8(set, set)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-template <class Arch>
-TINFER_INLINE void unpack_vector(Q2_0, const std::uint8_t* block, int unit, Codes32& out) noexcept {
-    store_bytes32(_mm256_sub_epi8(pairs_in_turn(load_bytes8(block + 2 + 8 * unit)), bytes_of(1)), out.q);
-    out.d[0] = out.d[1] = load_half(block);
-}
-
 // ---- Super-blocks ---------------------------------------------------------------------------------------------------
 
-/// The sixteen scales of Q3_K, 32 too high: low four bits in eight bytes, the upper two in four more.
-static TINFER_INLINE __m128i scales_of_q3_k(const std::uint8_t* block) {
-    const __m128i bytes = load_bytes8(block + 96);
-    const __m128i low = _mm_and_si128(_mm_unpacklo_epi64(bytes, _mm_srli_epi16(bytes, 4)), _mm_set1_epi8(15));
-    std::int32_t four;
-    std::memcpy(&four, block + 104, 4);
-    const __m128i upper = _mm_set1_epi32(four);  // a shift by 32 leaves nothing
-    const __m128i first = _mm_sllv_epi32(upper, _mm_setr_epi32(4, 2, 0, 32)),
-                  last = _mm_srlv_epi32(upper, _mm_setr_epi32(32, 32, 32, 2));
-    return _mm_or_si128(low, _mm_and_si128(_mm_or_si128(first, last), _mm_set1_epi8(0x30)));
-}
-/// The eight scales of IQ4_XS: nibbles in one word, pairs of bits in sixteen bits more.
-static TINFER_INLINE __m256i scales_of_iq4_xs(const std::uint8_t* block) {
-    std::uint32_t nibbles;
-    std::uint16_t pairs;
-    std::memcpy(&nibbles, block + 4, 4);
-    std::memcpy(&pairs, block + 2, 2);
-    const __m256i two = _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14);
-    const __m256i low = _mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(nibbles)), _mm256_add_epi32(two, two));
-    const __m256i high = _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(pairs), two), _mm256_set1_epi32(3));
-    const __m256i scale = _mm256_or_si256(_mm256_and_si256(low, _mm256_set1_epi32(15)), _mm256_slli_epi32(high, 4));
-    return _mm256_sub_epi32(scale, _mm256_set1_epi32(32));
-}
 /// Codes of −1, 0 and 1 (TQ2_0: and 2), one too high: put(i, c) of values 32i … 32i + 31.
 template <class Put>
 static TINFER_INLINE void ternary_codes(TQ2_0, const std::uint8_t* block, const Put& put) {

@@ -84,41 +84,31 @@ template <class Arch, class Format, int T>
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }
 
-/// The same of blocks of 32.
+/// The same of blocks of 32 behind their d.
 template <class Arch, class Format, int T>
 [[gnu::noinline]] void multiply_rows_along(const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
                                            float (*results)[Arch::kLanes]) noexcept requires(Format::kUnit == 32) {
-    constexpr int N = Arch::kLanes, kUnits = Format::kBlockElems / 32, kSteps = Format::kScaleElems == 16 ? 2 : 1;
+    constexpr int N = Arch::kLanes;
     RowBlocks<N> blocks = blocks_of(rows);
     f32v<Arch> acc[T];
     for (int t = 0; t < T; ++t) acc[t] = f32v<Arch>(0.0f);
-    for (std::int64_t b = 0; b < k / Format::kBlockElems; ++b, blocks.advance(Format::kBlockBytes)) {
-        const int next_row = static_cast<int>(b % N);  // so many blocks of a row, one row in each step
-        rows.template prefetch<N * Format::kBlockBytes>(next_row, (b - next_row) * Format::kBlockBytes);
-        const i32v<Arch> words = first_words(blocks);
+    for (std::int64_t u = 0; u < k / 32; ++u, blocks.advance(Format::kBlockBytes)) {
+        const int next_row = static_cast<int>(u % N);  // so many blocks of a row, one row in each step
+        rows.template prefetch<N * Format::kBlockBytes>(next_row, (u - next_row) * Format::kBlockBytes);
+        i32v<Arch> sums[T][N];
 #    pragma GCC unroll 4
-        for (int unit = 0; unit < kUnits; ++unit) {
-            const std::int64_t u = kUnits * b + unit;
-            i32v<Arch> sums[T][kSteps][N];
+        for (int r = 0; r < N; ++r)
+            NeonCodes<Format>::codes(blocks[r], 0, [&](int i, uint8x16_t codes) {
+                const i32v<Arch> c(as_words(codes));
 #    pragma GCC unroll 4
-            for (int r = 0; r < N; ++r)
-                NeonCodes<Format>::codes(blocks[r], unit, [&](int i, uint8x16_t codes) {
-                    const i32v<Arch> c(as_words(codes));
+                for (int t = 0; t < T; ++t)
+                    sums[t][r] =
+                        dot4(i == 0 ? i32v<Arch>(0) : sums[t][r], c, load_i32<Arch>(x[t].q + 32 * u + 16 * i), Arch{});
+            });
+        const f32v<Arch> d = low_f16(first_words(blocks));
 #    pragma GCC unroll 4
-                    for (int t = 0; t < T; ++t) {
-                        const i32v<Arch> a = load_i32<Arch>(x[t].q + 32 * u + 16 * i);
-                        if (kSteps == 2) sums[t][i % kSteps][r] = dot4(i32v<Arch>(0), c, a, Arch{});
-                        else sums[t][0][r] = dot4(i == 0 ? i32v<Arch>(0) : sums[t][0][r], c, a, Arch{});
-                    }
-                });
-            float32x4_t d[2];
-            NeonCodes<Format>::unit_d(words, unit, d);
-#    pragma GCC unroll 4
-            for (int t = 0; t < T; ++t)
-                for (int step = 0; step < kSteps; ++step)
-                    acc[t] = fma(f32v<Arch>(d[step]) * f32v<Arch>(x[t].d[u]),
-                                 as_float(sum_rows(sums[t][step], Arch{}), Arch{}), acc[t], Arch{});
-        }
+        for (int t = 0; t < T; ++t)
+            acc[t] = fma(d * f32v<Arch>(x[t].d[u]), as_float(sum_rows(sums[t], Arch{}), Arch{}), acc[t], Arch{});
     }
     for (int t = 0; t < T; ++t) acc[t].store_unaligned(results[t]);
 }

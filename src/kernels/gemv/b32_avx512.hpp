@@ -24,11 +24,10 @@ static TINFER_INLINE __m512i load_four(const std::uint8_t* p, std::int64_t s1, s
 }
 
 template <class Format>
-inline constexpr int kCodesOffset =
-    Format::kType == DType::mxfp4                                                                    ? 1
-    : Format::kType == DType::q8_0 || Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
-    : Format::kType == DType::q4_1                                                                   ? 4
-    : Format::kType == DType::q5_0                                                                   ? 6
+inline constexpr int kCodesOffset = Format::kType == DType::mxfp4                                    ? 1
+                                    : Format::kType == DType::q4_0 || Format::kType == DType::iq4_nl ? 2
+                                    : Format::kType == DType::q4_1                                   ? 4
+                                    : Format::kType == DType::q5_0                                   ? 6
                                                                                                      : 8;
 
 /// The d of blocks whose first four bytes are given.
@@ -42,13 +41,8 @@ template <class Format>
 TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int64_t s2, std::int64_t s3, __m512i& low,
                                __m512i& high) {
     const __m512i bytes = load_four(p + kCodesOffset<Format>, s1, s2, s3);
-    if constexpr (Format::kType == DType::q8_0) {
-        low = _mm512_xor_si512(bytes, each_byte<16>(128));
-        high = _mm512_xor_si512(load_four(p + kCodesOffset<Format> + 16, s1, s2, s3), each_byte<16>(128));
-    } else {
-        low = low_nibbles(bytes);
-        high = high_nibbles(bytes);
-    }
+    low = low_nibbles(bytes);
+    high = high_nibbles(bytes);
     if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
         low = level_codes<avx512vnni, Format, 16>(low);
         high = level_codes<avx512vnni, Format, 16>(high);
@@ -72,34 +66,25 @@ TINFER_INLINE void four_blocks(const std::uint8_t* p, std::int64_t s1, std::int6
 template <class Format>
 struct WholeBlocks {
     static constexpr int kBytes = Format::kBlockBytes, kCodes = kCodesOffset<Format>;
-    static constexpr bool kLong = kBytes > 32;  ///< two registers of codes
     static constexpr bool kFifth =
         Format::kType == DType::q5_0 || Format::kType == DType::q5_1;  ///< bits of codes lie apart
     static constexpr bool kOdd = kBytes % 2 != 0;
-    static constexpr bool kAlwaysSixteen = !kLong;  ///< there is more to compute than to read: best in sixteen rows
-    static constexpr int kWord = kBytes % 4 == 0 ? 4 : 2;         ///< bytes that are moved together
-    static constexpr int kFirst = kOdd ? 1 : 0;                   ///< where the first load begins
-    static constexpr int kSecond = kLong ? 56 : 4 * kBytes - 64;  ///< where the second load begins
-    static constexpr int kHigh = 18,
-                         kSecondHigh = 72;  ///< where those begin that hold the last sixteen codes of blocks
+    static constexpr int kWord = kBytes % 4 == 0 ? 4 : 2;  ///< bytes that are moved together
+    static constexpr int kFirst = kOdd ? 1 : 0;            ///< where the first load begins
+    static constexpr int kSecond = 4 * kBytes - 64;        ///< where the second load begins
     /// Fifth bits: where a quarter of the permutation that brings them holds its four bytes. Between those of Q5_0 lies
     /// d.
     static constexpr int kBits = kWord == 2 ? 2 : 0, kMoreBits = kWord == 2 ? 6 : 2;
 
-    __m512i codes, high_codes, heads, second_heads, fifth, low_bits, high_bits;
+    __m512i codes, heads, fifth, low_bits, high_bits;
 
     TINFER_INLINE WholeBlocks() {
         codes = index([](int q, int e) { return at(q * kBytes + kCodes + kWord * e, kSecond); });
-        if constexpr (kLong)
-            high_codes = index(
-                [](int q, int e) { return at(q * kBytes + kCodes + 16 - kHigh + kWord * e, kSecondHigh - kHigh); });
         if constexpr (kOdd) heads = index([](int q, int) { return q == 0 ? 0 : (q * kBytes - kSecond) / kWord; });
         else
             heads = index([](int q, int) {
                 return kFifth ? at(q * kBytes, kSecond) : q * kBytes < 64 ? q * kBytes / kWord : 0;
             });
-        if constexpr (kLong)
-            second_heads = index([](int q, int) { return q < 2 ? 0 : (q * kBytes - kSecond) / kWord; });
         if constexpr (kFifth) {
             fifth = index([](int q, int e) {
                 return at(q * kBytes + (kWord == 4 ? 4 : e % 2 == 0 ? 0 : e == 1 ? 2 : 4), kSecond);
@@ -117,32 +102,24 @@ struct WholeBlocks {
     TINFER_INLINE void read(const std::uint8_t* p, int r, __m512i& low, __m512i& high, __m512i& head) const {
         const __m512i first = load64(p + kFirst), second = load64(p + kSecond);
         const __m512i bytes = permute(first, codes, second);
-        if constexpr (kLong) {
-            low = _mm512_xor_si512(bytes, each_byte<16>(128));
-            high =
-                _mm512_xor_si512(permute(load64(p + kHigh), high_codes, load64(p + kSecondHigh)), each_byte<16>(128));
-            head = _mm512_mask_permutexvar_epi16(head, 0x00000101u << 2 * r, heads, first);
-            head = _mm512_mask_permutexvar_epi16(head, 0x01010000u << 2 * r, second_heads, second);
-        } else {
-            low = low_nibbles(bytes);
-            high = high_nibbles(bytes);
-            if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
-                low = level_codes<avx512vnni, Format, 16>(low);
-                high = level_codes<avx512vnni, Format, 16>(high);
-            }
-            const auto lanes_of_row = static_cast<__mmask16>(0x1111u << r);
-            if constexpr (kFifth) {
-                const __m512i bits = permute(first, fifth, second);
-                low = with_fifth(low, _mm512_shuffle_epi8(bits, low_bits));
-                high = with_fifth(high, _mm512_shuffle_epi8(bits, high_bits));
-                head = _mm512_mask_mov_epi32(head, lanes_of_row, kWord == 2 ? bits : permute(first, heads, second));
-            } else if constexpr (kOdd) {
-                head = _mm512_mask_permutexvar_epi16(head, 0x01010100u << 2 * r, heads, second);
-                head = _mm512_mask_set1_epi32(head, static_cast<__mmask16>(1u << r),
-                                              static_cast<int>(load_u32<avx512vnni>(p)));
-            } else if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, lanes_of_row, heads, first);
-            else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
+        low = low_nibbles(bytes);
+        high = high_nibbles(bytes);
+        if constexpr (Format::kType == DType::iq4_nl || Format::kType == DType::mxfp4) {
+            low = level_codes<avx512vnni, Format, 16>(low);
+            high = level_codes<avx512vnni, Format, 16>(high);
         }
+        const auto lanes_of_row = static_cast<__mmask16>(0x1111u << r);
+        if constexpr (kFifth) {
+            const __m512i bits = permute(first, fifth, second);
+            low = with_fifth(low, _mm512_shuffle_epi8(bits, low_bits));
+            high = with_fifth(high, _mm512_shuffle_epi8(bits, high_bits));
+            head = _mm512_mask_mov_epi32(head, lanes_of_row, kWord == 2 ? bits : permute(first, heads, second));
+        } else if constexpr (kOdd) {
+            head = _mm512_mask_permutexvar_epi16(head, 0x01010100u << 2 * r, heads, second);
+            head = _mm512_mask_set1_epi32(head, static_cast<__mmask16>(1u << r),
+                                          static_cast<int>(load_u32<avx512vnni>(p)));
+        } else if constexpr (kWord == 4) head = _mm512_mask_permutexvar_epi32(head, lanes_of_row, heads, first);
+        else head = _mm512_mask_permutexvar_epi16(head, 0x01010101u << 2 * r, heads, first);
     }
 
     /// What `read` has put together for four rows, so that d is where a block has it. Every other block of an odd
@@ -176,61 +153,8 @@ private:
     }
 };
 
-/// Four rows of Q8_0 and one token. The bias of codes is taken off by the sums of the activations.
-template <class Arch, class Format = Q8_0>
-[[gnu::noinline]] void multiply_four_q8_0_rows(const FourRows& rows, std::int64_t n_blocks, const Activations& x,
-                                               float* results) noexcept {
-    constexpr int kBytes = Format::kBlockBytes, kBias = Int8Encoding<Arch, Format>::kBias;
-    __m128 acc = _mm_setzero_ps();
-    const auto offset = [&](int r) { return static_cast<int>(rows.row[r] - rows.row[0]); };  // a run is far below 2 GB
-    const __m512i row_offsets = _mm512_broadcast_i32x4(_mm_setr_epi32(0, offset(1), offset(2), offset(3)));
-    const WholeBlocks<Format> whole;
-    // n blocks from i on, of which the first `done` have been added already; behind the last one it is repeated.
-    const auto multiply = [&](std::int64_t i, int done, int n) __attribute__((always_inline)) {
-        const int s1 = n > 1 ? kBytes : 0, s2 = n > 2 ? 2 * kBytes : s1, s3 = n > 3 ? 3 * kBytes : s2;
-        const __m512i a = load64(x.q + 32 * i), b = load64(x.q + 32 * i + 64);  // readable behind the codes
-        const __m512i first = _mm512_shuffle_i32x4(a, b, 0x88), last = _mm512_shuffle_i32x4(a, b, 0xDD);
-        __m512i sum[4], head = _mm512_setzero_si512();
-#    pragma GCC unroll 4
-        for (int r = 0; r < 4; ++r) {
-            __m512i low, high;
-            rows.prefetch<4 * kBytes>(r, i * kBytes);
-            if (n == 4) whole.read(rows.row[r] + i * kBytes, r, low, high, head);
-            else four_blocks<Format>(rows.row[r] + i * kBytes, s1, s2, s3, low, high);
-            sum[r] = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), low, first), high, last);
-        }
-        // Block j of all rows in quarter j. A block begins with d.
-        const __m512i block_offsets = _mm512_setr_epi32(0, 0, 0, 0, s1, s1, s1, s1, s2, s2, s2, s2, s3, s3, s3, s3);
-        head = n == 4
-                   ? whole.heads_of(head)
-                   : _mm512_i32gather_epi32(_mm512_add_epi32(row_offsets, block_offsets), rows.row[0] + i * kBytes, 1);
-        const __m512 d = scales_of<Format>(head);
-        __m512i total = reduce_quarters(sum[0], sum[1], sum[2], sum[3]);
-        const __m512i sums = _mm512_castps_si512(by_quarters(reinterpret_cast<const float*>(x.sum + i)));
-        total = _mm512_sub_epi32(total, _mm512_mullo_epi32(sums, _mm512_set1_epi32(kBias)));
-        const __m512 s = _mm512_cvtepi32_ps(total), f = _mm512_mul_ps(d, by_quarters(x.d + i));
-        const auto add_block = [&](auto number) __attribute__((always_inline)) {
-            constexpr int j = decltype(number)::value;  // an intrinsic's constant without optimizing, too
-            if (j < done || j >= n) return;
-            acc = _mm_fmadd_ps(_mm512_extractf32x4_ps(f, j), _mm512_extractf32x4_ps(s, j), acc);
-        };
-        add_block(std::integral_constant<int, 0>{});
-        add_block(std::integral_constant<int, 1>{});
-        add_block(std::integral_constant<int, 2>{});
-        add_block(std::integral_constant<int, 3>{});
-    };
-    std::int64_t i = 0;
-    for (; i + 4 <= n_blocks; i += 4) multiply(i, 0, 4);
-    const int rest = static_cast<int>(n_blocks - i);
-    if (rest > 0 && i > 0) multiply(n_blocks - 4, 4 - rest, 4);
-    else if (rest > 0) multiply(i, 0, rest);
-    _mm_storeu_ps(results, acc);
-}
-
-/// The same for sixteen rows and T tokens, or for sixteen pairs of neighbours that lie one behind the other: where rows
-/// end in half a group of four blocks, pairs have whole groups only. That is less arithmetic than four rows take, and
-/// memory read less evenly: for two tokens, for rows so short that neighbours lie in one page, and where arithmetic is
-/// most of it.
+/// Sixteen rows and T tokens, or sixteen pairs of neighbours that lie one behind the other: where rows end in half a
+/// group of four blocks, pairs have whole groups only. The bias of codes is taken off by the sums of the activations.
 template <class Arch, class Format, int T, class Rows>
 [[gnu::noinline]] void multiply_block_rows(const Rows& rows, std::int64_t n_blocks, const Activations* x,
                                            float (*results)[Rows::kRows]) noexcept {

@@ -49,9 +49,6 @@ static TINFER_INLINE __m512i load_halves(const void* a, const void* b) {
     const __m512i low = _mm512_castsi256_si512(_mm256_loadu_si256(static_cast<const __m256i*>(a)));
     return _mm512_inserti64x4(low, _mm256_loadu_si256(static_cast<const __m256i*>(b)), 1);
 }
-static TINFER_INLINE __m512i twice32(const void* p) {
-    return _mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
-}
 /// 16 bytes at `at` of each row, one in each quarter.
 static TINFER_INLINE __m512i load_quarters(const FourRows& rows, std::int64_t at) {
     const auto two = [&](int r) {
@@ -173,7 +170,8 @@ struct PairedRows<Q5_K> : PairedKRows {
 
 /// Sixteen signed scales and no minimums. Low codes of a half are its first four sub-blocks, high ones the last. Their
 /// bias is taken off where sums start, so that |Σ of eight (code − bias) · q| ≤ 8 · 32 · 127.
-struct PairedSixteenRows {
+template <>
+struct PairedRows<Q6_K> {
     static constexpr int kHighBy = 0;
     struct Steps {
         __m128 d;
@@ -191,10 +189,6 @@ struct PairedSixteenRows {
     static TINFER_INLINE __m128 add_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t*, __m128 acc) {
         return _mm_fmadd_ps(_mm_mul_ps(steps.d, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(s), acc);
     }
-};
-
-template <>
-struct PairedRows<Q6_K> : PairedSixteenRows {
     static constexpr int kBias = 32;
     static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
         out.d = four_halves(rows, at + 208);
@@ -213,77 +207,6 @@ struct PairedRows<Q6_K> : PairedSixteenRows {
     }
     static TINFER_INLINE __m512i scales(const Header&, const std::uint8_t* a, const std::uint8_t* b) {
         return widened(load_bytes16(a + 192), load_bytes16(b + 192));
-    }
-};
-
-template <>
-struct PairedRows<Q3_K> : PairedSixteenRows {
-    static constexpr int kBias = 4;
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
-        out.d = four_halves(rows, at + 108);
-    }
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
-                                    __m512i (&high)[2]) {
-        __m512i bits[2], third[2];  // of the latter bit j belongs to group j of 32 values
-        bits_in_pairs<2>(a + 32 + 32 * half, b + 32 + 32 * half, bits);
-        bits_in_pairs<1>(a, b, third);
-        const __m512i three = each_byte<16>(3), four = each_byte<16>(4);
-        for (int part = 0; part < 2; ++part) {
-            const __m512i third_low = half == 0 ? _mm512_slli_epi16(third[part], 2) : _mm512_srli_epi16(third[part], 2);
-            const __m512i third_high = half == 0 ? third[part] : _mm512_srli_epi16(third[part], 4);
-            low[part] = _mm512_or_si512(_mm512_and_si512(bits[part], three), _mm512_and_si512(third_low, four));
-            high[part] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(bits[part], 4), three),
-                                         _mm512_and_si512(third_high, four));
-        }
-    }
-    static TINFER_INLINE __m512i scales(const Header&, const std::uint8_t* a, const std::uint8_t* b) {
-        const __m128i bias = _mm_set1_epi8(32);
-        return widened(_mm_sub_epi8(scales_of_q3_k(a), bias), _mm_sub_epi8(scales_of_q3_k(b), bias));
-    }
-};
-
-/// With minimums, too, of which four bits of a scale's byte are one.
-template <>
-struct PairedRows<Q2_K> : PairedSixteenRows {
-    struct Steps {
-        __m512i mins[2];  ///< of a pair, as int16
-        __m128 d, dmin;
-    };
-    using Header = Steps;
-    static TINFER_INLINE void header(const FourRows& rows, std::int64_t at, Header& out) {
-        for (int pair = 0; pair < 2; ++pair) {
-            const auto of = [&](int row) {
-                return _mm_and_si128(_mm_srli_epi16(load_bytes16(rows.row[2 * pair + row] + at), 4), _mm_set1_epi8(15));
-            };
-            out.mins[pair] = widened(of(0), of(1));
-        }
-        out.d = four_halves(rows, at + 80);
-        out.dmin = four_halves(rows, at + 82);
-    }
-    static TINFER_INLINE void codes(const std::uint8_t* a, const std::uint8_t* b, int half, __m512i (&low)[2],
-                                    __m512i (&high)[2]) {
-        __m512i bits[2];
-        bits_in_pairs<2>(a + 16 + 32 * half, b + 16 + 32 * half, bits);
-        for (int part = 0; part < 2; ++part) {
-            low[part] = _mm512_and_si512(bits[part], each_byte<16>(3));
-            high[part] = _mm512_and_si512(_mm512_srli_epi16(bits[part], 4), each_byte<16>(3));
-        }
-    }
-    static TINFER_INLINE __m512i scales(const Header&, const std::uint8_t* a, const std::uint8_t* b) {
-        const __m128i low = _mm_set1_epi8(15);
-        return widened(_mm_and_si128(load_bytes16(a), low), _mm_and_si128(load_bytes16(b), low));
-    }
-    static TINFER_INLINE __m512i sums_of(const Activations& x, std::int64_t i) { return twice32(x.sum16 + 16 * i); }
-    static TINFER_INLINE __m128 add_steps(const Steps& steps, float d_x, __m128i s, const std::int32_t* sums,
-                                          __m128 acc) {
-        const __m512i first = _mm512_madd_epi16(steps.mins[0], _mm512_load_si512(sums)),
-                      second = _mm512_madd_epi16(steps.mins[1], _mm512_load_si512(sums));
-        __m512i n = _mm512_add_epi32(_mm512_unpacklo_epi64(first, second), _mm512_unpackhi_epi64(first, second));
-        n = _mm512_add_epi32(n, _mm512_shuffle_epi32(n, _MM_PERM_ENUM(0xB1)));  // rows 0 0 2 2, again, 1 1 3 3, again
-        const __m128i even = add_halves(_mm512_castsi512_si256(n)), odd = add_halves(_mm512_extracti64x4_epi64(n, 1));
-        acc = _mm_fmadd_ps(_mm_mul_ps(steps.d, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(s), acc);
-        return _mm_fnmadd_ps(_mm_mul_ps(steps.dmin, _mm_set1_ps(d_x)), _mm_cvtepi32_ps(_mm_blend_epi32(even, odd, 0xA)),
-                             acc);
     }
 };
 
@@ -308,7 +231,8 @@ inline void pack_token(const Activations& x, std::int64_t n, PairedToken<Format>
     }
 }
 
-/// Results of four rows of n_blocks super-blocks against a token. As in multiply_level_rows the header is read a block
+/// Results of four rows of n_blocks super-blocks against a token, which is a matter of latency: a processor looks ahead
+/// by little more than a block, and what a block computes is a long chain. So the header is read a block
 /// ahead, and the float steps follow a block behind.
 template <class Arch, class Format>
 TINFER_INLINE void multiply_paired_rows(const TwoPairs& rows, std::int64_t n_blocks, const PairedToken<Format>* x,

@@ -56,6 +56,11 @@ TINFER_INLINE void activations_of(const PanelJob& job, std::int64_t n, Activatio
         x[t] = activation_parts<Arch>(kType, job.k, const_cast<std::byte*>(job.columns[t].x));
 }
 
+/// Streams of a run that groups of rows are read from: sixteen rows of one stream each meet memory evenly, as sixteen
+/// of four streams do not (docs/kernels.md, 6).
+template <class Arch, class Rows>
+inline constexpr int kStreamsOf = Rows::kRows / Rows::kPerLane == 16 ? 16 : kStreams<Arch>;
+
 /// Reads the rows of a run, group by group, and stores what they give for up to MostColumns columns.
 template <class Arch, std::int64_t MostColumns>
 struct RowStreams {
@@ -81,18 +86,19 @@ private:
     /// its last ones comes its place in the run that follows.
     template <class Rows>
     struct StreamPlan {
-        static constexpr int kNeighbours = Rows::kRows / kStreams<Arch>;
-        /// Eight streams at once are fetched by the processor itself as far as L2, so that a prefetch into L1 is
-        /// answered quickly.
-        static constexpr std::int64_t kPrefetchDistance = kStreams<Arch> == 8 ? 512 : Rows::kPrefetchDistance;
+        static constexpr int kNeighbours = Rows::kRows / kStreamsOf<Arch, Rows>;
+        /// Eight streams or more at once are fetched by the processor itself as far as L2, so that a prefetch into L1
+        /// is answered quickly.
+        static constexpr std::int64_t kPrefetchDistance = kStreamsOf<Arch, Rows> >= 8 ? 512 : Rows::kPrefetchDistance;
         explicit StreamPlan(const PanelJob& job) noexcept
-            : to_l1(kPrefetchDistance != 0 || job.processor.prefetch_to_l1), length(rows_of_stream<Arch>(job.n_rows)) {
+            : to_l1(kPrefetchDistance != 0 || job.processor.prefetch_to_l1),
+              length((job.n_rows + kStreamsOf<Arch, Rows> - 1) / kStreamsOf<Arch, Rows>) {
             const std::int64_t distance = kStreams<Arch> == 4 && job.processor.prefetch_to_l1 ? 2048
                                           : kPrefetchDistance != 0                            ? kPrefetchDistance
                                                                                               : 512;
             early = std::max<std::int64_t>((distance + job.row_stride - 1) / job.row_stride, kNeighbours);
             bytes = kNeighbours == 1 ? std::min(early * job.row_stride, distance) : early * job.row_stride;
-            whole = std::min(length, job.n_rows - (kStreams<Arch> - 1) * length);
+            whole = std::min(length, job.n_rows - (kStreamsOf<Arch, Rows> - 1) * length);
             even = job.ahead.begin == nullptr ? whole : std::min(whole, length - early);
         }
         bool to_l1;                 ///< into L1
@@ -107,7 +113,7 @@ private:
     static std::int64_t run_even_groups(const PanelJob& job, const StreamPlan<Rows>& plan, std::int64_t first,
                                         Product product) noexcept {
         constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours, kPerStream = kNeighbours / Rows::kPerLane,
-                      kPointers = kStreams<Arch> * kPerStream;
+                      kPointers = kStreamsOf<Arch, Rows> * kPerStream;
         Rows rows;
         rows.to_l1 = plan.to_l1;
         for (int i = 0; i < kPointers; ++i) {
@@ -118,7 +124,7 @@ private:
         alignas(64) float results[MostColumns + 1][Rows::kRows];
         for (; first + kNeighbours <= plan.even; first += kNeighbours) {
             product(rows, results);
-            store_whole(job, first, plan.length, results);
+            store_whole<Rows>(job, first, plan.length, results);
             for (int i = 0; i < kPointers; ++i) {
                 rows.row[i] += kNeighbours * job.row_stride;
                 rows.next[i] += kNeighbours * job.row_stride;
@@ -131,7 +137,9 @@ private:
     [[gnu::noinline]] static void run_group(const PanelJob& job, const StreamPlan<Rows>& plan, std::int64_t first,
                                             Product product) noexcept {
         constexpr int kNeighbours = StreamPlan<Rows>::kNeighbours;
-        const std::int64_t length = plan.length;
+        constexpr int kOfOne = kStreamsOf<Arch, Rows> / kStreams<Arch>;  // streams that one of Ahead is cut into
+        const std::int64_t length = plan.length,
+                           ahead_rows = (job.ahead.stream_bytes / job.row_stride + kOfOne - 1) / kOfOne;
         const bool whole = first + kNeighbours <= plan.whole,
                    follows = first + plan.early + kNeighbours <= length || job.ahead.begin == nullptr;
         Rows rows;
@@ -144,12 +152,12 @@ private:
             rows.row[at / Rows::kPerLane] = reinterpret_cast<const std::uint8_t*>(begin);
             rows.next[at / Rows::kPerLane] =
                 inside ? begin + plan.bytes
-                       : job.ahead.begin + s * job.ahead.stream_bytes + (i + plan.early - length) * job.row_stride;
+                       : job.ahead.begin + (s * ahead_rows + i + plan.early - length) * job.row_stride;
         }
         alignas(64) float results[MostColumns + 1][Rows::kRows];
         product(rows, results);
-        if (whole) return store_whole(job, first, length, results);
-        for (int s = 0; s < kStreams<Arch>; ++s) {
+        if (whole) return store_whole<Rows>(job, first, length, results);
+        for (int s = 0; s < kStreamsOf<Arch, Rows>; ++s) {
             const std::int64_t row = s * length + first,
                                n = std::min<std::int64_t>({length - first, job.n_rows - row, kNeighbours});
             for (std::int64_t t = 0; t < job.n_columns && n > 0; ++t)
@@ -157,16 +165,16 @@ private:
                                         results[t] + s * kNeighbours);
         }
     }
-    template <int kRows>
+    template <class Rows>
     static TINFER_INLINE void store_whole(const PanelJob& job, std::int64_t first, std::int64_t length,
-                                          const float (*results)[kRows]) noexcept {
-        constexpr int kNeighbours = kRows / kStreams<Arch>;
+                                          const float (*results)[Rows::kRows]) noexcept {
+        constexpr int kNeighbours = Rows::kRows / kStreamsOf<Arch, Rows>;
         for (std::int64_t t = 0; t < job.n_columns; ++t) {
             const Column& column = job.columns[t];
             float* out = column.out + job.first_row + first;
             const float* addend = column.addend == nullptr ? nullptr : column.addend + job.first_row + first;
 #pragma GCC unroll 8
-            for (int s = 0; s < kStreams<Arch>; ++s, out += length) {
+            for (int s = 0; s < kStreamsOf<Arch, Rows>; ++s, out += length) {
                 const float* of = results[t] + s * kNeighbours;
                 if (addend == nullptr) std::memcpy(out, of, kNeighbours * sizeof(float));
                 else

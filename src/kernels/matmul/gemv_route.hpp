@@ -7,11 +7,8 @@
 #include "kernels/gemv/b32_avx512.hpp"
 #include "kernels/gemv/codebook_avx512.hpp"
 #include "kernels/gemv/codebook_vbmi.hpp"
-#include "kernels/gemv/generic_x86.hpp"
-#include "kernels/gemv/iq4_xs_avx512.hpp"
 #include "kernels/gemv/kquant_avx512.hpp"
 #include "kernels/gemv/row_dot_avx2.hpp"
-#include "kernels/gemv/skinny_avx512.hpp"
 #include "kernels/matmul/route.hpp"
 
 namespace tinfer::kernels {
@@ -49,35 +46,16 @@ struct ProductPath<Arch, Format, Route::kquant_avx512> {
 };
 
 template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::iq4_xs_avx512> : NoScratch {
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        Activations x[1];
-        activations_of<Arch, Format>(job, 1, x);
-        RowStreams<Arch, 1>::template for_each_group<FourRows>(job, [&](const FourRows& rows, float(*results)[4]) {
-            multiply_level_rows<Arch>(rows, job.k / 256, x[0], results[0]);
-        });
-    }
-};
-
-/// Long rows of Q8_0 four at a time, others sixteen: memory is read less evenly, but there is less arithmetic.
-template <class Arch, class Format>
 struct ProductPath<Arch, Format, Route::b32_avx512> : NoScratch {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
         Activations x[2];
         activations_of<Arch, Format>(job, job.n_columns, x);
-        if (job.n_columns == 2) return multiply_blocks<2>(job, x);
-        if constexpr (!WholeBlocks<Format>::kAlwaysSixteen) {
-            if (job.row_stride >= kLongRow)
-                return Streams::template for_each_group<FourRows>(job, [&](const FourRows& rows, float(*results)[4]) {
-                    multiply_four_q8_0_rows<Arch>(rows, job.k / 32, x[0], results[0]);
-                });
-        }
-        multiply_blocks<1>(job, x);
+        if (job.n_columns == 2) multiply_blocks<2>(job, x);
+        else multiply_blocks<1>(job, x);
     }
 
 private:
     using Streams = RowStreams<Arch, 2>;
-    static constexpr std::int64_t kLongRow = 1024;  ///< bytes of a row that make a stream of its own
 
     template <int T>
     static void multiply_blocks(const PanelJob& job, const Activations* x) noexcept {
@@ -91,135 +69,90 @@ private:
         Streams::template for_each_group<SixteenRows>(job, product, first);
     }
 };
+#endif
 
-/// In one pass over sixteen rows or two of even size.
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::skinny_avx512> : NoScratch {
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        Activations x[kMaxTokens + 1];
-        activations_of<Arch, Format>(job, job.n_columns, x);
-        x[job.n_columns] = x[0];  // a pass may take one token more than there are
-        const std::int64_t n_passes = (job.n_columns + kPass - 1) / kPass;
-        RowStreams<Arch, kMaxTokens>::template for_each_group<SixteenRows>(
-            job, [&](const SixteenRows& rows, float(*results)[16]) {
-                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
-                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                    multiply_pass<kPass>(rows, job.k, static_cast<int>(n), x + first, pass == 0, results + first);
-                }
-            });
+#if defined(__AVX2__) || defined(__aarch64__)
+/// Passes of even size over at most Most of n tokens each, of which at least one takes Least: pass(T, first) multiplies
+/// T tokens from number `first` on, or fewer, for not every number is compiled.
+template <class Arch, int Least, int Most>
+struct TokenPasses {
+    template <class Pass>
+    static TINFER_INLINE void for_each(std::int64_t n, Pass pass) noexcept {
+        const std::int64_t n_passes = (n + Most - 1) / Most;
+        for (std::int64_t i = 0, first = 0, tokens; i < n_passes; ++i, first += tokens) {
+            tokens = (n - first + n_passes - i - 1) / (n_passes - i);
+            run(pass, tokens, first);
+        }
     }
 
 private:
-    static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::skinny_avx512>;
-    static constexpr int kPass = skinny_avx512_pass(Format::kType);
+    template <class Pass, int T = Most>
+    static TINFER_INLINE void run(Pass& pass, std::int64_t n, std::int64_t first) noexcept {
+        constexpr int kFewer = T > (Arch::kLanes == 4 ? 2 : 8) ? T - 2 : T - 1;
+        if constexpr (kFewer >= Least)
+            if (n <= kFewer) return run<Pass, kFewer>(pass, n, first);
+        pass(std::integral_constant<int, T>{}, first);
+    }
+};
 
-    /// T: even where it is more than eight.
-    template <int T>
-    static void multiply_pass(const SixteenRows& rows, std::int64_t k, int n, const Activations* x, bool prefetches,
-                              float (*results)[16]) noexcept {
-        constexpr int kLess = T > 8 ? T - 2 : T - 1;
-        if constexpr (kLess > 1)
-            if (n <= kLess) return multiply_pass<kLess>(rows, k, n, x, prefetches, results);
-        multiply_transposed_rows<Arch, Format, T>(rows, k, x, prefetches, results);
+/// Tokens and groups of rows of a route of a format: product(T, rows, k, x, prefetches, results). What follows the rows
+/// is prefetched in the first pass; further ones find the rows in L1.
+template <class Arch, class Format, Route R, class Rows, int Pass = kRouteTokens>
+struct RowsOfRoute : NoScratch {
+    template <class Product>
+    static void multiply(const PanelJob& job, Product product) noexcept {
+        Activations x[kMaxTokens + 1];
+        activations_of<Arch, Format>(job, job.n_columns, x);
+        x[job.n_columns] = x[0];  // a pass may take one token more than there are
+        RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(job, [&](const Rows& rows,
+                                                                             float(*results)[Rows::kRows]) {
+            TokenPasses<Arch, kLeast, std::min(Pass, kMaxTokens)>::for_each(
+                job.n_columns,
+                [&](auto n, std::int64_t first) { product(n, rows, job.k, x + first, first == 0, results + first); });
+        });
+    }
+
+private:
+    static constexpr int kMaxTokens = static_cast<int>(kMaxRouteTokens<Arch, Format::kType, R>),
+                         kLeast = static_cast<int>(kLeastTokens<Arch, Format::kType, R>);
+};
+
+template <class Arch, class Format>
+struct ProductPath<Arch, Format, Route::skinny>
+    : RowsOfRoute<Arch, Format, Route::skinny, LaneRows<Arch>, skinny_pass(Format::kType)> {
+    static_assert(kHasRowDecoder<Format>);
+    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
+        ProductPath::RowsOfRoute::multiply(
+            job,
+            []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
+                      bool prefetches, float(*results)[Arch::kLanes]) __attribute__((always_inline)) {
+                multiply_rows_in_lanes<Arch, Format, T>(rows, k, x, prefetches, results);
+            });
     }
 };
 #endif
 
 #if defined(__aarch64__)
-/// Products of one token or of two, four, six or eight by groups of as many rows as there are lanes: of an odd number
-/// the last one comes twice. Each number is compiled for itself, and there are many formats.
-template <class Arch, class Format, Route R>
-struct LanesOfRoute {
-    template <class Product>
-    static void multiply(const PanelJob& job, Product product) noexcept {
-        if (kMaxTokens == 1 || job.n_columns == 1) return multiply_pass<1>(job, product);
-        multiply_at_most<kMaxTokens>(job, product);
-    }
-
-private:
-    static constexpr int kMaxTokens = kMaxRouteTokens<Arch, Format::kType, R>;
-    static_assert(kMaxTokens == 1 || kMaxTokens % 2 == 0);
-
-    template <int T, class Product>
-    static void multiply_at_most(const PanelJob& job, Product product) noexcept {
-        if constexpr (T > 2)
-            if (job.n_columns <= T - 2) return multiply_at_most<T - 2>(job, product);
-        multiply_pass<T>(job, product);
-    }
-
-    template <int T, class Product>
-    static void multiply_pass(const PanelJob& job, Product product) noexcept {
-        constexpr int N = Arch::kLanes;
-        Activations x[T] = {};
-        activations_of<Arch, Format>(job, job.n_columns, x);
-        if constexpr (T > 1)
-            if (job.n_columns < T) x[T - 1] = x[T - 2];
-        RowStreams<Arch, T>::template for_each_group<LaneRows<Arch>>(
-            job, [&](const LaneRows<Arch>& rows, float(*results)[N]) {
-                product(std::integral_constant<int, T>{}, rows, job.k, x, results);
-            });
-    }
-};
-
 template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
+struct ProductPath<Arch, Format, Route::along> : RowsOfRoute<Arch, Format, Route::along, LaneRows<Arch>> {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        LanesOfRoute<Arch, Format, Route::skinny>::multiply(
-            job,
-            []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
-                      float(*results)[Arch::kLanes]) { multiply_rows_in_lanes<Arch, Format, T>(rows, k, x, results); });
-    }
-};
-
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::along> : NoScratch {
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        LanesOfRoute<Arch, Format, Route::along>::multiply(
-            job,
-            []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k, const Activations* x,
-                      float(*results)[Arch::kLanes]) { multiply_rows_along<Arch, Format, T>(rows, k, x, results); });
+        ProductPath::RowsOfRoute::multiply(
+            job, []<int T>(std::integral_constant<int, T>, const LaneRows<Arch>& rows, std::int64_t k,
+                           const Activations* x, bool, float(*results)[Arch::kLanes])
+                     __attribute__((always_inline)) { multiply_rows_along<Arch, Format, T>(rows, k, x, results); });
     }
 };
 #endif
 
 #if defined(__AVX2__)
-/// Products of as many tokens as there are, Most at most and Least at least, by groups of eight rows.
-template <class Arch, class Format, int Least, int Most>
-struct EightRowsByTokens {
-    template <class Product, int T = Most>
-    static void multiply(const PanelJob& job, Product product) noexcept {
-        if constexpr (T > Least)
-            if (job.n_columns < T) return multiply<Product, T - 1>(job, product);
-        Activations x[T];
-        activations_of<Arch, Format>(job, T, x);
-        RowStreams<Arch, Most>::template for_each_group<EightRows>(job, [&](const EightRows& rows, float(*results)[8]) {
-            product(std::integral_constant<int, T>{}, rows, job.k, x, results);
-        });
-    }
-};
-template <class Arch, class Format, Route R>
-using EightRowsOfRoute =
-    EightRowsByTokens<Arch, Format, kLeastTokens<Arch, Format::kType, R>, kMaxRouteTokens<Arch, Format::kType, R>>;
-
 template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::skinny> : NoScratch {
-    static_assert(kHasRowDecoder<Format>);
+struct ProductPath<Arch, Format, Route::row_dot_avx2> : RowsOfRoute<Arch, Format, Route::row_dot_avx2, EightRows> {
     static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::skinny>::multiply(
+        ProductPath::RowsOfRoute::multiply(
             job, []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
-                           float(*results)[8]) {
-                multiply_rows_in_lanes<typename Arch::Half, Format, T>(rows, k, x, results);
+                           bool, float(*results)[8]) __attribute__((always_inline)) {
+                multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results);
             });
-    }
-};
-
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::row_dot_avx2> : NoScratch {
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        EightRowsOfRoute<Arch, Format, Route::row_dot_avx2>::multiply(
-            job,
-            []<int T>(std::integral_constant<int, T>, const EightRows& rows, std::int64_t k, const Activations* x,
-                      float(*results)[8]) { multiply_row_dots<typename Arch::Half, Format, T>(rows, k, x, results); });
     }
 };
 
@@ -259,7 +192,7 @@ struct ProductPath<Arch, Format, Route::codebook> {
 
 private:
     static constexpr std::int64_t kMaxTokens = kMaxRouteTokens<Arch, Format::kType, Route::codebook>;
-    static constexpr std::int64_t kPass = std::min<std::int64_t>(kMaxTokens, 8);
+    static constexpr int kPass = static_cast<int>(std::min<std::int64_t>(kMaxTokens, 8));
     using Rows = RowGroup<kStreams<Arch>>;
     struct alignas(64) Packed {
         const std::byte* of[kMaxTokens];  ///< behind this struct lie the tokens of these activations
@@ -278,25 +211,22 @@ private:
 
     static void multiply_words(const PanelJob& job, Packed& packed, const Activations* x,
                                const std::byte* packed_activations) noexcept {
-        const std::int64_t n_blocks = job.k / 256, n_passes = (job.n_columns + kPass - 1) / kPass;
+        const std::int64_t n_blocks = job.k / 256;
         auto* tokens = reinterpret_cast<CodebookToken*>(&packed + 1);
         pack_tokens(job, packed, packed_activations != nullptr, [&](std::int64_t t) {
             pack_codebook_token<Arch>(x[t], n_blocks, CodebookHalves<Format>::kBias, tokens + t * n_blocks);
         });
         RowStreams<Arch, kMaxTokens>::template for_each_group<Rows>(
             job, [&](const Rows& rows, float(*results)[Rows::kRows]) {
-                for (std::int64_t pass = 0, first = 0, n; pass < n_passes; ++pass, first += n) {
-                    n = (job.n_columns - first + n_passes - pass - 1) / (n_passes - pass);
-                    multiply_pass<kPass>(rows, n_blocks, n, tokens + first * n_blocks, x + first, pass == 0,
-                                         results + first);
-                }
+                TokenPasses<Arch, 1, kPass>::for_each(job.n_columns, [&]<int T>(std::integral_constant<int, T>,
+                                                                                std::int64_t first) {
+                    multiply_pass<T>(rows, n_blocks, tokens + first * n_blocks, x + first, first == 0, results + first);
+                });
             });
     }
     template <int T>
-    static void multiply_pass(const Rows& rows, std::int64_t n_blocks, std::int64_t n, const CodebookToken* tokens,
+    static void multiply_pass(const Rows& rows, std::int64_t n_blocks, const CodebookToken* tokens,
                               const Activations* x, bool prefetches, float (*results)[Rows::kRows]) noexcept {
-        if constexpr (T > 1)
-            if (n < T) return multiply_pass<T - 1>(rows, n_blocks, n, tokens, x, prefetches, results);
 #    if defined(__AVX512BW__)
         for (int r = 0; r < Rows::kRows; r += 4) {
             FourRows four;
@@ -329,26 +259,6 @@ private:
                 });
         }
 #    endif
-    }
-};
-
-/// A token by blocks of eight rows, unpacked one by one.
-template <class Arch, class Format>
-struct ProductPath<Arch, Format, Route::generic_x86> : NoScratch {
-    static void multiply(const PanelJob& job, const std::byte*&) noexcept {
-        static_assert(kMaxRouteTokens<Arch, Format::kType, Route::generic_x86> == 1);
-        Activations x[1];
-        activations_of<Arch, Format>(job, 1, x);
-        const auto row = [&](int r) {
-            return reinterpret_cast<const std::uint8_t*>(job.w + std::min(r, job.n_rows - 1) * job.row_stride);
-        };
-        for (int first = 0; first < job.n_rows; first += 8) {
-            const EightBlocks rows = {row(first),     row(first + 1), row(first + 2), row(first + 3),
-                                      row(first + 4), row(first + 5), row(first + 6), row(first + 7)};
-            alignas(32) float results[8];
-            multiply_eight_unpacked_rows<Arch, Format>(rows, job.k, x[0], results);
-            store_results<Arch>(job, 0, first, std::min(8, job.n_rows - first), results);
-        }
     }
 };
 #endif

@@ -17,33 +17,29 @@ enum class Route : std::uint8_t {
     none,             ///< the type holds no weights
     reference,        ///< reference/mul_mat.cpp
     kquant_avx512,    ///< gemv/kquant_avx512.hpp: a token by pairs of rows of super-blocks
-    iq4_xs_avx512,    ///< gemv/iq4_xs_avx512.hpp: a token
     b32_avx512,       ///< gemv/b32_avx512.hpp: a token or two, blocks of 32
-    skinny_avx512,    ///< gemv/skinny_avx512.hpp: sixteen rows transposed in registers
     row_dot_avx2,     ///< gemv/row_dot_avx2.hpp: a token or two, eight rows as they lie
     skinny,           ///< gemv/skinny.hpp: a row in each lane, transposed in registers
     along,            ///< gemv/along.hpp: rows as they lie, decoded one by one
     codebook,         ///< gemv/codebook_avx512.hpp, codebook_vbmi.hpp or codebook_avx2.hpp: IQ types with a codebook
-    generic_x86,      ///< gemv/generic_x86.hpp: a token, blocks unpacked one by one
     microkernel_q8,   ///< gemm/microkernel_q8.hpp: packed panels and vector dot products
     microkernel_amx,  ///< gemm/microkernel_amx.hpp: packed panels and the matrix unit
     float_rows,       ///< gemm/float_microkernels.hpp: float weights as they lie
     float_outer,      ///< gemm/float_microkernels.hpp: float weights repacked by lanes, outer products
 };
 inline constexpr Route kRoutes[] = {
-    Route::none,          Route::reference,      Route::kquant_avx512,   Route::iq4_xs_avx512, Route::b32_avx512,
-    Route::skinny_avx512, Route::row_dot_avx2,   Route::skinny,          Route::along,         Route::codebook,
-    Route::generic_x86,   Route::microkernel_q8, Route::microkernel_amx, Route::float_rows,    Route::float_outer};
+    Route::none,           Route::reference,       Route::kquant_avx512, Route::b32_avx512,
+    Route::row_dot_avx2,   Route::skinny,          Route::along,         Route::codebook,
+    Route::microkernel_q8, Route::microkernel_amx, Route::float_rows,    Route::float_outer};
 [[nodiscard]] constexpr std::string_view to_string(Route route) noexcept {
-    constexpr std::string_view kNames[] = {
-        "none",          "reference",      "kquant_avx512",   "iq4_xs_avx512", "b32_avx512",
-        "skinny_avx512", "row_dot_avx2",   "skinny",          "along",         "codebook",
-        "generic_x86",   "microkernel_q8", "microkernel_amx", "float_rows",    "float_outer"};
+    constexpr std::string_view kNames[] = {"none",           "reference",       "kquant_avx512", "b32_avx512",
+                                           "row_dot_avx2",   "skinny",          "along",         "codebook",
+                                           "microkernel_q8", "microkernel_amx", "float_rows",    "float_outer"};
     return kNames[static_cast<std::size_t>(route)];
 }
 /// Whether a route reads the rows of the file, in runs of any length, and not panels of them.
 [[nodiscard, gnu::always_inline]] constexpr bool is_gemv(Route route) noexcept {
-    return route >= Route::kquant_avx512 && route <= Route::generic_x86;
+    return route >= Route::kquant_avx512 && route <= Route::codebook;
 }
 
 /// What the choice depends on of an instruction set.
@@ -67,25 +63,26 @@ struct RouteArch {
     return {1, false, false, false};
 }
 
-/// Which code of its own a format has for few tokens; `panels` formats have none.
-enum class FormatFamily : std::uint8_t { none, floats, kquant, iq4_xs, b32, codebook, unpacked, panels };
+/// Which code a format has for few tokens: `lanes` a decoder of several rows alone, kquant and b32 besides that a way
+/// of their own with AVX-512 VNNI; `panels` formats have none.
+enum class FormatFamily : std::uint8_t { none, floats, lanes, kquant, b32, codebook, ternary, panels };
 // clang-format off
 [[nodiscard]] constexpr FormatFamily family_of(DType type) noexcept {
     switch (type) {
     case DType::f32: case DType::f16: case DType::bf16:
         return FormatFamily::floats;
-    case DType::q2_k: case DType::q3_k: case DType::q4_k: case DType::q5_k: case DType::q6_k:
+    case DType::q2_k: case DType::q3_k: case DType::iq4_xs: case DType::q8_0: case DType::nvfp4: case DType::q1_0:
+    case DType::q2_0:
+        return FormatFamily::lanes;
+    case DType::q4_k: case DType::q5_k: case DType::q6_k:
         return FormatFamily::kquant;
-    case DType::iq4_xs:
-        return FormatFamily::iq4_xs;
-    case DType::q4_0: case DType::q4_1: case DType::q5_0: case DType::q5_1: case DType::q8_0: case DType::iq4_nl:
-    case DType::mxfp4:
+    case DType::q4_0: case DType::q4_1: case DType::q5_0: case DType::q5_1: case DType::iq4_nl: case DType::mxfp4:
         return FormatFamily::b32;
     case DType::iq2_xxs: case DType::iq2_xs: case DType::iq2_s: case DType::iq3_xxs: case DType::iq3_s:
     case DType::iq1_s: case DType::iq1_m:
         return FormatFamily::codebook;
-    case DType::tq1_0: case DType::tq2_0: case DType::nvfp4: case DType::q1_0: case DType::q2_0:
-        return FormatFamily::unpacked;
+    case DType::tq1_0: case DType::tq2_0:
+        return FormatFamily::ternary;
     default:
         return with_format<reference>(type, [](auto) {}) ? FormatFamily::panels : FormatFamily::none;
     }
@@ -106,17 +103,18 @@ struct RouteFormat {
     return out;
 }
 
-/// Tokens that one pass of skinny_avx512 takes: with more, too many sums leave the registers, the sooner the shorter
+/// Tokens that one pass of skinny takes: with more, too many sums leave the registers, the sooner the shorter
 /// sub-blocks are.
-[[nodiscard]] constexpr int skinny_avx512_pass(DType type) noexcept {
+[[nodiscard]] constexpr int skinny_pass(DType type) noexcept {
     const RouteFormat format = route_format(type);
     return format.super_blocks && format.scale_elems == 16 ? 8 : 12;
 }
 /// Up to how many tokens GEMV with 512-bit VNNI is faster than panels, which are decoded once. Even a second pass over
 /// rows of these four types is; codes of Q3_K take so much unpacking that one pass is enough.
 [[nodiscard]] constexpr std::int64_t max_gemv_avx512(DType type) noexcept {
+    if (type == DType::nvfp4) return 2;
     if (type == DType::q4_k || type == DType::q6_k || type == DType::iq4_xs || type == DType::q8_0) return 16;
-    return type == DType::q3_k ? skinny_avx512_pass(type) : 12;
+    return type == DType::q3_k ? skinny_pass(type) : 12;
 }
 /// Up to how many tokens row_dot_avx2 is faster than skinny.
 [[nodiscard]] constexpr std::int64_t max_row_dot_avx2(DType type) noexcept {
@@ -127,8 +125,9 @@ struct RouteFormat {
 /// of super-blocks need registers, and where a dot4 needs few; fewer where panels have sixteen lanes.
 [[nodiscard]] constexpr std::int64_t max_gemv_avx2(RouteArch arch, DType type) noexcept {
     const RouteFormat format = route_format(type);
+    if (type == DType::nvfp4) return 2;
     const bool has_room = !format.super_blocks || (format.has_min && format.scale_elems == 32);
-    if (arch.lanes == 16) return 3;
+    if (arch.lanes == 16) return 8;
     if (arch.dot4) return has_room ? 8 : 3;
     const bool is_signed = !format.has_min && format.max_code > 64;
     return is_signed ? 6 : has_room ? 5 : 4;
@@ -137,7 +136,8 @@ struct RouteFormat {
 /// was at hand, so they follow from counts of instructions.
 [[nodiscard]] constexpr std::int64_t max_skinny_neon(DType type) noexcept {
     const FormatFamily family = family_of(type);
-    return family == FormatFamily::codebook || family == FormatFamily::unpacked ? 0 : 8;
+    if (family == FormatFamily::codebook || family == FormatFamily::ternary) return 0;
+    return type == DType::nvfp4 ? 4 : 8;
 }
 /// And of rows decoded one by one: of a token of Q8_0, too, whose rows need no decoding.
 [[nodiscard]] constexpr std::int64_t max_along_neon(DType type) noexcept {
@@ -179,16 +179,11 @@ struct RouteFormat {
     }
     if (family == FormatFamily::codebook)
         return n_tokens <= max_gemv_codebook(arch) ? Route::codebook : Route::microkernel_q8;
-    if (family == FormatFamily::unpacked) {
-        const bool ternary = route_format(type).super_blocks;
-        if (n_tokens > (ternary ? 2 : 1)) return Route::microkernel_q8;
-        return ternary ? Route::row_dot_avx2 : Route::generic_x86;
-    }
+    if (family == FormatFamily::ternary) return n_tokens <= 2 ? Route::row_dot_avx2 : Route::microkernel_q8;
     if (arch.lanes == 16 && arch.dot4) {
         if (n_tokens > max_gemv_avx512(type)) return Route::microkernel_q8;
-        if (family == FormatFamily::b32) return n_tokens <= 2 ? Route::b32_avx512 : Route::skinny_avx512;
-        if (n_tokens > 1) return Route::skinny_avx512;
-        return family == FormatFamily::kquant ? Route::kquant_avx512 : Route::iq4_xs_avx512;
+        if (family == FormatFamily::b32 && n_tokens <= 2) return Route::b32_avx512;
+        return family == FormatFamily::kquant && n_tokens == 1 ? Route::kquant_avx512 : Route::skinny;
     }
     if (n_tokens > max_gemv_avx2(arch, type)) return Route::microkernel_q8;
     return n_tokens <= max_row_dot_avx2(type) ? Route::row_dot_avx2 : Route::skinny;

@@ -15,12 +15,12 @@ inline constexpr int kKBlock = 256;  ///< values of K in a packed k-block: one s
 template <class Format>
 inline constexpr int kKBlockBytes = kKBlock / Format::kBlockElems* Format::kBlockBytes;  ///< of a row's blocks
 
-/// How many rows of a k-block are decoded together, 0 where each is unpacked alone: sixteen where a block has one scale
-/// or a super-block any, and without a dot4 of 64 bytes those that decoders of several rows know.
+/// How many rows of a k-block are decoded together, 0 where each is unpacked alone: without a dot4 of 64 bytes only
+/// those that decoders of several rows know.
 template <class Arch, class Format>
 inline constexpr int kDecodedRows =
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    (Arch::kHasDot4 ? Format::kUnit == 256 || Format::kScaleElems == 32 : kHasRowDecoder<Format>) ? 16 : 0;
+    Arch::kHasDot4 || kHasRowDecoder<Format> ? 16 : 0;
 #elif defined(__AVX2__)
     kHasRowDecoder<Format> ? 8 : 0;
 #elif defined(__aarch64__)
@@ -196,7 +196,9 @@ struct KBlockHalf {
     TINFER_INLINE void mins(int pair, Bytes mins) noexcept { store_lanes(k_block.min[pair] + first_row, mins); }
     TINFER_INLINE void d(Floats d) noexcept { store_lanes(k_block.d + first_row, d); }
     TINFER_INLINE void dmin(Floats d) noexcept { store_lanes(k_block.dmin + first_row, d); }
-    TINFER_INLINE void d(int unit, Floats d) noexcept { store_lanes(k_block.d[unit][0] + first_row, d); }
+    TINFER_INLINE void d(int j, Floats d) noexcept {
+        store_lanes(k_block.d[j / Class::kSteps][j % Class::kSteps] + first_row, d);
+    }
     TINFER_INLINE void m(int unit, Floats m) noexcept { store_lanes(k_block.m[unit] + first_row, m); }
 
 private:
@@ -231,56 +233,37 @@ inline void transpose_scales(const Scales& row_scales, i32v<Arch> (&out)[16]) no
     transpose(out, Arch{});
 }
 
-/// What decode_rows does, for the formats that have none: blocks are unpacked row by row and transposed then.
+/// What decode_rows does, for the formats that have none, all of super-blocks: they are unpacked row by row and
+/// transposed then.
 template <class Arch, class Format, class Sink>
-inline void unpack_sixteen(const RowBlocks<16>& b, int n_units, Sink& sink) noexcept {
-    constexpr int kBias = Int8Encoding<Arch, Format>::kBias;
-    constexpr int kSubs = Format::kUnit / Format::kScaleElems;
-    const auto put = [&](int word, const i32v<Arch>& codes) {
-        sink.codes(word * 4 / Format::kScaleElems, word, codes);
-    };
-    alignas(64) float d[8][16], m[8][16];
-    if constexpr (Format::kUnit == 256) {
-        constexpr int kApart = 16 / kSubs;
-        Codes256 rows[16];
-        for (int r = 0; r < 16; ++r) {
-            unpack_block<Arch, Format>(b[r], 0, rows[r]);
-            d[0][r] = rows[r].d;
-            if constexpr (Format::kHasMin) m[0][r] = rows[r].dmin;
-        }
-        sink.d(_mm512_load_ps(d[0]));
-        const __m512i low_half = _mm512_set1_epi32(0xFFFF);
-        i32v<Arch> transposed[16];
-        transpose_scales<Arch>([&](int r) { return rows[r].scale; }, transposed);
-        if constexpr (kSubs == 1) sink.scales(0, transposed[0]);
-        for (int j = 0; j + 1 < kSubs; j += 2)
-            sink.scales(j / 2,
-                        choose(low_half, transposed[kApart * j], _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
-        if constexpr (Format::kHasMin) {
-            sink.dmin(_mm512_load_ps(m[0]));
-            transpose_scales<Arch>([&](int r) { return rows[r].min; }, transposed);
-            for (int j = 0; j < kSubs; j += 2)
-                sink.mins(j / 2, choose(low_half, transposed[kApart * j],
-                                        _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
-        }
-        transpose_codes<Arch>([&](int r) { return rows[r].q; }, kKBlock / 4, kBias, put);
-    } else {
-        constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
-        RowCodes<Arch> rows;
-        for (int u = 0; u < n_units; ++u)
-            for (int r = 0; r < 16; ++r) {
-                Codes32 out;
-                unpack_block<Arch, Format>(b[r] + u / kUnitsPerBlock * Format::kBlockBytes, u % kUnitsPerBlock, out);
-                std::memcpy(rows.q[r] + 32 * u, out.q, 32);
-                d[u][r] = out.d[0];
-                if constexpr (Format::kHasMin) m[u][r] = out.m;
-            }
-        for (int u = 0; u < n_units; ++u) {
-            sink.d(u, _mm512_load_ps(d[u]));
-            if constexpr (Format::kHasMin) sink.m(u, _mm512_load_ps(m[u]));
-        }
-        transpose_codes<Arch>([&](int r) { return rows.q[r]; }, 8 * n_units, kBias, put);
+inline void unpack_sixteen(const RowBlocks<16>& b, Sink& sink) noexcept {
+    static_assert(Format::kUnit == 256);
+    constexpr int kSubs = 256 / Format::kScaleElems, kApart = 16 / kSubs;
+    alignas(64) float d[16], dmin[16];
+    Codes256 rows[16];
+    for (int r = 0; r < 16; ++r) {
+        unpack_block<Arch, Format>(b[r], 0, rows[r]);
+        d[r] = rows[r].d;
+        if constexpr (Format::kHasMin) dmin[r] = rows[r].dmin;
     }
+    sink.d(_mm512_load_ps(d));
+    const __m512i low_half = _mm512_set1_epi32(0xFFFF);
+    i32v<Arch> transposed[16];
+    transpose_scales<Arch>([&](int r) { return rows[r].scale; }, transposed);
+    if constexpr (kSubs == 1) sink.scales(0, transposed[0]);
+    for (int j = 0; j + 1 < kSubs; j += 2)
+        sink.scales(j / 2,
+                    choose(low_half, transposed[kApart * j], _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
+    if constexpr (Format::kHasMin) {
+        sink.dmin(_mm512_load_ps(dmin));
+        transpose_scales<Arch>([&](int r) { return rows[r].min; }, transposed);
+        for (int j = 0; j < kSubs; j += 2)
+            sink.mins(j / 2,
+                      choose(low_half, transposed[kApart * j], _mm512_slli_epi32(transposed[kApart * (j + 1)], 16)));
+    }
+    transpose_codes<Arch>(
+        [&](int r) { return rows[r].q; }, kKBlock / 4, Int8Encoding<Arch, Format>::kBias,
+        [&](int word, const i32v<Arch>& codes) { sink.codes(word * 4 / Format::kScaleElems, word, codes); });
 }
 #endif
 
@@ -289,7 +272,7 @@ template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_group(const RowBlocks<N>& b, int n_units, Sink& sink) noexcept {
     if constexpr (kHasRowDecoder<Format>) decode_rows<Arch>(Format{}, b, n_units, sink);
 #    if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-    else unpack_sixteen<Arch, Format>(b, n_units, sink);
+    else unpack_sixteen<Arch, Format>(b, sink);
 #    endif
 }
 
@@ -341,29 +324,9 @@ inline void decode_super_blocks(const std::uint8_t* rows, std::int64_t row_strid
 /// Decodes n_units blocks of 32 of each row.
 template <class Arch, class Format, class Class>
 inline void decode_blocks(const std::uint8_t* rows, std::int64_t row_stride, int n_rows, int n_units,
-                          PackedKBlock<Arch, Class>& k_block, [[maybe_unused]] ReadAhead& reader) noexcept {
-    static_assert(!Class::kWide || kDecodedRows<Arch, Format> != 0);
-#if defined(__AVX2__) || defined(__aarch64__)
-    if constexpr (kDecodedRows<Arch, Format> != 0)
-        return decode_rows_together<Arch, Format>(rows, row_stride, n_rows, n_units, k_block, reader);
-#endif
-    constexpr int kUnitsPerBlock = Format::kBlockElems / 32;
-    for (int first = 0; first < kPanelRows<Arch>; first += Arch::kLanes) {
-        RowCodes<Arch> group;
-        for (int r = 0; r < Arch::kLanes; ++r) {
-            const int row = first + r;
-            const std::uint8_t* blocks = rows + (row < n_rows ? row : n_rows - 1) * row_stride;
-            for (int u = 0; u < n_units; ++u) {
-                Codes32 out;
-                const std::uint8_t* block = blocks + u / kUnitsPerBlock * Format::kBlockBytes;
-                unpack_block<Arch, Format>(block, u % kUnitsPerBlock, out);
-                std::memcpy(group.q[r] + 32 * u, out.q, 32);
-                for (int step = 0; step < Class::kSteps; ++step) k_block.d[u][step][row] = out.d[step];
-                if constexpr (Class::kHasMin) k_block.m[u][row] = out.m;
-            }
-        }
-        transpose_codes_into(group, 8 * n_units, Int8Encoding<Arch, Format>::kBias, first, k_block);
-    }
+                          PackedKBlock<Arch, Class>& k_block, ReadAhead& reader) noexcept {
+    static_assert(kDecodedRows<Arch, Format> != 0);
+    decode_rows_together<Arch, Format>(rows, row_stride, n_rows, n_units, k_block, reader);
 }
 
 }  // namespace tinfer::kernels

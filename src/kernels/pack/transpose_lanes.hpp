@@ -46,6 +46,7 @@ TINFER_INLINE RowBytes<N> each_word(int value) {
 
 // shift_…_16, shift_…_32   lanes of so many bits; zeros come in
 // choose                   a where the mask has ones, else b
+// where_set                a value where the one bit of each byte is set, else zero
 // low_f16, high_f16        the half float in that half of each lane
 // byte_pair                unsigned bytes 2·pair and 2·pair + 1 of each lane as two int16
 // signed_byte_pair         the same of signed bytes
@@ -95,6 +96,9 @@ static TINFER_INLINE __m128i levels_of(const std::int8_t* table, int bias) {
 }
 static TINFER_INLINE __m256i look_up(__m128i table, __m256i index) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
+}
+static TINFER_INLINE __m256i where_set(__m256i bytes, __m256i bits, __m256i value) {
+    return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits), value);
 }
 static TINFER_INLINE __m256i choose(__m256i mask, __m256i a, __m256i b) {
     return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
@@ -160,6 +164,9 @@ static TINFER_INLINE __m512i subtract_words(__m512i a, __m512i b) { return _mm51
 static TINFER_INLINE __m512i multiply_words(__m512i a, __m512i b) { return _mm512_mullo_epi32(a, b); }
 static TINFER_INLINE __m512i look_up(__m128i table, __m512i index) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
+}
+static TINFER_INLINE __m512i where_set(__m512i bytes, __m512i bits, __m512i value) {
+    return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(bytes, bits), value);
 }
 static TINFER_INLINE __m512i choose(__m512i mask, __m512i a, __m512i b) {
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
@@ -259,15 +266,47 @@ TINFER_INLINE RowBytes<N> bit_pairs(RowBytes<N> bytes, int i) {
 /// The levels that nibbles stand for in formats that have a table of sixteen, with the bias of their codes.
 template <class Arch, class Format, int N>
 TINFER_INLINE RowBytes<N> level_codes(RowBytes<N> nibbles) {
-    const std::int8_t* levels = Format::kType == DType::mxfp4 ? kFp4Doubled : kIq4Levels;
+    const std::int8_t* levels =
+        Format::kType == DType::mxfp4 || Format::kType == DType::nvfp4 ? kFp4Doubled : kIq4Levels;
     return look_up(levels_of(levels, Int8Encoding<Arch, Format>::kBias), nibbles);
 }
-/// Codes that the file has kMaxCode too high, with the bias that the multiplier wants.
-template <class Arch, class Format, int N>
+/// Codes that the file has kMaxCode (or By) too high, with the bias that the multiplier wants.
+template <class Arch, class Format, int N, int By = Format::kMaxCode>
 TINFER_INLINE RowBytes<N> rebias(RowBytes<N> codes) {
-    constexpr int kTooHigh = Format::kMaxCode - Int8Encoding<Arch, Format>::kBias;
+    constexpr int kTooHigh = By - Int8Encoding<Arch, Format>::kBias;
     if constexpr (kTooHigh == 0) return codes;
     else return subtract_bytes(codes, each_byte<N>(kTooHigh));
+}
+/// Byte `byte` of each lane in the bytes that `where` has zeros for; where it has ones comes zero.
+template <int N>
+TINFER_INLINE RowBytes<N> byte_of_lanes(RowBytes<N> lanes, int byte, int where) {
+    const int lane = 0x01010101 * byte | where;
+    return shuffle_in_quarters(lanes, four_words(lane, lane + 0x04040404, lane + 0x08080808, lane + 0x0C0C0C0C));
+}
+/// Bits 4c … 4c + 3 of each lane, one in each byte: `value` where they are set, else zero.
+template <int N>
+TINFER_INLINE RowBytes<N> spread_bits(RowBytes<N> lanes, int c, int value) {
+    const int bits = static_cast<int>(c % 2 == 0 ? 0x08040201u : 0x80402010u);
+    return where_set(byte_of_lanes<N>(lanes, c / 2, 0), each_word<N>(bits), each_byte<N>(value));
+}
+/// The bit pairs of byte c of each lane, one in each byte.
+template <int N>
+TINFER_INLINE RowBytes<N> spread_pairs(RowBytes<N> lanes, int c) {
+    if constexpr (N == 4) return pairs_of_bytes(byte_of_lanes<N>(lanes, c, 0));
+    else {
+        const RowBytes<N> one = byte_of_lanes<N>(lanes, c, static_cast<int>(0x80808000u)),
+                          two = bits_or(one, shift_left_32(one, 6));
+        return bits_and(bits_or(two, shift_left_32(two, 12)), each_byte<N>(3));
+    }
+}
+/// ue4m3_half (quants/half.hpp) of byte `byte` of each lane: its bits are those of a half float, 128 times too small.
+template <int N>
+TINFER_INLINE typename RowLanes<N>::Floats ue4m3_halves(RowBytes<N> lanes, int byte) {
+    const RowBytes<N> one = each_word<N>(1), seven = each_word<N>(0x7F),
+                      u = bits_and(shift_right_32(lanes, 8 * byte), each_word<N>(0xFF));
+    const RowBytes<N> is_nan = shift_right_32(subtract_words(bits_xor(u, seven), one), 31);  // taken as 0
+    const RowBytes<N> finite = bits_and(subtract_words(is_nan, one), seven);
+    return low_f16(shift_left_32(bits_and(u, finite), 7)) * 128.0f;
 }
 template <int N>
 TINFER_INLINE RowBytes<N> byte_pair(RowBytes<N> lanes, int pair) {

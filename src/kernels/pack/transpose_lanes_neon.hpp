@@ -18,6 +18,14 @@ struct RowLanes<4> {
 };
 
 static TINFER_INLINE int32x4_t shuffle_in_quarters(int32x4_t lanes, int32x4_t index) { return look_up(lanes, index); }
+static TINFER_INLINE int32x4_t where_set(int32x4_t bytes, int32x4_t bits, int32x4_t value) {
+    return vandq_s32(vreinterpretq_s32_u8(vtstq_s8(vreinterpretq_s8_s32(bytes), vreinterpretq_s8_s32(bits))), value);
+}
+/// Pair i of byte i of each lane.
+static TINFER_INLINE int32x4_t pairs_of_bytes(int32x4_t bytes) {
+    const int8x16_t down = vreinterpretq_s8_s32(vdupq_n_s32(static_cast<int>(0xFAFCFE00u)));  // 0, −2, −4, −6
+    return vandq_s32(vreinterpretq_s32_u8(vshlq_u8(vreinterpretq_u8_s32(bytes), down)), bytes_of(3));
+}
 static TINFER_INLINE int32x4_t upper_bytes(int32x4_t int16s) {
     return vreinterpretq_s32_s16(vshrq_n_s16(vreinterpretq_s16_s32(int16s), 8));
 }

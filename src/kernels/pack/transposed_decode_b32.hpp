@@ -51,22 +51,12 @@ TINFER_INLINE void decode_rows(Q4_1, const RowBlocks<N>& b, int n_units, Sink& s
     }
 }
 
-/// The fifth bits of a block: bit e of a 32-bit word belongs to value e. For values 4c … 4c + 3 they come as 16 in each
-/// byte.
-template <int N>
-TINFER_INLINE RowBytes<N> fifth_bits(RowBytes<N> bits, int c) {
-    const RowBytes<N> four = bits_and(shift_right_32(bits, 4 * c), each_word<N>(15));
-    // Four copies shifted by 4, 11, 18 and 25 put bit i at bit 4 of byte i; the factor's copies do not meet there.
-    const RowBytes<N> spread = multiply_words(four, each_word<N>(1 << 4 | 1 << 11 | 1 << 18 | 1 << 25));
-    return bits_and(spread, each_byte<N>(16));
-}
-
 /// Four bytes of fifth bits, then the nibbles.
 template <class Arch, class Format, int N, class Sink>
 TINFER_INLINE void decode_five_bit_block(const RowBlocks<N>& b, std::int64_t at, int unit, Sink& sink) {
-    const RowBytes<N> high = load_words32(b, at);
+    const RowBytes<N> high = load_words32(b, at);  // bit e belongs to value e
     decode_nibble_block(b, at + 4, unit, sink, [&](RowBytes<N> code, int c) {
-        const RowBytes<N> five = bits_or(code, fifth_bits<N>(high, c));
+        const RowBytes<N> five = bits_or(code, spread_bits<N>(high, c, 16));
         if constexpr (Format::kHasMin) return five;
         else return rebias<Arch, Format, N>(five);
     });
@@ -109,6 +99,58 @@ TINFER_INLINE void decode_rows(MXFP4, const RowBlocks<N>& b, int n_units, Sink& 
         sink.d(u, e8m0_halves(load_words32(b, 17 * u)));
         decode_nibble_block(b, 17 * u + 1, u, sink,
                             [](RowBytes<N> code, int) { return level_codes<Arch, MXFP4, N>(code); });
+    }
+}
+
+// Blocks of several units of 32.
+
+template <class Arch, int N, class Sink>
+TINFER_INLINE void decode_rows(NVFP4, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
+    for (int u = 0; u < n_units; u += 2) {
+        const RowBytes<N> scales = load_words32(b, 18 * u);
+        RowBytes<N> words[8];
+        load_words(b, 18 * u + 4, words);
+#    pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {  // sixteen values
+            sink.d(2 * u + i, ue4m3_halves<N>(scales, i));
+            put_sub_block<4>(sink, 2 * u + i, [&](int c) {
+                const RowBytes<N> bytes = words[2 * i + c % 2];
+                return level_codes<Arch, NVFP4, N>(c < 2 ? low_nibbles(bytes) : high_nibbles(bytes));
+            });
+        }
+    }
+}
+
+template <class Arch, int N, class Sink>
+TINFER_INLINE void decode_rows(Q1_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
+    for (int u = 0; u < n_units; u += 4) {
+        const auto d = load_f16s(b, 18 * (u / 4));
+        RowBytes<N> words[4];
+        load_words(b, 18 * (u / 4) + 2, words);
+#    pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            sink.d(u + i, d);
+            put_sub_block<8>(sink, u + i, [&](int c) { return rebias<Arch, Q1_0, N>(spread_bits<N>(words[i], c, 2)); });
+        }
+    }
+}
+
+template <class Arch, int N, class Sink>
+TINFER_INLINE void decode_rows(Q2_0, const RowBlocks<N>& b, int n_units, Sink& sink) {
+    TINFER_UNROLL_ON_ARM
+    for (int u = 0; u < n_units; u += 2) {
+        const auto d = load_f16s(b, 18 * (u / 2));
+        RowBytes<N> words[4];
+        load_words(b, 18 * (u / 2) + 2, words);
+#    pragma GCC unroll 2
+        for (int i = 0; i < 2; ++i) {
+            sink.d(u + i, d);
+            put_sub_block<8>(sink, u + i, [&](int c) {
+                return rebias<Arch, Q2_0, N, 1>(spread_pairs<N>(words[2 * i + c / 4], c % 4));
+            });
+        }
     }
 }
 

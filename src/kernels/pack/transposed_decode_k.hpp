@@ -16,7 +16,7 @@ namespace tinfer::kernels {
 //   super-blocks   sink.d(d), sink.dmin(d)    first of all
 //                  sink.mins(pair, m)         then too: minimums 2·pair and 2·pair + 1 as two int16
 //                  sink.scales(pair, s)       before each pair: scales 2·pair and 2·pair + 1 as two int16
-//   blocks of 32   sink.d(unit, d), sink.m(unit, m)   before each block
+//   blocks of 32   sink.d(j, d), sink.m(j, m)   before each block, or half of it where each has a step of its own
 //   both           sink.begin(j)              sub-block j begins
 //                  sink.codes(j, word, c)     its codes 4·word … 4·word + 3, with sign and bias of Int8Encoding
 //                  sink.end(j)                sub-block j is complete
