@@ -63,6 +63,10 @@ void read_stream(Fields& fields, Job& job);
 /// Reads a field `name` of `outer`: response_format of chat completions, or if `is_flat` the format of responses and
 /// messages, which has the schema in itself.
 void read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat = false);
+/// Reads structured_outputs, and the older fields guided_…, of vLLM's clients.
+void read_structured_outputs(Fields& outer, const Service& service, Job& job);
+/// Binds an answer by a grammar that the field `param` gives.
+void bind_by_grammar(const std::string& gbnf, const std::string& param, const Service& service, Job& job);
 /// Maximum tokens to encode of a prompt: twice what the engine accepts, so that errors can usually tell the count;
 /// unlimited if `truncate` needs the end.
 [[nodiscard]] std::size_t most_prompt_tokens(Fields& fields, const Service& service);

@@ -148,6 +148,26 @@ Json response_format() {
         "The form of the answer.");
 }
 
+/// As vLLM's clients say it; the older fields guided_… are read, and not described.
+Json structured_outputs() {
+    Json pattern = text(field::regex_help);
+    pattern["format"] = "regular-expression";
+    const Json choices{{"type", "array"},
+                       {"items", {{"type", "string"}}},
+                       {"minItems", 1},
+                       {"maxItems", kMaxChoices},
+                       {"description", field::choice_help}};
+    Json any_object = Json::object();
+    add(any_object, field::json_object);
+    return described(any_of({{{"type", "null"}},
+                             object({{"json", json_schema(field::json_help)}}, {"json"}),
+                             object({{"regex", pattern}}, {"regex"}),
+                             object({{"choice", choices}}, {"choice"}),
+                             object({{"grammar", grammar()}}, {"grammar"}),
+                             object(any_object, {"json_object"})}),
+                     "What the answer is, one of these; in place of response_format and grammar.");
+}
+
 Json strict() { return flag(field::strict.help); }
 
 Json named_function(bool is_nested) {
@@ -232,6 +252,7 @@ Json chat(const Service& service) {
     add(fields, field::n, field::continue_final_message, field::logprobs, field::top_logprobs);
     add_token_fields(fields, service);
     fields["response_format"] = response_format();
+    fields["structured_outputs"] = structured_outputs();
     add(fields, field::reasoning_format, field::reasoning_budget);
     add_stream(fields);
     add_room(fields);
@@ -259,6 +280,7 @@ Json completion(const Service& service) {
     add(fields, field::n_each, field::best_of, field::n_logprobs, field::echo);
     add_token_fields(fields, service);
     fields["response_format"] = response_format();
+    fields["structured_outputs"] = structured_outputs();
     add_stream(fields);
     add_room(fields);
     add_sampling(fields, service);

@@ -75,6 +75,7 @@ Job read_chat(const Json& body, const Service& service) {
     else if (fields.integer(field::top_logprobs).value_or(0) > 0) fields.refuse("top_logprobs", "needs logprobs: true");
     read_token_fields(fields, service, job, true);
     read_format(fields, "response_format", service, job);
+    read_structured_outputs(fields, service, job);
     if (const auto reasoning = fields.word(field::reasoning_format)) job.reasoning = *reasoning != "none";
     const auto old_name = fields.integer(field::max_tokens);
     const auto new_name = fields.integer(field::max_completion_tokens);
@@ -131,6 +132,7 @@ Job read_completion(const Json& body, const Service& service) {
     if (job.is_score) job.request.kind = tinfer::EngineRequest::Kind::score;
     job.request.score_prompt = job.request.score_prompt || (job.echo && job.n_top >= 0);
     read_format(fields, "response_format", service, job);
+    read_structured_outputs(fields, service, job);
     fit(fields, service, job, max_tokens, "max_tokens");
     add_warnings(fields, service, job);
     if (!job.echo)

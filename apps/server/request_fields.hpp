@@ -38,7 +38,8 @@ struct TextsField {
 
 /// Limits of what is no field by itself: elements of lists, members of objects.
 inline constexpr std::size_t kMaxPrompts = 64, kMaxTexts = 2048, kMaxVariables = 256, kMaxExtras = 1024,
-                             kMaxResponseFields = 256, kMaxScored = 4096, kMaxChainNames = 32, kMaxLoras = 16;
+                             kMaxResponseFields = 256, kMaxScored = 4096, kMaxChainNames = 32, kMaxLoras = 16,
+                             kMaxChoices = 1024;
 inline constexpr double kMaxBias = 100;   ///< of a logit, up and down
 inline constexpr double kMaxScale = 1e6;  ///< of an adapter, up and down
 
@@ -53,6 +54,8 @@ inline constexpr std::string_view kTruncations[]{"middle", "none"}, kDraftSource
 inline constexpr std::string_view kTakenOfChats[]{
     "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "prediction"};
+inline constexpr std::string_view kTakenOfGuided[]{"guided_decoding_backend"};  // beside guided_json and its like
+inline constexpr std::string_view kTakenOfStructured[]{"disable_fallback"};     // within structured_outputs
 inline constexpr std::string_view kTakenOfResponses[]{
     "user", "metadata", "include", "service_tier", "truncation", "safety_identifier", "prompt_cache_key",
     "prompt_cache_options", "prompt_cache_retention", "background", "max_tool_calls", "client_metadata"};
@@ -129,6 +132,13 @@ inline constexpr WordField reasoning_format{"reasoning_format", kReasoningFormat
     "none: what the model thinks stays in its text."};
 inline constexpr WholeField reasoning_budget{"reasoning_budget", 0, kMaxTokens,
     "Most tokens of thoughts; then they are closed, and the answer goes on."};
+
+// What binds an answer beside response_format, as vLLM's clients say it: read_structured_outputs(). The older fields
+// have the names of the newer ones behind guided_.
+inline constexpr FlagField json_object{"json_object", "The answer is a JSON object."};
+inline constexpr std::string_view json_help = "A JSON schema of the answer, or its text.",
+    regex_help = "The answer matches this regular expression from end to end.",
+    choice_help = "The answer is one of these texts.", grammar_help = "The answer is of this grammar, in GBNF.";
 
 // Conversations: read_conversation(), and read_responses() and /apply-template for some of them.
 inline constexpr FlagField parallel_tool_calls{"parallel_tool_calls", "Several calls in one answer."};

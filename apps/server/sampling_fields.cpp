@@ -106,14 +106,8 @@ void read_sampling(Fields& fields, const Service& service, Job& job, const Texts
     for (const auto& stop : job.request.generation.stop)
         if (stop.size() < stops.shortest) fields.refuse(stops.name, "a stop string is empty");
     if (const auto share = fields.boolean(field::cache_prompt)) job.request.share_prefix = *share;
-    if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty()) {
-        try {
-            job.request.grammar = service.grammars.grammar(*grammar, service.model.vocab(), WantedRequest::is_given_up);
-        } catch (const tinfer::Error& error) {
-            throw translate(error, "grammar");
-        }
-        job.gbnf = *grammar;
-    }
+    if (const auto grammar = fields.text("grammar"); grammar && !grammar->empty())
+        bind_by_grammar(*grammar, "grammar", service, job);
     job.request.time_limit = std::chrono::seconds(service.options.request_timeout_s);
     read_capabilities(fields, service, job);
 }
@@ -144,50 +138,6 @@ void read_stream(Fields& fields, Job& job) {
         options.take({"include_obfuscation"});
     }
     job.prompt_progress = fields.is_set(field::prompt_progress);
-}
-
-namespace {
-
-/// The schema in field `name`, as text.
-std::string schema_of(Fields& fields, const char* name) {
-    const Json* given = fields.find(name);
-    if (given == nullptr || (!given->is_object() && !given->is_boolean()))
-        fields.refuse(name, "a JSON schema is expected");
-    return given->dump();
-}
-
-}  // namespace
-
-void read_format(Fields& outer, const char* name, const Service& service, Job& job, bool is_flat) {
-    const Json* given = outer.object(name);
-    if (given == nullptr) return;
-    const std::string path = outer.path(name);
-    Fields fields(outer, *given, path);
-    const auto type = fields.word("type", {"text", "json_object", "json_schema"});
-    if (!type) fields.refuse("type", "is missing");
-    if (*type == "text") return;
-    std::string schema = R"({"type": "object"})", param = path;
-    if (*type == "json_object" || is_flat) {
-        if (*type == "json_schema") fields.take({"name", "strict", "description"});
-        if (*type == "json_schema" || fields.find("schema") != nullptr) {
-            schema = schema_of(fields, "schema");
-            param = fields.path("schema");
-        }
-    } else {
-        const Json* inside = fields.object("json_schema");
-        if (inside == nullptr) fields.refuse("json_schema", "is missing");
-        Fields inner(fields, *inside, fields.path("json_schema"));
-        inner.take({"name", "strict", "description"});
-        schema = schema_of(inner, "schema");
-        param = inner.path("schema");
-    }
-    if (job.request.grammar) throw bad_request(path, "an answer has one grammar; 'grammar' is given, too");
-    try {
-        job.request.grammar = service.grammars.schema(schema, WantedRequest::is_given_up);
-    } catch (const tinfer::Error& error) {
-        throw translate(error, param);
-    }
-    job.schema = std::move(schema);
 }
 
 namespace {

@@ -103,6 +103,15 @@ private:
     std::shared_ptr<const Impl> impl_;
 };
 
+/// A grammar in GBNF of the texts that a regular expression matches from end to end. It is read as the patterns of
+/// schemas are: ECMA-262 with the flag u, without back-references, word boundaries and look-around. Throws
+/// bad_parameter naming place and reason, also where no text matches; limit_exceeded for automata of too many states,
+/// and where the grammar takes more than a megabyte.
+[[nodiscard]] TINFER_API std::string gbnf_of_regex(std::string_view pattern);
+/// A grammar in GBNF of these texts, each as it stands. Throws bad_parameter where there are none, and for bytes that
+/// are not UTF-8.
+[[nodiscard]] TINFER_API std::string gbnf_of_texts(std::span<const std::string> texts);
+
 /// How a schema is compiled.
 struct SchemaOptions {
     /// White space between the tokens of JSON: any, none, or one space behind each colon and comma.

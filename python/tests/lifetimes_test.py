@@ -85,7 +85,9 @@ class Lifetimes(unittest.TestCase):
                 gc.collect()
                 if i == 3:
                     before = handles()
-            self.assertEqual(handles(), before)
+            # A thread that has just been joined may still be listed in `before`.
+            for now, then in zip(handles(), before):
+                self.assertLessEqual(now, then)
 
     def test_a_view_outlives_context_model_and_thread(self):
         views = []

@@ -61,13 +61,9 @@ class Printer {
 public:
     Printer(const Program& program, std::size_t max_bytes) : program_(program), max_bytes_(max_bytes) {}
 
-    std::string run() {
+    std::string run(std::string_view comment) {
         count_references();
-        out_ =
-            "# The order of members is that of the schema. Strings are spelled without escapes where none are needed.\n"
-            "# A name that is not declared may come twice.\n"
-            "root ::= " +
-            from(program_.start) + "\n";
+        out_ = cat(comment, "root ::= ", from(program_.start), "\n");
         while (!pending_.empty()) {
             const auto [name, body] = std::move(pending_.back());
             pending_.pop_back();
@@ -378,15 +374,33 @@ private:
 
 }  // namespace
 
-std::string print_gbnf(const Program& program, std::size_t max_bytes) {
+namespace {
+
+std::string print_with(std::string_view comment, const Program& program, std::size_t max_bytes) {
     try {
-        return Printer(program, max_bytes).run();
+        return Printer(program, max_bytes).run(comment);
     } catch (const CannotPrint&) {
         return {};
     } catch (const Error& error) {
         if (error.code() == ErrorCode::out_of_memory) throw;
         return {};
     }
+}
+
+}  // namespace
+
+std::string print_gbnf(const Program& program, std::size_t max_bytes) {
+    return print_with(
+        "# The order of members is that of the schema. Strings are spelled without escapes where none are needed.\n"
+        "# A name that is not declared may come twice.\n",
+        program, max_bytes);
+}
+
+std::string print_gbnf(Dfa dfa, std::size_t max_bytes) {
+    Program program;
+    program.dfas.push_back(std::move(dfa));
+    program.start = program.add({NodeKind::lexeme, program.add({NodeKind::ret})});
+    return print_with("", program, max_bytes);
 }
 
 }  // namespace tinfer::grammar

@@ -75,7 +75,8 @@ function(vcpkg_cmake_config_fixup)
     file(GLOB targets ${CURRENT_PACKAGES_DIR}/share/tinfer/*Targets.cmake)
     foreach(path ${targets})   # one folder less below the prefix
         file(READ ${path} text)
-        string(REPLACE "get_filename_component(_IMPORT_PREFIX \\"${_IMPORT_PREFIX}\\" PATH)\\nif" "if" text "${text}")
+        string(REPLACE "get_filename_component(_IMPORT_PREFIX \\"\\${_IMPORT_PREFIX}\\" PATH)\\nif" "if" text
+            "${text}")
         file(WRITE ${path} "${text}")
     endforeach()
 endfunction()

@@ -334,8 +334,8 @@ class Settings(PageTest):
         self.assertEqual(page.run("setup.settings.top_p === undefined"), True)
         page.run(set_to % ("schema", "{"))
         self.assertIn("not sent", page.run("at('schema-note').textContent"))
-        page.run(set_to % ("schema", '{"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, '
-                                     '"required": ["n"], "additionalProperties": false}'))
+        page.run(set_to % ("schema", '{"type": "object", "properties": {"n": {"type": "integer", "minimum": 0, '
+                                     '"maximum": 9}}, "required": ["n"], "additionalProperties": false}'))
         self.assertEqual(page.run("at('schema-note').textContent"), "")
         self.say("A number", 2)
         self.assertTrue(page.run("shown()[1].content").strip().startswith("{"))

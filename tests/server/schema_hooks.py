@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 schemathesis.openapi.format("gbnf", st.sampled_from(
     ['root ::= "a"+', 'root ::= [a-z] | "x" root', "root ::= [^\\x00]*"]))
+schemathesis.openapi.format("regular-expression", st.sampled_from(
+    ["a+", "[a-z]{2,5}|x", "(yes|no), [0-9]+", "^.{0,9}$"]))
 schemathesis.openapi.format("sampler-name", st.sampled_from(["top_k", "top_p", "min_p", "temp", "typical_p", "xtc"]))
 schemathesis.openapi.format("sampler-chain", st.sampled_from(["top_k;top_p;temp", "temp", "top_k;min_p;xtc;temp"]))
 schemathesis.openapi.format("json-arguments", st.dictionaries(st.text(), st.integers()).map(json.dumps))
@@ -46,6 +48,13 @@ def fits(body):
     has_form = isinstance(form, dict) and form.get("type") not in ("text", None)
     if has_form and (body.get("grammar") is not None or (names and choice != "none")):
         return False
+    bounds = body.get("structured_outputs")
+    if isinstance(bounds, dict) and any(value not in (None, False) for value in bounds.values()):
+        if has_form or body.get("grammar") is not None or (names and choice != "none"):
+            return False
+        if sum(bounds.get(name) not in (None, False)
+               for name in ("json", "regex", "choice", "grammar", "json_object")) > 1:
+            return False
     if names and len(set(map(str, names))) < len(names):
         return False
     if not body.get("logprobs") and body.get("top_logprobs"):

@@ -59,6 +59,18 @@ class Structured(unittest.TestCase):
         wrong = outlines.from_openai(openai.OpenAI(base_url=self.base, api_key="sk-wrong", max_retries=0), "m")
         self.assertRaises(Exception, wrong, "Hello")
 
+    def test_v13_outlines_as_vllm(self):  # [V13]
+        """outlines for servers of vLLM: a type's JSON, a regular expression, one of some texts, a grammar"""
+        client = openai.OpenAI(base_url=self.base, api_key="sk-test", max_retries=0)
+        model = outlines.from_vllm(client, "m")
+        Place.model_validate_json(model("Hello", Place, max_tokens=1500, seed=1))
+        number = outlines.types.Regex(r"[0-9]{3}-[a-c]{2,4}")
+        for seed in range(3):
+            self.assertRegex(model("Hello", number, max_tokens=40, seed=seed), r"\A[0-9]{3}-[a-c]{2,4}\Z")
+            self.assertIn(model("Hello", typing.Literal["good", "so so"], max_tokens=40, seed=seed), ("good", "so so"))
+        grammar = outlines.types.CFG('root ::= "<" [x-z]{2} ">"')
+        self.assertRegex(model("Hello", grammar, max_tokens=40, seed=1), r"\A<[x-z]{2}>\Z")
+
     def test_v13_dspy(self):  # [V13]
         """dspy: a language model, signatures with types, a module of several calls, threads, and what was used"""
         model = dspy.LM("openai/gpt-4o", api_base=self.base, api_key="sk-test", cache=False, max_tokens=1500,
