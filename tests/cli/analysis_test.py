@@ -248,6 +248,17 @@ class Forecast(unittest.TestCase):
         for size in ("lots", "nan", "inf", "-1G", "0.5", "1e-5"):
             tinfer("forecast", MODEL, *self.ROOFS, "--ram", size, code=2)
 
+    def test_a_stream_reads_two_matrices_more_than_do_not_fit(self):  # [N22]
+        limit = sum(row["bytes"] for row in json.loads(tinfer("inspect", MODEL, "--placement", "--json"))) - 8192
+        places = json.loads(tinfer("inspect", MODEL, "--placement", "--ram", limit, "--json"))
+        streamed = [row["bytes"] for row in places if row["place"] == "streamed"]
+        room = limit - sum(row["bytes"] for row in places if row["place"] == "read")
+        told = self.forecast(MODEL, "--ram", self.forecast(MODEL)["context_bytes"] + limit, "--disk-gbps", 0.001)
+        self.assertTrue(told["pages"])
+        self.assertGreaterEqual(told["storage_bytes_per_token"], sum(streamed) - room + 2 * max(streamed))
+        self.assertLessEqual(told["storage_bytes_per_token"], sum(streamed))
+        self.assertAlmostEqual(told["generation_tps"] * told["storage_bytes_per_token"] / 1e6, 1, 6)
+
     def test_caches_of_codes_are_fewer_bytes_rotated_or_not(self):  # [N24]
         model = golden_model("llama-yarn")
         if model is None:

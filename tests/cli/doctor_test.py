@@ -9,6 +9,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -99,6 +100,36 @@ class Doctor(unittest.TestCase):
 
     def test_a_table_that_is_not_the_best(self):
         self.assertIn("--isa reference", found("--isa", "reference")["table"]["figure"])
+
+    def of_this_machine(self, *args):
+        done = subprocess.run([TINFER, "doctor", "--json", *map(str, args)], capture_output=True, env=environment(),
+                              check=False)
+        rows = {row["name"]: row for row in json.loads(done.stdout)}
+        self.assertEqual(done.returncode, 3 if rows else 0)
+        return rows
+
+    def test_load_of_this_machine(self):
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+            try:
+                row = self.of_this_machine()["load"]
+            finally:
+                busy.kill()
+        self.assertIn("other programs use", row["figure"])
+        self.assertGreater(row["gain"], 1)
+
+    def test_a_file_that_is_not_in_memory(self):
+        model = make_model("cold.gguf")
+        with open(model, "ab") as file:
+            file.write(bytes(16 << 20))   # to look at a file reads its beginning
+        self.assertNotIn("page cache", self.of_this_machine(model))   # just written
+        with open(model, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        rows = self.of_this_machine(model)
+        if "page cache" not in rows and subprocess.run(["stat", "-f", "-c", "%T", FOLDER], capture_output=True,
+                                                       check=False).stdout.strip() in (b"tmpfs", b"ramfs"):
+            self.skipTest("files of this folder are always in memory")
+        self.assertIn("are not in memory yet", rows["page cache"]["figure"])
 
     @unittest.skipUnless(shutil.which("taskset") and (os.cpu_count() or 1) > 1, "needs taskset and two processors")
     def test_affinity_of_this_machine(self):
