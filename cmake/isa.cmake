@@ -25,7 +25,7 @@ function(tinfer_isa_source file)
     endif()
     target_sources(tinfer PRIVATE ${file})
     set_source_files_properties(${file} TARGET_DIRECTORY tinfer PROPERTIES
-        COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON)
+        COMPILE_OPTIONS "${flags}" SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 # The tables to build: TINFER_ISAS; `reference` is always included. Names of other processor families are ignored, so
