@@ -100,17 +100,20 @@ bool machine_has(Isa isa) noexcept {
 }
 
 /// The family of AMD's processors, 0 for those of others (AMD64 Architecture Programmer's Manual vol. 3, appendix E.3).
-std::uint32_t amd_family() noexcept {
-    const CpuidLeaf vendor = cpuid(0);
+std::uint32_t amd_family(const CpuidLeaf& vendor) noexcept {
     const bool is_amd =
         vendor.ebx == 0x68747541 && vendor.edx == 0x69746E65 && vendor.ecx == 0x444D4163;  // "AuthenticAMD"
     const std::uint32_t version = cpuid(1).eax, family = version >> 8 & 0xF;
     return !is_amd ? 0 : family == 0xF ? family + (version >> 20 & 0xFF) : family;
 }
 Processor known_processor() noexcept {
-    const std::uint32_t family = amd_family();  // 25: Zen 3 and 4; 26: Zen 5
+    const CpuidLeaf vendor = cpuid(0);
+    const std::uint32_t family = amd_family(vendor);  // 25: Zen 3 and 4; 26: Zen 5
+    const bool is_intel =
+        vendor.ebx == 0x756E6547 && vendor.edx == 0x49656E69 && vendor.ecx == 0x6C65746E;  // "GenuineIntel"
     const bool has_avx512 = machine_has(Isa::avx512);
     return {.prefetch_to_l1 = family >= 26,
+            .prefetch_in_turn = is_intel,
             .single_512_fma = family == 25,
             .permutes_bytes = has_avx512 && (cpuid(7).ecx >> 1 & 1) != 0};
 }

@@ -48,9 +48,10 @@ struct Operand {
 
 /// What kernels do differently from processor to processor. It changes no bit of a result.
 struct Processor {
-    bool prefetch_to_l1 = false;  ///< what will be read soon is prefetched into L1, not L2
-    bool single_512_fma = false;  ///< issues one 512-bit multiplication per cycle, not two
-    bool permutes_bytes = false;  ///< AVX-512 VBMI, which no table needs
+    bool prefetch_to_l1 = false;    ///< what will be read soon is prefetched into L1, not L2
+    bool prefetch_in_turn = false;  ///< of keys and values, lines in two places take turns (NextRead)
+    bool single_512_fma = false;    ///< issues one 512-bit multiplication per cycle, not two
+    bool permutes_bytes = false;    ///< AVX-512 VBMI, which no table needs
 };
 
 /// Shapes and attributes of a step. Operands by slot, as documented for each op in kernels/ops.hpp.
@@ -209,7 +210,8 @@ struct KernelTable {
 /// The same to look at and for its row_ops. Requests nothing, so a refusal is not known yet.
 [[nodiscard]] const KernelTable* look_up_table(Isa isa) noexcept;
 /// What KernelCall::processor should be on this machine. On AMD Zen 5 rows are read a tenth faster when they are
-/// prefetched into L1; Zen 4 reads them up to two times slower, and keys and values a third. CPUID is asked.
+/// prefetched into L1; Zen 4 reads them up to two times slower, and keys and values a third. Of Intel's processors
+/// Sapphire Rapids was measured. CPUID is asked.
 [[nodiscard]] Processor this_processor() noexcept;
 
 }  // namespace tinfer::kernels

@@ -9,6 +9,8 @@
 
 #include "base/dtype.hpp"
 #include "base/math.hpp"
+#include "kernels/attention/packed_queries.hpp"
+#include "kernels/attention/page_reads.hpp"
 #include "kernels/attention/score_mods.hpp"
 
 namespace tinfer::kernels {
@@ -20,8 +22,7 @@ public:
 
     AttentionBlock(const KernelCall& call, const BlockScratch<Arch>& scratch) noexcept
         : call_(call), params_(call.params.attention), scratch_(scratch), padded_(scratch.padded(params_)),
-          k_bytes_(row_bytes(call[2].type, params_.head_dim_k)), v_bytes_(row_bytes(call[3].type, params_.head_dim_v)),
-          coded_(is_coded<Arch>(call[2].type) && is_coded<Arch>(call[3].type)),
+          reads_(call), packed_(scratch.packed, call[2].type, params_),
           has_score_mods_(params_.softcap != 0.0f || params_.max_bias > 0.0f || call[9].present()) {}
 
     /// Rows: tokens [token, token + n_tokens), which are of one sequence, with heads [head, head + n_heads), which
@@ -29,8 +30,8 @@ public:
     void open(std::int64_t token, int n_tokens, std::int64_t head, int n_heads, int n_kv) noexcept {
         const std::int64_t per_kv = params_.n_head / params_.n_head_kv;
         const int shared = n_tokens * n_heads;
-        kv_head_ = head / per_kv;
-        n_kv_ = n_kv;
+        reads_.open(head / per_kv, n_kv);
+        packed_.open();
         n_rows_ = shared * n_kv;
         begin_ = first_end_ = INT64_MAX;
         end_ = last_begin_ = 0;
@@ -113,77 +114,59 @@ public:
     void add_gathered(const AttentionTile<Arch>& tile, const std::byte* keys, const std::byte* (&row)[kTile]) noexcept {
         const std::uint64_t visible = find_active(tile);
         if (visible == 0) return;
-        direct_ = n_active_ <= kDirectQueries<Arch>;
+        direct_ = n_active_ <= kDirectQueries;
         KeyGroups<Arch> groups;
-        for (groups.n = 0; groups.n < 4; ++groups.n) groups.k[groups.n] = keys + groups.n * kGroup * k_bytes_;
+        for (groups.n = 0; groups.n < 4; ++groups.n) groups.k[groups.n] = keys + groups.n * kGroup * reads_.k_bytes();
         widen_groups(groups);
         widen_rows(row, visible);
-        next_keys_ = {keys, keys, true};  // what comes next is unknown: prefetches do nothing
-        next_values_ = {row[0], row[0], true};
+        next_keys_ = {keys, keys, NextRead::Way::into_l1};  // what comes next is unknown: prefetches do nothing
+        next_values_ = {row[0], row[0], NextRead::Way::into_l1};
+        if (direct_) packed_.pack(active_, n_active_, n_active_, n_active_ == n_rows_);
+        first_packed_ = 0;
         add_steps(tile, groups, row);
     }
 
 private:
-    /// Of KV head number `head` of the block's.
-    [[nodiscard]] const std::byte* key_group(std::int64_t kv_slot, int head) const noexcept {
-        return call_[2].data + k_group_offset(kv_slot, kv_head_ + head, params_.n_head_kv, k_bytes_);
-    }
-    [[nodiscard]] const std::byte* value_row(std::int64_t kv_slot, int head) const noexcept {
-        return call_[3].data + v_row_offset(kv_slot, kv_head_ + head, params_.n_head_kv, v_bytes_);
-    }
-
     /// One tile, for the rows that see something of it.
     void add(const AttentionTile<Arch>& tile, const AttentionTile<Arch>& next) noexcept {
         const std::uint64_t visible = find_active(tile);
         if (visible == 0) return;
         const std::int64_t then = next.page >= 0 ? next.page * kPageSlots : 0;
-        direct_ = n_active_ <= kDirectQueries<Arch> * n_kv_;
+        direct_ = n_active_ <= kDirectQueries * reads_.n_kv();
         if (direct_ || tile.page < 0) return add_heads(tile, visible, then);
-        next_keys_.at = key_group(then, 0);
-        next_values_.at = value_row(then, 0);
+        next_keys_.at = reads_.key_group(then, 0);
+        next_values_.at = reads_.value_row(then, 0);
         add_many(tile, visible);
     }
 
     using Groups = KeyGroups<Arch>;
-
     /// Some of the active rows, `first` being the number of the first.
     struct Step {
         AttentionRow<Arch>* const* rows;
         int n, first;
     };
 
-    /// What step i reads of the page that begins at KV slot `now`: the keys of one KV head after the other, then their
-    /// values. Later steps read the page at `then`, and after it the pages that follow in memory.
-    [[nodiscard]] const std::byte* read_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
-        const int part = i / n_kv_, head = i % n_kv_;
-        const std::int64_t kv_slot = part < 2 ? now : then + (part / 2 - 1) * kPageSlots;
-        return part % 2 == 0 ? key_group(kv_slot, head) : value_row(kv_slot, head);
-    }
-    /// What is prefetched during step i, in the order of memory. Quantized slots, at most half as long, are prefetched
-    /// more steps ahead: with prefetches into L1, the values of a head during its keys, and its keys of `then` during
-    /// its values. All else that was tried with prefetches into L1 was slower by a tenth to a quarter: the four groups
-    /// in the order of their use, and the distance of floats for quantized slots or the reverse.
-    [[nodiscard]] NextRead next_in_step(std::int64_t now, std::int64_t then, int i) const noexcept {
-        const bool to_l1 = call_.processor.prefetch_to_l1;
-        const int ahead = !coded_ ? 1 : to_l1 ? n_kv_ : 2;
-        return {read_in_step(now, then, i + ahead), read_in_step(now, then, i + 3 * ahead), to_l1};
-    }
     /// The scores of one KV head after the other, the weights of all rows, the values of one KV head after the other.
     void add_heads(const AttentionTile<Arch>& tile, std::uint64_t visible, std::int64_t then) noexcept {
         const std::int64_t now = tile.kv_slot(__builtin_ctzll(visible)) / kPageSlots * kPageSlots;
-        const int n = n_active_ / n_kv_;  // rows of one token see the same
+        const int n_kv = reads_.n_kv(), n = n_active_ / n_kv;  // rows of one token see the same
         for (int r = 0; r < n_active_; ++r) active_[r]->s = scratch_.s + r * kScorePitch;
-        for (int h = 0; h < n_kv_; ++h) {
+        if (direct_) packed_.pack(active_, n_active_, n, n_active_ == n_rows_);
+        for (int h = 0; h < n_kv; ++h) {
             const Step step{active_ + h * n, n, 0};
-            next_keys_ = next_in_step(now, then, h);
+            first_packed_ = h * n;
+            next_keys_ = reads_.in_step(now, then, h, n_active_);
             if (tile.page >= 0) dot_all(page_groups(tile, visible, h), step, true);
             else dot_scattered(tile, visible, h, step);
         }
         const Step all{active_, n_active_, 0};
+        prefetch_in_weights_ = direct_ && reads_.in_turn();
+        if (prefetch_in_weights_) next_weights_ = reads_.in_weights(then);
         whole_ ? weigh<true>(tile, all) : weigh<false>(tile, all);
-        for (int h = 0; h < n_kv_; ++h) {
+        prefetch_in_weights_ = false;
+        for (int h = 0; h < n_kv; ++h) {
             const std::byte* row[kTile];
-            next_values_ = next_in_step(now, then, n_kv_ + h);
+            next_values_ = reads_.in_step(now, then, n_kv + h, n_active_);
             find_values(tile, visible, h, row);
             add_values(row, {active_ + h * n, n, 0});
         }
@@ -226,10 +209,10 @@ private:
     /// Those of a tile that is a page.
     Groups page_groups(const AttentionTile<Arch>& tile, std::uint64_t visible, int head) noexcept {
         Groups groups;
-        const std::byte* first = key_group(tile.page * kPageSlots, head);
+        const std::byte* first = reads_.key_group(tile.page * kPageSlots, head);
         for (int g = 0, some = __builtin_ctzll(visible) / 16; g < 4; ++g) {
             const bool needed = (visible >> 16 * g & 0xFFFF) != 0;
-            groups.k[g] = first + (needed ? g : some) * kGroup * k_bytes_;
+            groups.k[g] = first + (needed ? g : some) * kGroup * reads_.k_bytes();
         }
         groups.n = 4;
         widen_groups(groups);
@@ -245,7 +228,7 @@ private:
                 const std::int64_t number = tile.kv_slots[i] / kGroup;
                 if (groups.n == 0 || groups.number[groups.n - 1] != number) {
                     if (groups.n == 4) break;
-                    groups.k[groups.n] = key_group(number * kGroup, head);
+                    groups.k[groups.n] = reads_.key_group(number * kGroup, head);
                     groups.number[groups.n++] = number;
                 }
                 groups.slot[i] = static_cast<std::uint8_t>((groups.n - 1) * kGroup + tile.kv_slots[i] % kGroup);
@@ -260,11 +243,11 @@ private:
     void find_values(const AttentionTile<Arch>& tile, std::uint64_t visible, int head,
                      const std::byte* (&row)[kTile]) noexcept {
         if (tile.page >= 0) {
-            const std::byte* const first = value_row(tile.page * kPageSlots, head);
-            for (int i = 0; i < kTile; ++i) row[i] = first + i * v_bytes_;
+            const std::byte* const first = reads_.value_row(tile.page * kPageSlots, head);
+            for (int i = 0; i < kTile; ++i) row[i] = first + i * reads_.v_bytes();
         } else {
             for (std::uint64_t rest = visible; rest != 0; rest &= rest - 1)
-                row[__builtin_ctzll(rest)] = value_row(tile.kv_slots[__builtin_ctzll(rest)], head);
+                row[__builtin_ctzll(rest)] = reads_.value_row(tile.kv_slots[__builtin_ctzll(rest)], head);
         }
         widen_rows(row, visible);
     }
@@ -275,34 +258,44 @@ private:
         if (call_[2].type == DType::q4_0) return dot_all_codes<DType::q4_0>(groups, step, straight);
         if (!direct_) return dot_all_floats<KvSlotF32<Arch>, false, kTileQueries<Arch>>(groups, step, straight);
         with_kv_slot<Arch>(call_[2].type, [&](auto kv_slot) {
-            dot_all_floats<decltype(kv_slot), true, kDirectQueries<Arch>>(groups, step, straight);
+            dot_all_floats<decltype(kv_slot), true, kDirectTile<Arch>>(groups, step, straight);
         });
     }
     template <class KvSlot, bool Ahead, int Queries>
     void dot_all_floats(const Groups& groups, const Step& step, bool straight) noexcept {
         dot_tiles<Ahead, Queries>(groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
-            const float* q[Queries];
-            std::uint64_t needed = straight && !whole_ ? 0 : ~std::uint64_t{0};
-            for (int r = 0; r < n; ++r) {
-                q[r] = rows[r]->q;
-                needed |= rows[r]->visible;
+            if constexpr (Ahead) {
+                dot_groups<Arch, KvSlot, Ahead, Queries>(
+                    n, packed_.floats(first_packed_ + static_cast<int>(rows - step.rows)), groups.k, next_keys_,
+                    params_.head_dim_k, 0, s);
+            } else {
+                const float* q[Queries];
+                std::uint64_t needed = straight && !whole_ ? 0 : ~std::uint64_t{0};
+                for (int r = 0; r < n; ++r) {
+                    q[r] = rows[r]->q;
+                    needed |= rows[r]->visible;
+                }
+                dot_groups<Arch, KvSlot, Ahead, Queries>(n, q, groups.k, {}, params_.head_dim_k, needed, s);
             }
-            dot_groups<Arch, KvSlot, Ahead, Queries>(n, q, groups.k, next_keys_, params_.head_dim_k, needed, s);
         });
     }
     template <DType Type>
     void dot_all_codes(const Groups& groups, const Step& step, bool straight) noexcept {
-        constexpr int kQueries = Arch::kLanes == 16 ? 6 : 3;
-        const auto run = [&](auto ahead) {
-            dot_tiles<ahead(), kQueries>(
+        if (direct_) {
+            constexpr int kQueries = kDirectCodes<Arch>;
+            return dot_tiles<true, kQueries>(
                 groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
-                    CodedQuery q[kQueries];
-                    for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
-                    dot_coded_groups<Arch, Type, ahead(), kQueries>(n, q, groups.k, next_keys_, params_.head_dim_k, s);
+                    const PackedCodes q = packed_.codes(first_packed_ + static_cast<int>(rows - step.rows), n);
+                    dot_coded_groups<Arch, Type, true, kQueries>(n, q, groups.k, next_keys_, params_.head_dim_k, s);
                 });
-        };
-        if (direct_) run(std::true_type{});
-        else run(std::false_type{});
+        }
+        constexpr int kQueries = Arch::kLanes == 16 ? 6 : 3;
+        dot_tiles<false, kQueries>(
+            groups, step, straight, [&](int n, AttentionRow<Arch>* const* rows, float* const* s) {
+                CodedQuery q[kQueries];
+                for (int r = 0; r < n; ++r) q[r] = rows[r]->codes;
+                dot_coded_groups<Arch, Type, false, kQueries>(n, q, groups.k, {}, params_.head_dim_k, s);
+            });
     }
     template <bool Ahead, int Queries, class Dot>
     void dot_tiles(const Groups& groups, const Step& step, bool straight, Dot dot) noexcept {
@@ -312,7 +305,7 @@ private:
             AttentionRow<Arch>* const* rows = step.rows + first;
             float* s[Queries];
             for (int r = 0; r < n; ++r) s[r] = straight ? rows[r]->s : dots[r];
-            if constexpr (!Ahead) prefetch_share(next_keys_.at, k_bytes_, step.first + first, Queries);
+            if constexpr (!Ahead) prefetch_share(next_keys_.at, reads_.k_bytes(), step.first + first, Queries);
             dot(n, rows, s);
             for (int r = 0; r < n && !straight; ++r)
                 for (std::uint64_t rest = groups.ordinals; rest != 0; rest &= rest - 1)
@@ -368,6 +361,7 @@ private:
                 f32x16<Arch> sum = zero;
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
+                    if (prefetch_in_weights_) next_weights_.template prefetch<64>(((first + r) * 4 + i) * 64);
                     if (!Whole && (rows[r]->visible >> 16 * i & 0xFFFF) == 0) {
                         zero.store(s + 16 * i);
                         continue;
@@ -408,16 +402,17 @@ private:
     }
     /// o[c] = fma(p, v[c], o[c]) over the visible tokens in ascending order.
     void add_values(const std::byte* const (&row)[kTile], const Step& step) noexcept {
-        ValueRows v{row, 0, 0, padded_, next_values_};
+        ValueRows v{row, 0, 0, padded_, scratch_.values, next_values_};
         if (!direct_ || padded_ != params_.head_dim_v)
             return add_all<KvSlotF32<Arch>, false, kTileQueries<Arch>>(v, step);
-        with_value_slots<Arch>(call_[3].type,
-                               [&](auto kv_slot) { add_all<decltype(kv_slot), true, kDirectQueries<Arch>>(v, step); });
+        with_direct_values<Arch>(call_[3].type,
+                                 [&](auto kv_slot) { add_all<decltype(kv_slot), true, kDirectTile<Arch>>(v, step); });
     }
     /// As widen_groups; rows that are no whole pieces of 16 are always copied.
     void widen_rows(const std::byte* (&row)[kTile], std::uint64_t visible) noexcept {
         const std::int64_t d = params_.head_dim_v;
-        if (padded_ == d && (direct_ || call_[3].type == DType::f32)) return;
+        if (padded_ == d && (direct_ || call_[3].type == DType::f32))
+            return widen_row_scales<Arch>(call_[3].type, row, visible, d, scratch_.values);
         with_value_slots<Arch>(call_[3].type, [&](auto kv_slot) {
             using KvSlot = decltype(kv_slot);
             for (; visible != 0; visible &= visible - 1) {
@@ -433,19 +428,18 @@ private:
     template <class KvSlot, bool Ahead, int Queries>
     void add_all(ValueRows& v, const Step& step) noexcept {
         for (int first = 0; first < step.n; first += Queries) {
-            if constexpr (!Ahead) prefetch_share(next_values_.at, v_bytes_, step.first + first, Queries);
+            if constexpr (!Ahead) prefetch_share(next_values_.at, reads_.v_bytes(), step.first + first, Queries);
             add_tile<KvSlot, Ahead, Queries>(v, step.rows + first, step.n - first < Queries ? step.n - first : Queries);
         }
     }
     /// The tokens that all n rows see, together; those before and behind, which only some see, row by row.
     template <class KvSlot, bool Ahead, int Queries>
     void add_tile(ValueRows& v, AttentionRow<Arch>* const* rows, int n) noexcept {
-        if (n < 1) return;  // there is one; without this GCC warns that it may be missing
-        const float* p[Queries];
+        if (n < 1) return;                  // there is one; without this GCC warns that it may be missing
+        const float* const p = rows[0]->s;  // of neighbours kScorePitch apart
         float factor[Queries], *o[Queries];
         int from[Queries], to[Queries], last_from = 0, first_to = kTile;
         for (int r = 0; r < n; ++r) {
-            p[r] = rows[r]->s;
             factor[r] = rows[r]->factor;
             o[r] = rows[r]->o;
         }
@@ -463,7 +457,7 @@ private:
         const auto alone = [&](int r, int begin, int end) {
             v.from = begin;
             v.to = end;
-            add_rows<Arch, KvSlot, false, 1>(1, v, p + r, factor + r, o + r);
+            add_rows<Arch, KvSlot, false, 1>(1, v, p + r * kScorePitch, factor + r, o + r);
             factor[r] = 1.0f;
         };
         const bool common = last_from < first_to;
@@ -481,15 +475,16 @@ private:
     const KernelCall& call_;
     const AttentionParams& params_;
     const BlockScratch<Arch> scratch_;
-    const std::int64_t padded_, k_bytes_, v_bytes_;
-    const bool coded_;                             ///< both K and V
+    const std::int64_t padded_;
+    PageReads<Arch> reads_;
+    PackedQueries<Arch> packed_;
+    int first_packed_ = 0;                         ///< row of the KV head at hand
     const bool has_score_mods_;                    ///< soft cap, ALiBi or bias (score_mods.hpp)
-    std::int64_t kv_head_ = 0;                     ///< the first
     std::int64_t begin_ = 0, end_ = 0;             ///< of what some row sees
     std::int64_t last_begin_ = 0, first_end_ = 0;  ///< of what all rows see
-    NextRead next_keys_{}, next_values_{};
-    int n_rows_ = 0, n_active_ = 0, n_kv_ = 1;
-    bool whole_ = false;   ///< all rows see the whole tile
+    NextRead next_keys_{}, next_values_{}, next_weights_{};
+    int n_rows_ = 0, n_active_ = 0;
+    bool whole_ = false, prefetch_in_weights_ = false;  ///< whole_: all rows see the whole tile
     bool direct_ = false;  ///< few rows: KV slots are used where they lie, not widened first
     AttentionRow<Arch> rows_[kBlockRows];
     AttentionRow<Arch>* active_[kBlockRows];

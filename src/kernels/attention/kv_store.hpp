@@ -16,6 +16,7 @@ namespace tinfer::kernels {
 template <class Arch, class KvSlot, class Element>
 struct FloatKvSlot {
     using Stored = Element;
+    static constexpr bool kScaled = false;
     static constexpr std::int64_t row_bytes(std::int64_t n) noexcept { return n * std::int64_t{sizeof(Stored)}; }
     static TINFER_INLINE f32x16<Arch> load_row(const std::byte* row, std::int64_t channel, std::int64_t) noexcept {
         return KvSlot::load(reinterpret_cast<const Stored*>(row) + channel);

@@ -4,6 +4,8 @@
 // the positions, so the shape of a tile never changes a bit.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/attention/kv_store.hpp"
 #include "kernels/simd/math.hpp"
 #include "kernels/simd/prefetch.hpp"
@@ -14,14 +16,24 @@ namespace tinfer::kernels {
 /// Queries of a tile, and the most that are worked straight from the cache, without widening it first.
 template <class Arch>
 inline constexpr int kTileQueries = 6;
+inline constexpr int kDirectQueries = 8;
+/// So many of the latter at a time, of float keys and of codes: with 32 registers all.
 template <class Arch>
-inline constexpr int kDirectQueries = Arch::kLanes == 16 ? 8 : 4;
+inline constexpr int kDirectTile = Arch::kLanes == 16 ? 8 : 4;
+template <class Arch>
+inline constexpr int kDirectCodes = Arch::kLanes == 16 ? 8 : 3;
 /// Vectors of sixteen beside them: as many accumulators as registers hold, and the whole of a row of V where it may be.
 template <class Arch>
 constexpr int tile_vectors(int queries) noexcept {
     if (Arch::kLanes == 16) return queries <= 2 ? 8 : queries <= 6 ? 4 : 2;
     return queries <= 3 ? 2 : 1;
 }
+
+inline constexpr std::int64_t kScorePitch = 80;  ///< floats between the scores of two rows
+
+/// So many channels or rows of V between two prefetches: the end of a loop of few turns is foreseen, and what comes
+/// behind it can be begun.
+inline constexpr int kUnrolled = 4;
 
 // ---- Lanes ----------------------------------------------------------------------------------------------------------
 
@@ -97,26 +109,53 @@ TINFER_INLINE void reduce_each(const float (&v)[16][16], int n, float* out) noex
     for (int i = 0; i < n; ++i) out[i] = reduce(f32x16<Arch>::load(v[i]));
 }
 
-/// KV slots that will be read soon, and others behind them. Prefetched into L1 (Processor::prefetch_to_l1), once is
-/// enough; into L2 each line is prefetched twice, first three times as far ahead, because a processor drops some of the
-/// requests.
+/// Memory that will be read soon, in two places that go forward together.
 struct NextRead {
+    /// into_l1: `at` alone, once is enough. twice: each line is prefetched into L2 twice, at `later` first, because a
+    /// processor drops some of the requests. in_turn: lines at `at` and at `later` take turns, into L2; each place goes
+    /// forward half as fast. A processor whose own prefetcher follows both reads as fast as a plain loop beside the
+    /// arithmetic; with one place it does not come beyond the requests that a core can have under way.
+    enum class Way : std::uint8_t { into_l1, twice, in_turn };
     const std::byte *at, *later;
-    bool to_l1;
-    TINFER_INLINE NextRead operator+(std::int64_t bytes) const noexcept { return {at + bytes, later + bytes, to_l1}; }
+    Way way;
+    /// Behind so many bytes of this.
+    [[nodiscard]] TINFER_INLINE NextRead operator+(std::int64_t bytes) const noexcept {
+        const std::int64_t each = way == Way::in_turn ? bytes / 128 * 64 : bytes;
+        return {at + each, later + each, way};
+    }
     template <std::int64_t Bytes>
     TINFER_INLINE void prefetch(std::int64_t from) const noexcept {
-        prefetch_lines<Bytes>(at + from, to_l1);
-        if (!to_l1) prefetch_lines<Bytes>(later + from, false);
+        if (way == Way::in_turn) {
+            std::int64_t line = (from + 63) / 64;
+            const std::int64_t end = Bytes % 64 == 0 ? line + Bytes / 64 : (from + Bytes + 63) / 64;
+#pragma GCC unroll 4
+            for (; line < end; ++line) __builtin_prefetch((line % 2 == 0 ? at : later) + line / 2 * 64, 0, 2);
+            return;
+        }
+        prefetch_lines<Bytes>(at + from, way == Way::into_l1);
+        if (way == Way::twice) prefetch_lines<Bytes>(later + from, false);
     }
 };
 
 // ---- Scores ---------------------------------------------------------------------------------------------------------
 
+/// Queries of a tile: a pointer to each; or, where they meet the cache itself, channel after channel of all of them,
+/// so that one pointer is enough and none has to wait in a vector register.
+template <bool Packed>
+using TileOfQueries = std::conditional_t<Packed, const float*, const float* const*>;
+template <int Queries>
+TINFER_INLINE const float* query_channel(const float* packed, int r, std::int64_t c) noexcept {
+    return packed + c * Queries + r;
+}
+template <int Queries>
+TINFER_INLINE const float* query_channel(const float* const* q, int r, std::int64_t c) noexcept {
+    return q[r] + c;
+}
+
 /// s[r][16·g + l] = Σ_c q[r][c] · k[g][c][l]. Ahead: k lies in the cache and not in scratch; `next` is what the next
 /// tile has in the place of these groups.
 template <class Arch, class KvSlot, int Queries, int Groups, bool Ahead>
-[[gnu::noinline]] void dot_kv_slots(const float* const* q, const std::byte* const* k, [[maybe_unused]] NextRead next,
+[[gnu::noinline]] void dot_kv_slots(TileOfQueries<Ahead> q, const std::byte* const* k, [[maybe_unused]] NextRead next,
                                     std::int64_t d, float* const* s) noexcept {
     using Stored = typename KvSlot::Stored;
     f32x16<Arch> sum[Queries][Groups];
@@ -124,19 +163,25 @@ template <class Arch, class KvSlot, int Queries, int Groups, bool Ahead>
     for (int r = 0; r < Queries; ++r)
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) sum[r][g] = f32x16<Arch>(0.0f);
-    for (std::int64_t c = 0; c < d; ++c) {
-        constexpr std::int64_t kStep = kGroup * sizeof(Stored);
-        if constexpr (Ahead) next.prefetch<kStep * Groups>(c * kStep * Groups);
+    constexpr std::int64_t kStep = kGroup * sizeof(Stored);
+    const auto add_channel = [&](std::int64_t c) __attribute__((always_inline)) {
         f32x16<Arch> kv_slots[Groups];
 #pragma GCC unroll 4
         for (int g = 0; g < Groups; ++g) kv_slots[g] = KvSlot::load(reinterpret_cast<const Stored*>(k[g] + c * kStep));
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
-            const auto channel = f32x16<Arch>::broadcast(q[r] + c);
+            const auto channel = f32x16<Arch>::broadcast(query_channel<Queries>(q, r, c));
 #pragma GCC unroll 4
             for (int g = 0; g < Groups; ++g) sum[r][g] = fma(channel, kv_slots[g], sum[r][g]);
         }
+    };
+    std::int64_t c = 0;
+    for (; c + kUnrolled <= d; c += kUnrolled) {
+        if constexpr (Ahead) next.prefetch<kUnrolled * kStep * Groups>(c * kStep * Groups);
+#pragma GCC unroll 4
+        for (int i = 0; i < kUnrolled; ++i) add_channel(c + i);
     }
+    for (; c < d; ++c) add_channel(c);
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
 #pragma GCC unroll 4
@@ -155,7 +200,7 @@ inline void dot_some_kv_slots(int n, const float* const* q, const std::byte* con
 /// The same for n ≤ Queries queries and four groups. Not Ahead: only for groups that have a bit in `needed` or lie
 /// between such.
 template <class Arch, class KvSlot, bool Ahead, int Queries>
-inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)[4], NextRead next, std::int64_t d,
+inline void dot_groups(int n, TileOfQueries<Ahead> q, const std::byte* const (&k)[4], NextRead next, std::int64_t d,
                        std::uint64_t needed, float* const* s) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return dot_groups<Arch, KvSlot, Ahead, Queries - 1>(n, q, k, next, d, needed, s);
@@ -184,13 +229,15 @@ inline void dot_groups(int n, const float* const* q, const std::byte* const (&k)
 struct ValueRows {
     const std::byte* const* row;
     int from, to;
-    std::int64_t d;  ///< channels; whole pieces of 16
-    NextRead next;   ///< the rows of the next tile lie here one after the other
+    std::int64_t d;       ///< channels; whole pieces of 16
+    const float* scales;  ///< of rows of codes where KvSlot::kScaled, one row's after the other's
+    NextRead next;        ///< the rows of the next tile lie here one after the other
 };
 
 /// o[r][c] = o[r][c] · factor[r], then fma(p[r][i], v[i][c], o[r][c]) for i ascending: 16·Pieces channels from c on.
+/// p[r][i] is p[r · kScorePitch + i].
 template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
-[[gnu::noinline]] void add_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+[[gnu::noinline]] void add_kv_slots(const ValueRows& v, const float* p, const float* factor, std::int64_t c,
                                     float* const* o) noexcept {
     f32x16<Arch> sum[Queries][Pieces];
 #pragma GCC unroll 8
@@ -200,25 +247,35 @@ template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
             sum[r][i] = f32x16<Arch>::load(o[r] + c + 16 * i) * f32x16<Arch>::broadcast(factor + r);
     const int to = v.to;
     const std::int64_t d = v.d;
-    // The next tile's share of these channels, line after line as it lies, scales among them: some lines a row, the
-    // rest here.
-    constexpr std::int64_t share = 64 * KvSlot::row_bytes(16 * Pieces), step = share / 64 / 64 * 64;
+    // The next tile's share of these channels, line after line as it lies, scales among them.
+    constexpr std::int64_t kBytes = KvSlot::row_bytes(16 * Pieces);
     [[maybe_unused]] const NextRead next = v.next + 64 * KvSlot::row_bytes(c);
-    if constexpr (Ahead) next.prefetch<share - 64 * step>(64 * step);
     const std::byte* const* row = v.row;
-    for (int at = v.from; at < to; ++at) {
-        if constexpr (Ahead) next.prefetch<step>(at * step);
-        const typename KvSlot::template Row<Pieces> of_row(row[at], c, d);
+    [[maybe_unused]] const float* const scales = v.scales;
+    [[maybe_unused]] const std::int64_t n_scales = d / kKvBlock;
+    const auto add_row = [&](int at) __attribute__((always_inline)) {
         f32x16<Arch> kv_slots[Pieces];
+        if constexpr (KvSlot::kScaled) {
+            typename KvSlot::template Row<Pieces>(row[at], c, scales + at * n_scales).load(kv_slots);
+        } else {
+            const typename KvSlot::template Row<Pieces> of_row(row[at], c, d);
 #pragma GCC unroll 8
-        for (int i = 0; i < Pieces; ++i) kv_slots[i] = of_row.load(i);
+            for (int i = 0; i < Pieces; ++i) kv_slots[i] = of_row.load(i);
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < Queries; ++r) {
-            const auto weight = f32x16<Arch>::broadcast(p[r] + at);
+            const auto weight = f32x16<Arch>::broadcast(p + r * kScorePitch + at);
 #pragma GCC unroll 8
             for (int i = 0; i < Pieces; ++i) sum[r][i] = fma(weight, kv_slots[i], sum[r][i]);
         }
+    };
+    int at = v.from;
+    for (; at + kUnrolled <= to; at += kUnrolled) {
+        if constexpr (Ahead) next.prefetch<kUnrolled * kBytes>(at * kBytes);
+#pragma GCC unroll 4
+        for (int i = 0; i < kUnrolled; ++i) add_row(at + i);
     }
+    for (; at < to; ++at) add_row(at);
 #pragma GCC unroll 8
     for (int r = 0; r < Queries; ++r)
 #pragma GCC unroll 8
@@ -226,7 +283,7 @@ template <class Arch, class KvSlot, int Queries, int Pieces, bool Ahead>
 }
 
 template <class Arch, class KvSlot, int Queries, bool Ahead, int Pieces>
-inline void add_last_kv_slots(const ValueRows& v, const float* const* p, const float* factor, std::int64_t c,
+inline void add_last_kv_slots(const ValueRows& v, const float* p, const float* factor, std::int64_t c,
                               float* const* o) noexcept {
     if constexpr (Pieces > 1)
         if (v.d - c < 16 * Pieces)
@@ -236,7 +293,7 @@ inline void add_last_kv_slots(const ValueRows& v, const float* const* p, const f
 
 /// All channels, for n ≤ Queries queries.
 template <class Arch, class KvSlot, bool Ahead, int Queries>
-inline void add_rows(int n, const ValueRows& v, const float* const* p, const float* factor, float* const* o) noexcept {
+inline void add_rows(int n, const ValueRows& v, const float* p, const float* factor, float* const* o) noexcept {
     if constexpr (Queries > 1)
         if (n < Queries) return add_rows<Arch, KvSlot, Ahead, Queries - 1>(n, v, p, factor, o);
     constexpr int kPieces = tile_vectors<Arch>(Queries);

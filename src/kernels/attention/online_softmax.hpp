@@ -8,10 +8,9 @@
 
 namespace tinfer::kernels {
 
-inline constexpr int kBlockRows = 192;           ///< most rows of a block: what amortizes the widening
-inline constexpr std::int64_t kChunkTiles = 4;   ///< a chunk is 256 ordinals
-inline constexpr std::int64_t kScorePitch = 80;  ///< floats between the scores of two rows
-inline constexpr int kStepRows = 24;             ///< rows worked at a time: their scores stay in L1 beside K and V
+inline constexpr int kBlockRows = 192;          ///< most rows of a block: what amortizes the widening
+inline constexpr std::int64_t kChunkTiles = 4;  ///< a chunk is 256 ordinals
+inline constexpr int kStepRows = 24;            ///< rows worked at a time: their scores stay in L1 beside K and V
 
 /// A query and a head: the running maximum m, l = Σ exp(s − m) and o = Σ exp(s − m)·v of a chunk and of the chunks
 /// before it, which are merged. o is padded to whole pieces of 16.
@@ -138,17 +137,20 @@ void write_row(const KernelCall& call, AttentionRow<Arch>& row, std::int64_t pad
 /// Memory of one thread for one block.
 template <class Arch>
 struct BlockScratch {
-    float *o, *whole_o, *s, *queries, *keys, *values;
+    float *o, *whole_o, *s, *queries, *packed, *keys, *values;
     static std::int64_t padded(const AttentionParams& p) noexcept {
         return (p.head_dim_v + std::int64_t{15}) / 16 * 16;
     }
+    static std::int64_t padded_keys(const AttentionParams& p) noexcept {
+        return (p.head_dim_k + std::int64_t{15}) / 16 * 16;
+    }
     static std::int64_t floats(const AttentionParams& p, std::int64_t rows) noexcept {
-        return rows * (2 * padded(p) + kScorePitch + CodedQuery::floats(p.head_dim_k)) +
+        return rows * (2 * padded(p) + kScorePitch + CodedQuery::floats(p.head_dim_k) + padded_keys(p)) +
                AttentionTile<Arch>::kSize * (p.head_dim_k + padded(p));
     }
     BlockScratch(float* memory, const AttentionParams& p, std::int64_t rows) noexcept
         : o(memory), whole_o(o + rows * padded(p)), s(whole_o + rows * padded(p)), queries(s + rows * kScorePitch),
-          keys(queries + rows * CodedQuery::floats(p.head_dim_k)),
+          packed(queries + rows * CodedQuery::floats(p.head_dim_k)), keys(packed + rows * padded_keys(p)),
           values(keys + AttentionTile<Arch>::kSize * p.head_dim_k) {}
 };
 

@@ -29,7 +29,7 @@ struct AttentionCut {
         tokens = least(n_tokens, kBlockRows / heads);
         tokens = up(n_tokens, up(n_tokens, tokens));  // blocks of one size
         n_pieces = kv_heads = 1;
-        if (n_tokens * per_kv <= kDirectQueries<Arch> && !short_tasks) {
+        if (n_tokens * per_kv <= kDirectQueries && !short_tasks) {
             const std::int64_t most = least(p.n_head_kv, kBlockRows / (n_tokens * per_kv));
             const std::int64_t n_chunks = n_threads == 1 ? 1 : max_chunks(call);
             kv_heads = up(p.n_head_kv, most);
