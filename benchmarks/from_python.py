@@ -9,7 +9,7 @@ The package has to be installed for the interpreter that runs this, and a releas
     build/release/python-bare/bin/python benchmarks/from_python.py      (scripts/test --label python makes that one)
 
 usage: from_python.py [MODEL.gguf] [--build build/release] [--threads N] [--predict 128] [--prompts 64] [--texts 10000]
-                      [--rounds 5] [--only generation,batch,observer,embed] [--other PYTHON] [--slack 0.0]
+                      [--rounds 5] [--only generation,batch,observer,observer_each,embed] [--other PYTHON] [--slack 0.0]
     --other: an interpreter that has llama-cpp-python
 """
 import argparse
@@ -82,7 +82,7 @@ def batch(args):
     return (f"generate() of {args.prompts} prompts, tokens/s", "LLM", "Engine in C++", ours, engine, 0.95)
 
 
-def observer(args):
+def observer(args, runs_per_call=16, accesses=False):
     """A generation that a Python observer watches, with its events as arrays, beside one that nobody watches."""
     import tinfer
     model = tinfer.Model.load(args.model)
@@ -99,9 +99,16 @@ def observer(args):
         return rate_of(context, sampler, args.predict)
 
     def watched():
-        with context.attach(Bytes()):
+        with context.attach(Bytes(runs_per_call=runs_per_call, accesses=accesses)):
             return max(once() for _ in range(3))
-    return ("watched in Python, tokens/s", "watched", "not", watched, lambda: max(once() for _ in range(3)), 0.95)
+    what = "events and accesses, a call for each token" if accesses else f"events, a call for {runs_per_call} tokens"
+    return (f"watched in Python, {what}, tokens/s", "watched", "not", watched,
+            lambda: max(once() for _ in range(3)), 0.95)
+
+
+def observer_each(args):
+    """The same, called after every token, and with all operands."""
+    return observer(args, 1, True)
 
 
 OTHER = '''
@@ -146,7 +153,7 @@ def main():
     parser.add_argument("--prompts", default=64, type=int)
     parser.add_argument("--texts", default=10_000, type=int)
     parser.add_argument("--rounds", default=5, type=int)
-    parser.add_argument("--only", default="generation,batch,observer,embed")
+    parser.add_argument("--only", default="generation,batch,observer,observer_each,embed")
     parser.add_argument("--other", default=None)
     parser.add_argument("--slack", default=0.0, type=float)
     args = parser.parse_args()

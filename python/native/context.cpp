@@ -190,6 +190,8 @@ struct PyAttachment {
     std::shared_ptr<Attached> one;
     void detach() const {
         if (state->context && one->attachment.attached()) tinfer_python::detach(PyContext{state}, *one);
+        if (auto* observer = dynamic_cast<InterruptedObserver*>(nb::cast<tinfer::Observer*>(one->observer)))
+            observer->flush();
     }
 };
 

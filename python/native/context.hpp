@@ -19,6 +19,8 @@ public:
     virtual ~InterruptedObserver() = default;
     /// `self`: the Python object, which is kept alive while its observer is attached.
     virtual void set_interrupt(std::shared_ptr<Interrupt> interrupt, PyObject* self) = 0;
+    /// Python gets what it has not had yet; with the lock, behind a detach that Python asked for.
+    virtual void flush() {}
 };
 
 struct ContextState;

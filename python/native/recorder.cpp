@@ -27,6 +27,22 @@ bool is_of_session(tinfer::TensorClass tensor_class) {
            tensor_class == adapter;
 }
 
+std::uint64_t key_of(const tinfer::TensorInfo& tensor, std::uint32_t plan) {
+    const std::uint32_t owner = is_of_session(tensor.tensor_class) ? 0 : plan;
+    return std::uint64_t{owner} << 36 | std::uint64_t{static_cast<std::uint8_t>(tensor.tensor_class)} << 32 | tensor.id;
+}
+
+/// The records as Python reads them. Their memory goes to `spares` with what has read them last.
+template <class T>
+Rows rows_of(std::vector<T> records, const std::shared_ptr<Spares<T>>& spares) {
+    const std::shared_ptr<std::vector<T>> owner(new std::vector<T>, [spares](std::vector<T>* read) {
+        spares->give(std::move(*read));
+        delete read;
+    });
+    *owner = std::move(records);
+    return {owner, owner->data(), owner->size() * sizeof(T)};
+}
+
 }  // namespace
 
 std::uint32_t Names::number(std::string_view text) {
@@ -60,15 +76,13 @@ tinfer::TraceRequest Recorder::request() const {
 }
 
 std::uint32_t Recorder::tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan) {
-    const std::uint32_t owner = is_of_session(tensor.tensor_class) ? 0 : plan;
-    const std::uint64_t key =
-        std::uint64_t{owner} << 36 | std::uint64_t{static_cast<std::uint8_t>(tensor.tensor_class)} << 32 | tensor.id;
-    const auto [place, is_new] = tensor_numbers_.try_emplace(key, static_cast<std::uint32_t>(records_.tensors.size()));
+    const auto [place, is_new] =
+        tensor_numbers_.try_emplace(key_of(tensor, plan), static_cast<std::uint32_t>(records_.tensors.size()));
     if (is_new) {
         TensorRecord record{.name = names_.number(tensor.name),
                             .role = names_.number(tensor.role),
                             .type = names_.number(to_string(tensor.type)),
-                            .plan = owner,
+                            .plan = is_of_session(tensor.tensor_class) ? 0 : plan,
                             .ne = {tensor.ne[0], tensor.ne[1], tensor.ne[2], tensor.ne[3]},
                             .bytes = tensor.bytes,
                             .row_bytes = tensor.row_bytes,
@@ -84,14 +98,14 @@ std::uint32_t Recorder::tensor_number(const tinfer::TensorInfo& tensor, std::uin
 
 void Recorder::on_session(const tinfer::SessionInfo& session) {
     const std::lock_guard lock(mutex_);
-    kernels_.clear();
+    forget_known();
     for (const auto& tensor : session.weights) tensor_number(tensor, 0);
     for (const auto& tensor : session.caches) tensor_number(tensor, 0);
 }
 
 void Recorder::on_plan(const tinfer::PlanView& plan) {
     const std::lock_guard lock(mutex_);
-    kernels_.clear();
+    forget_known();
     for (const auto& step : plan.steps)
         records_.steps.push_back({.macs = step.macs,
                                   .plan = plan.id,
@@ -108,8 +122,10 @@ void Recorder::on_plan(const tinfer::PlanView& plan) {
 void Recorder::on_run_begin(const tinfer::RunInfo& run) {
     const std::lock_guard lock(mutex_);
     run_events_ = records_.events.size();
-    run_accesses_ = records_.accesses.size();
-    run_ranges_ = records_.ranges.size();
+    next_event_ = 0;
+    const std::pair plan{run.plan, run.plan != nullptr ? run.plan->id : 0};
+    if (plan != known_plan_) forget_known();
+    known_plan_ = plan;
     records_.runs.push_back({.run = run.run,
                              .decode = run.decode,
                              .begin = run.begin,
@@ -128,52 +144,79 @@ void Recorder::on_run_begin(const tinfer::RunInfo& run) {
                              .reserved = {}});
 }
 
-std::uint32_t Recorder::kernel_number(const tinfer::StepView& step, const tinfer::PlanView* plan) {
-    const std::pair key{plan, plan != nullptr ? plan->id : 0};
-    if (key != kernels_plan_) {
-        kernels_.clear();
-        kernels_plan_ = key;
+void Recorder::forget_known() {
+    known_.clear();
+    known_accesses_.clear();
+    next_event_ = 0;
+}
+
+AccessRecord Recorder::record_of(const tinfer::Access& access, std::uint32_t plan) {
+    return {.event = 0,
+            .bytes = access.bytes(),
+            .first_range = 0,
+            .tensor = tensor_number(*access.tensor, plan),
+            .n_ranges = static_cast<std::uint32_t>(access.ranges.size()),
+            .slot = access.slot,
+            .passes = access.passes,
+            .mode = static_cast<std::uint8_t>(access.mode),
+            .kind = static_cast<std::uint8_t>(access.kind),
+            .scratch = access.scratch,
+            .tensor_class = static_cast<std::uint8_t>(access.tensor->tensor_class)};
+}
+
+const Recorder::Known& Recorder::next_known(const tinfer::KernelEvent& event) {
+    const std::size_t i = next_event_++;
+    if (i < known_.size() && known_[i].step == event.step) return known_[i];
+    if (i < known_.size()) {  // what follows has moved, too
+        known_accesses_.resize(known_[i].first);
+        known_.resize(i);
     }
-    if (step.number >= kernels_.size()) kernels_.resize(std::size_t{step.number} + 1, kUnknown);
-    auto& number = kernels_[step.number];
-    if (number == kUnknown) number = names_.number(step.kernel);
-    return number;
+    const auto& step = *event.step;
+    Known known{.step = &step, .first = known_accesses_.size()};
+    known.record.plan = event.run->plan != nullptr ? event.run->plan->id : 0;
+    known.record.step = step.number;
+    known.record.kernel = names_.number(step.kernel);
+    known.record.op = static_cast<std::uint16_t>(step.op);
+    known.record.layer = static_cast<std::int16_t>(step.layer);
+    known.record.part = static_cast<std::uint8_t>(step.part);
+    known.record.fused = step.fused;
+    if (accesses && event.accesses.data() == step.operands.data() && event.accesses.size() == step.operands.size()) {
+        known.accesses = step.operands.data();
+        for (const auto& access : step.operands) known_accesses_.push_back(record_of(access, known.record.plan));
+    }
+    return known_.emplace_back(known);
 }
 
 void Recorder::add(const tinfer::KernelEvent& event) {
-    const auto& step = *event.step;
-    const std::uint32_t plan = event.run->plan != nullptr ? event.run->plan->id : 0;
-    records_.events.push_back({.index = event.index,
-                               .run = event.run->run,
-                               .begin = event.begin,
-                               .end = event.end,
-                               .bytes_read = event.bytes_read,
-                               .bytes_written = event.bytes_written,
-                               .macs = event.macs,
-                               .first_access = records_.accesses.size(),
-                               .n_accesses = static_cast<std::uint32_t>(event.accesses.size()),
-                               .plan = plan,
-                               .step = step.number,
-                               .kernel = kernel_number(step, event.run->plan),
-                               .op = static_cast<std::uint16_t>(step.op),
-                               .layer = static_cast<std::int16_t>(step.layer),
-                               .part = static_cast<std::uint8_t>(step.part),
-                               .phase = static_cast<std::uint8_t>(event.run->phase),
-                               .status = static_cast<std::uint8_t>(event.status),
-                               .fused = step.fused});
-    for (const auto& access : event.accesses) {
-        records_.accesses.push_back({.event = event.index,
-                                     .bytes = access.bytes(),
-                                     .first_range = records_.ranges.size(),
-                                     .tensor = tensor_number(*access.tensor, plan),
-                                     .n_ranges = static_cast<std::uint32_t>(access.ranges.size()),
-                                     .slot = access.slot,
-                                     .passes = access.passes,
-                                     .mode = static_cast<std::uint8_t>(access.mode),
-                                     .kind = static_cast<std::uint8_t>(access.kind),
-                                     .scratch = access.scratch,
-                                     .tensor_class = static_cast<std::uint8_t>(access.tensor->tensor_class)});
-        for (const auto& range : access.ranges)
+    const Known& known = next_known(event);
+    auto& record = records_.events.emplace_back(known.record);
+    record.index = event.index;
+    record.run = event.run->run;
+    record.begin = event.begin;
+    record.end = event.end;
+    record.bytes_read = event.bytes_read;
+    record.bytes_written = event.bytes_written;
+    record.macs = event.macs;
+    record.first_access = records_.accesses.size();
+    record.n_accesses = accesses ? static_cast<std::uint32_t>(event.accesses.size()) : 0;
+    record.phase = static_cast<std::uint8_t>(event.run->phase);
+    record.status = static_cast<std::uint8_t>(event.status);
+    if (!accesses) return;
+    if (known.accesses != nullptr && known.accesses == event.accesses.data()) {
+        const auto first = known_accesses_.begin() + static_cast<std::ptrdiff_t>(known.first);
+        records_.accesses.insert(records_.accesses.end(), first, first + record.n_accesses);
+    } else {
+        for (const auto& access : event.accesses) records_.accesses.push_back(record_of(access, record.plan));
+    }
+    for (std::size_t i = record.first_access; i < records_.accesses.size(); ++i)
+        records_.accesses[i].event = event.index;
+    if (keep) add_ranges(event, record.first_access);
+}
+
+void Recorder::add_ranges(const tinfer::KernelEvent& event, std::size_t first_access) {
+    for (std::size_t i = 0; i < event.accesses.size(); ++i) {
+        records_.accesses[first_access + i].first_range = records_.ranges.size();
+        for (const auto& range : event.accesses[i].ranges)
             records_.ranges.push_back({.offset = range.offset,
                                        .length = range.length,
                                        .stride = range.stride,
@@ -212,11 +255,35 @@ void Recorder::on_step_end(const tinfer::KernelEvent& event, const tinfer::StepV
     });
 }
 
+Recorder::Handed Recorder::take_runs() {
+    Handed handed{{}, spare_events_->take(), spare_accesses_->take()};
+    n_waiting_ = 0;
+    if (!keep) {
+        handed.runs.swap(records_.runs);
+        handed.events.swap(records_.events);
+        handed.accesses.swap(records_.accesses);
+        return handed;
+    }
+    const auto copy = [](const auto& from, std::size_t& had, auto& to) {
+        to.assign(from.begin() + static_cast<std::ptrdiff_t>(had), from.end());
+        had = from.size();
+    };
+    const std::size_t first_access = had_accesses_;
+    copy(records_.runs, had_runs_, handed.runs);
+    copy(records_.events, had_events_, handed.events);
+    copy(records_.accesses, had_accesses_, handed.accesses);
+    for (auto& event : handed.events) event.first_access -= first_access;
+    return handed;
+}
+
+void Recorder::hand_over(nb::handle object, Handed handed) {
+    const auto event_rows = rows_of(std::move(handed.events), spare_events_);
+    const auto access_rows = rows_of(std::move(handed.accesses), spare_accesses_);
+    object.attr("_on_runs")(bytes_of(handed.runs), nb::cast(event_rows), nb::cast(access_rows));
+}
+
 void Recorder::on_run_end(const tinfer::RunResult& result) {
-    std::vector<RunRecord> runs;
-    std::vector<EventRecord> events;
-    std::vector<AccessRecord> accesses;
-    std::vector<RangeRecord> ranges;
+    Handed handed;
     {
         const std::lock_guard lock(mutex_);
         if (records_.runs.empty()) return;
@@ -227,25 +294,26 @@ void Recorder::on_run_end(const tinfer::RunResult& result) {
         run.rolled_back = result.rolled_back;
         run.expected_weight_bytes = result.expected_weight_bytes;
         run.observed_weight_bytes = result.observed_weight_bytes;
-        if (keep) return;
-        runs.swap(records_.runs);
-        events.swap(records_.events);
-        accesses.swap(records_.accesses);
-        ranges.swap(records_.ranges);
-        run_events_ = run_accesses_ = run_ranges_ = 0;
+        if (!calls && !keep) {
+            records_.runs.clear();
+            records_.events.clear();
+            records_.accesses.clear();
+        }
+        if (!calls || ++n_waiting_ < runs_per_call) return;
+        handed = take_runs();
     }
-    call([&](nb::handle object) {
-        object.attr("_on_run")(bytes_of(runs), bytes_of(events), bytes_of(accesses), bytes_of(ranges));
-    });
-    // Their memory serves the next run: fresh pages for each would cost as much as writing the records.
-    events.clear();
-    accesses.clear();
-    ranges.clear();
-    const std::lock_guard lock(mutex_);
-    if (!records_.events.empty() || !records_.accesses.empty() || !records_.ranges.empty()) return;
-    records_.events.swap(events);
-    records_.accesses.swap(accesses);
-    records_.ranges.swap(ranges);
+    call([&](nb::handle object) { hand_over(object, std::move(handed)); });
+}
+
+void Recorder::flush() {
+    if (self_ == nullptr) return;
+    Handed handed;
+    {
+        const std::lock_guard lock(mutex_);
+        if (n_waiting_ == 0) return;
+        handed = take_runs();
+    }
+    hand_over(nb::handle(self_), std::move(handed));
 }
 
 void Recorder::on_sample(const tinfer::SampleEvent& event) {
@@ -272,7 +340,7 @@ void Recorder::forget() {
     records_.runs.clear();
     records_.samples.clear();
     records_.marks.clear();
-    run_events_ = run_accesses_ = run_ranges_ = 0;
+    run_events_ = had_runs_ = had_events_ = had_accesses_ = n_waiting_ = 0;
 }
 
 }  // namespace tinfer_python

@@ -3,6 +3,7 @@
 // without the interpreter's lock, and calls Python once for each run at most.
 #pragma once
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -69,6 +70,33 @@ private:
     std::map<std::string, std::uint32_t, std::less<>> numbers_;
 };
 
+/// Memory of records that arrays have given back: fresh pages for each run would cost as much as writing the records.
+template <class T>
+class Spares {
+public:
+    std::vector<T> take() noexcept {
+        const std::lock_guard lock(mutex_);
+        return n_ > 0 ? std::move(kept_[--n_]) : std::vector<T>();
+    }
+    void give(std::vector<T> rows) noexcept {
+        rows.clear();
+        const std::lock_guard lock(mutex_);
+        if (n_ < kept_.size()) kept_[n_++] = std::move(rows);
+    }
+
+private:
+    std::mutex mutex_;
+    std::size_t n_ = 0;
+    std::array<std::vector<T>, 4> kept_;
+};
+
+/// Records of one run, handed over to Python without a copy: what reads them (buffer protocol) keeps them.
+struct Rows {
+    std::shared_ptr<const void> owner;
+    const void* data = nullptr;
+    std::size_t n_bytes = 0;
+};
+
 class Recorder : public tinfer::Observer, public InterruptedObserver {
 public:
     struct Records {
@@ -84,7 +112,10 @@ public:
 
     tinfer::TraceRequest options;
     std::vector<std::string> values;  ///< globs of the values that on_value() gets; some: delivery is step by step
-    bool keep = true;                 ///< false: what a run gave is forgotten after Python has seen it
+    bool keep = true;                 ///< false: what a run gave is Python's alone, and without ranges
+    bool calls = false;               ///< Python is called after runs
+    bool accesses = true;             ///< false: events alone
+    std::size_t runs_per_call = 1;    ///< with so many; those left over by flush()
 
     [[nodiscard]] tinfer::TraceRequest request() const override;
     void set_interrupt(std::shared_ptr<Interrupt> interrupt, PyObject* self) override {
@@ -99,6 +130,7 @@ public:
     void on_run_end(const tinfer::RunResult& result) override;
     void on_sample(const tinfer::SampleEvent& event) override;
     void on_mark(std::uint64_t time, std::string_view text) override;
+    void flush() override;
 
     /// Reads what is recorded, from any thread.
     template <class Read>
@@ -110,9 +142,27 @@ public:
 
 private:
     std::uint32_t tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan);
-    /// The name of the step's kernel, looked up once for each step while runs of one plan follow each other.
-    std::uint32_t kernel_number(const tinfer::StepView& step, const tinfer::PlanView* plan);
+    /// An event's fields that its step decides, and its accesses where no input decides them.
+    struct Known {
+        const tinfer::StepView* step = nullptr;
+        const tinfer::Access* accesses = nullptr;  ///< the step's; null: inputs decide them
+        std::size_t first = 0;                     ///< of known_accesses_
+        EventRecord record{};
+    };
+    /// Of the run's next event: most runs repeat the run before, event by event.
+    const Known& next_known(const tinfer::KernelEvent& event);
+    void forget_known();
+    [[nodiscard]] AccessRecord record_of(const tinfer::Access& access, std::uint32_t plan);
     void add(const tinfer::KernelEvent& event);
+    void add_ranges(const tinfer::KernelEvent& event, std::size_t first_access);
+    /// Of runs that are over, what Python has not had.
+    struct Handed {
+        std::vector<RunRecord> runs;
+        std::vector<EventRecord> events;
+        std::vector<AccessRecord> accesses;
+    };
+    Handed take_runs();
+    void hand_over(nb::handle object, Handed handed);
     /// Calls a method of the Python object; what it raises fails the decode and is raised by it.
     template <class Call>
     void call(Call&& call);
@@ -122,12 +172,17 @@ private:
     Names names_;
     std::shared_ptr<Interrupt> interrupt_;
     PyObject* self_ = nullptr;
-    std::unordered_map<std::uint64_t, std::uint32_t> tensor_numbers_;
-    static constexpr std::uint32_t kUnknown = 0xFFFFFFFF;
-    std::vector<std::uint32_t> kernels_;  ///< by step of kernels_plan_
-    /// Compared alone; a new plan or session empties kernels_.
-    std::pair<const tinfer::PlanView*, std::uint32_t> kernels_plan_{};
-    std::size_t run_events_ = 0, run_accesses_ = 0, run_ranges_ = 0;  ///< where those of the run begin
+    std::unordered_map<std::uint64_t, std::uint32_t> tensor_numbers_;  ///< by key
+    std::shared_ptr<Spares<EventRecord>> spare_events_ = std::make_shared<Spares<EventRecord>>();
+    std::shared_ptr<Spares<AccessRecord>> spare_accesses_ = std::make_shared<Spares<AccessRecord>>();
+    /// Which plan's events known_ has; compared alone. A new plan or session empties it.
+    std::pair<const tinfer::PlanView*, std::uint32_t> known_plan_{};
+    std::vector<Known> known_;  ///< in the order of a run
+    std::vector<AccessRecord> known_accesses_;
+    std::size_t next_event_ = 0;
+    std::size_t run_events_ = 0;  ///< where those of the run begin
+    /// What Python has had already of what is kept, and runs that it has not had.
+    std::size_t had_runs_ = 0, had_events_ = 0, had_accesses_ = 0, n_waiting_ = 0;
 };
 
 }  // namespace tinfer_python

@@ -54,14 +54,24 @@ tinfer::EventFilter filter_of(const std::vector<std::string>& ops, std::vector<i
             .every_nth_run = every_nth_run};
 }
 
+int get_rows(PyObject* self, Py_buffer* buffer, int flags) {
+    const Rows& rows = *nb::inst_ptr<Rows>(nb::handle(self));
+    return PyBuffer_FillInfo(buffer, self, const_cast<void*>(rows.data), static_cast<Py_ssize_t>(rows.n_bytes), 1,
+                             flags);
+}
+
+PyType_Slot rows_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_rows)}, {0, nullptr}};
+
 void bind_recorder(nb::module_& module) {
     using Texts = std::vector<std::string>;
+    nb::class_<Rows>(module, "_Rows", nb::type_slots(rows_slots), "Records that a numpy array reads and keeps.");
     nb::class_<Recorder, tinfer::Observer>(module, "_Recorder")
         .def(
             "__init__",
             [](Recorder* self, std::string_view level, const Texts& ops, std::vector<int> layers, const Texts& parts,
-               const Texts& phases, Texts tensors, std::uint64_t every_nth_run, Texts values, bool keep,
-               bool detach_on_error) {
+               const Texts& phases, Texts tensors, std::uint64_t every_nth_run, Texts values, bool keep, bool calls,
+               bool accesses, std::size_t runs_per_call, bool detach_on_error) {
+                if (runs_per_call == 0) throw nb::value_error("runs_per_call is at least 1");
                 tinfer::TraceRequest request{
                     .level = enum_of(level, tinfer::TraceLevel::threads, "level"),
                     .filter = filter_of(ops, std::move(layers), parts, phases, std::move(tensors), every_nth_run),
@@ -70,9 +80,12 @@ void bind_recorder(nb::module_& module) {
                 recorder->options = std::move(request);
                 recorder->values = std::move(values);
                 recorder->keep = keep;
+                recorder->calls = calls;
+                recorder->accesses = accesses;
+                recorder->runs_per_call = runs_per_call;
             },
             "level"_a, "ops"_a, "layers"_a, "parts"_a, "phases"_a, "tensors"_a, "every_nth_run"_a, "values"_a, "keep"_a,
-            "detach_on_error"_a)
+            "calls"_a, "accesses"_a, "runs_per_call"_a, "detach_on_error"_a)
         .def("_events",
              [](const Recorder& self) {
                  return self.read([](const auto& records, const Names&) { return bytes_of(records.events); });
@@ -119,7 +132,8 @@ void bind_recorder(nb::module_& module) {
                 return names;
             },
             nb::sig("def _names(self) -> list[str]"))
-        .def("_forget", &Recorder::forget);
+        .def("_forget", &Recorder::forget)
+        .def("_flush", &Recorder::flush);
 }
 
 void bind_trace_file(nb::module_& module) {

@@ -73,6 +73,100 @@ class Observers(unittest.TestCase):
         self.assertEqual(len(observer.events), 0)
         self.assertTrue(all(n > 0 for call in calls for n in call))
 
+    def test_arrays_of_a_run_stay(self):
+        """They are handed over without a copy: kept ones are not written over by later runs, which use the memory of
+        those that are gone."""
+        kept, sums = [], []
+
+        class Keeps(tinfer.Observer):
+            def on_events(self, events, accesses):
+                if len(sums) % 2 == 0:
+                    kept.append((events, accesses[1:], len(sums)))
+                sums.append((events["index"].tolist(), accesses["bytes"].tolist(), accesses["event"].tolist()))
+        watched = tinfer.Observer()
+        with self.context.attach(Keeps()), self.context.attach(watched):
+            for _ in range(12):
+                self.context.decode([5])
+        gc.collect()
+        self.assertEqual(len(kept), 6)
+        for events, accesses, i in kept:
+            self.assertEqual((events["index"].tolist(), accesses["bytes"].tolist(), accesses["event"].tolist()),
+                             (sums[i][0], sums[i][1][1:], sums[i][2][1:]))
+            self.assertRaises(ValueError, events.setflags, write=True)
+        # Tensors have the numbers of an observer that keeps everything.
+        self.assertEqual(watched.events["index"].tolist(), [n for each in sums for n in each[0]])
+        self.assertEqual(watched.accesses["bytes"].tolist(), [n for each in sums for n in each[1]])
+
+    def test_called_and_kept(self):
+        calls = []
+
+        class Both(tinfer.Observer):
+            def on_events(self, events, accesses):
+                rows = [accesses[event["first_access"]:event["first_access"] + event["n_accesses"]] for event in events]
+                calls.append((events["index"].tolist(), [row["event"].tolist() for row in rows],
+                              [row["tensor"].tolist() for row in rows]))
+        observer = Both(keep=True)
+        with self.context.attach(observer):
+            self.context.decode(self.ids)
+            self.context.decode([5])
+            self.context.decode([7])
+        self.assertEqual([n for indices, _, _ in calls for n in indices], observer.events["index"].tolist())
+        for indices, events, _ in calls:
+            self.assertEqual([set(row) for row in events], [{index} for index in indices])
+        self.assertEqual([n for call in calls for row in call[2] for n in row], observer.accesses["tensor"].tolist())
+        self.assertEqual(len(observer.ranges), observer.accesses["n_ranges"].sum())
+
+    def test_several_runs_for_a_call(self):
+        calls = []
+
+        class Some(tinfer.Observer):
+            def on_events(self, events, accesses):
+                calls.append([events["run"].tolist(), len(accesses), 0])
+                self.last = int(events["first_access"][-1] + events["n_accesses"][-1])
+
+            def on_run(self, run):
+                calls[-1][2] += int(run["n_events"])
+        observer = Some(runs_per_call=3)
+        with self.context.attach(observer):
+            for _ in range(7):
+                self.context.decode([5])
+            self.assertEqual(len(calls), 2)
+        self.assertEqual([sorted(set(runs)) for runs, _, _ in calls], [[0, 1, 2], [3, 4, 5], [6]])
+        self.assertEqual([n for _, _, n in calls], [len(runs) for runs, _, _ in calls])
+        self.assertEqual(observer.last, calls[-1][1])
+        events = Some(runs_per_call=2, accesses=False)
+        attached = self.context.attach(events)
+        self.context.decode([5])
+        attached.detach()
+        attached.detach()
+        self.assertEqual((len(calls), calls[-1][1]), (4, 0))
+        self.assertRaises(ValueError, tinfer.Observer, runs_per_call=0)
+
+        class Breaks(tinfer.Observer):
+            def on_events(self, events, accesses):
+                raise LookupError("mine")
+        attached = self.context.attach(Breaks(runs_per_call=2))
+        self.context.decode([5])
+        self.assertRaisesRegex(LookupError, "mine", attached.detach)
+        self.assertFalse(attached.attached)
+        with self.assertRaisesRegex(LookupError, "mine"), self.context.attach(Breaks(runs_per_call=2)):
+            self.context.decode([5])
+            self.context.decode([5])
+
+    def test_runs_alone(self):
+        runs = []
+
+        class Runs(tinfer.Observer):
+            def on_run(self, run):
+                runs.append((int(run["n_tokens"]), int(run["n_events"])))
+        observer = Runs()
+        with self.context.attach(observer):
+            self.context.decode(self.ids)
+            self.context.decode([5])
+        self.assertEqual([n for n, _ in runs], [len(self.ids), 1])
+        self.assertTrue(all(n > 0 for _, n in runs))
+        self.assertEqual(len(observer.runs), 0)
+
     def test_what_an_observer_raises_fails_the_decode(self):
         class Broken(tinfer.Observer):
             def on_events(self, events, accesses):

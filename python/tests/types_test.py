@@ -74,8 +74,9 @@ class Types(unittest.TestCase):
         done = subprocess.run([sys.executable, "-m", "pyright", "--verifytypes", "tinfer", "--ignoreexternal",
                                "--outputjson"], capture_output=True, text=True)
         symbols = [symbol for symbol in json.loads(done.stdout)["typeCompleteness"]["symbols"]
-                   if symbol["isExported"] and not symbol["name"].startswith(OVER_OTHERS)]
-        self.assertGreater(len(symbols), 200)
+                   if not symbol["name"].startswith(OVER_OTHERS)]
+        # Those of modules with an underscore, too: pyright 1.1.414 no longer counts what the package takes from them.
+        self.assertGreater(len(symbols), 500)
         self.assertEqual([symbol["name"] for symbol in symbols
                           if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]], [])
 

@@ -287,8 +287,12 @@ class Adapter:
 class _Observer:
     """What Context.attach() takes."""
 
+class _Rows:
+    """Records that a numpy array reads and keeps."""
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class _Recorder(_Observer):
-    def __init__(self, level: str, ops: Sequence[str], layers: Sequence[int], parts: Sequence[str], phases: Sequence[str], tensors: Sequence[str], every_nth_run: int, values: Sequence[str], keep: bool, detach_on_error: bool) -> None: ...
+    def __init__(self, level: str, ops: Sequence[str], layers: Sequence[int], parts: Sequence[str], phases: Sequence[str], tensors: Sequence[str], every_nth_run: int, values: Sequence[str], keep: bool, calls: bool, accesses: bool, runs_per_call: int, detach_on_error: bool) -> None: ...
 
     def _events(self) -> bytes: ...
 
@@ -309,6 +313,8 @@ class _Recorder(_Observer):
     def _names(self) -> list[str]: ...
 
     def _forget(self) -> None: ...
+
+    def _flush(self) -> None: ...
 
 class TraceFile(_Observer):
     """
@@ -770,7 +776,7 @@ class Chat:
         """
 
     def reset(self) -> None:
-        """Forgets all messages; the system message stays."""
+        """Forgets all messages but the one that `system` has made."""
 
     @property
     def messages(self) -> list[dict[str, Any]]: ...

@@ -38,9 +38,9 @@ SAMPLE = np.dtype([
 assert tuple(dtype.itemsize for dtype in (EVENT, ACCESS, RANGE, RUN, TENSOR, STEP, SAMPLE)) == _native._RECORD_BYTES
 
 
-def records(data: bytes, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def records(data: bytes | _native._Rows, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """A structured array of the bytes; read-only."""
-    return np.frombuffer(data, dtype)
+    return np.frombuffer(memoryview(data), dtype)
 
 
 def with_texts(array: np.ndarray[Any, Any], texts: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

@@ -112,25 +112,29 @@ class Observer(_native._Recorder, _Tables):
     """Sees every kernel call of the contexts that it is attached to. It steers nothing and changes no bit.
 
     As it is, it keeps everything: ``events``, ``accesses``, ``ranges``, ``runs``, ``tensors``, ``plans``, ``samples``.
-    A subclass with ``on_events(self, events, accesses)`` is called after each run with its arrays instead, and nothing
-    is kept; what it raises fails the decode, which leaves the context as before, and is raised by it.
+    A subclass with ``on_events(self, events, accesses)`` or ``on_run(self, run)`` is called after each run with its
+    arrays instead, and nothing is kept, nor are ranges written down, unless keep says so. What it raises fails the
+    decode, which leaves the context as before, and is raised by it.
 
     level: "counts", "steps" (with times) or "threads". ops, layers, parts, phases and tensors (globs) say which events
-    are wanted. values: globs of results, as ``"l_out-*"``, that ``on_value(self, value)`` gets as arrays; by default
-    they are kept in ``values``. Threads wait for an observer of values after each step that it wants.
+    are wanted. accesses=False leaves out the operands, and runs_per_call=16, say, calls once for so many runs, and for
+    those left over at the end of ``with`` or by ``Attachment.detach()``: both cost less. values: globs of results, as
+    ``"l_out-*"``, that ``on_value(self, value)`` gets as arrays; by default they are kept in ``values``. Threads wait
+    for an observer of values after each step that it wants.
     """
 
     def __init__(self, *, level: str = "steps", ops: Sequence[str] = (), layers: Sequence[int] = (),
                  parts: Sequence[str] = (), phases: Sequence[str] = (), tensors: Sequence[str] = (),
                  every_nth_run: int = 1, values: Sequence[str] = (), keep: bool | None = None,
-                 detach_on_error: bool = False) -> None:
+                 accesses: bool = True, runs_per_call: int = 1, detach_on_error: bool = False) -> None:
         for name, given in (("ops", ops), ("parts", parts), ("phases", phases), ("tensors", tensors),
                             ("values", values)):
             if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name} is a sequence of texts, not a text")
-        is_called = type(self).on_events is not Observer.on_events
+        calls = type(self).on_events is not Observer.on_events or type(self).on_run is not Observer.on_run
         super().__init__(level, list(ops), list(layers), list(parts), list(phases), list(tensors), every_nth_run,
-                         list(values), not is_called if keep is None else bool(keep), detach_on_error)
+                         list(values), not calls if keep is None else bool(keep), calls, bool(accesses), runs_per_call,
+                         detach_on_error)
         self.values: list[Value] = []
 
     @property
@@ -138,10 +142,11 @@ class Observer(_native._Recorder, _Tables):
         return self
 
     def on_events(self, events: NDArray[Any], accesses: NDArray[Any]) -> None:
-        """Called after each run where a subclass has it: the run's rows of ``events`` and ``accesses``."""
+        """Called after each run (or after runs_per_call of them) where a subclass has it: its events, and their
+        accesses, in which first_access counts from 0. Both are read-only, and stay for as long as they are kept."""
 
     def on_run(self, run: Any) -> None:
-        """Called after ``on_events`` with the run's row of ``runs``."""
+        """Called after ``on_events`` with the row of ``runs`` of each of its runs."""
 
     def on_value(self, value: Value) -> None:
         """Called with each value that ``values`` asks for, as it is computed."""
@@ -152,9 +157,11 @@ class Observer(_native._Recorder, _Tables):
         self._forget()
         self.values.clear()
 
-    def _on_run(self, runs: bytes, events: bytes, accesses: bytes, ranges: bytes) -> None:
+    def _on_runs(self, runs: bytes, events: _native._Rows, accesses: _native._Rows) -> None:
         self.on_events(records(events, EVENT), records(accesses, ACCESS))
-        self.on_run(records(runs, RUN)[-1])
+        if type(self).on_run is not Observer.on_run:
+            for run in records(runs, RUN):
+                self.on_run(run)
 
     def _on_value(self, name: str, run: int, layer: int, data: NDArray[np.float32]) -> None:
         self.on_value(Value(name, run, layer, data))
@@ -195,6 +202,8 @@ class TraceReader(_Tables):
     def replay(self, observer: _native._Observer) -> None:
         """Shows the trace to an observer as if it had been attached then."""
         self._reader.replay(observer)
+        if isinstance(observer, Observer):
+            observer._flush()
 
     @property
     def session(self) -> dict[str, str]:
