@@ -24,7 +24,11 @@ namespace tinfer::server {
 class Client {
 public:
     explicit Client(Wire& wire) noexcept : wire_(wire) {}
-    [[nodiscard]] Presence presence() { return wire_.presence(); }
+    /// What has been sent for the next request is no sign of a client that is still there.
+    [[nodiscard]] Presence presence() {
+        const Presence presence = wire_.presence();
+        return presence == Presence::here && wire_.has_ended() ? Presence::silent : presence;
+    }
     /// Writes an interim response (100), which clients skip. True without writing for HTTP/1.0 clients, which do not
     /// know it. Not once the response has begun.
     [[nodiscard]] bool write_interim();

@@ -196,6 +196,15 @@ Presence Wire::presence() {
     return Presence::here;
 }
 
+bool Wire::has_ended() const noexcept {
+#if defined(POLLRDHUP)
+    pollfd entry{sock_, POLLRDHUP, 0};
+    return poll(&entry, 1, 0) > 0;
+#else
+    return false;
+#endif
+}
+
 void Wire::end() {
 #ifdef TINFER_TLS
     if (tls_ && tls_->is_open && !tls_->has_failed) {

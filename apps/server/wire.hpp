@@ -47,6 +47,9 @@ public:
     [[nodiscard]] bool has_pending() const;
     /// The state of the client, as far as it is known without writing.
     [[nodiscard]] Presence presence();
+    /// Whether the client has shut down its sending side, although bytes of it are still to be read. Where the system
+    /// does not say so: false.
+    [[nodiscard]] bool has_ended() const noexcept;
     /// Sends TLS close_notify, if needed.
     void end();
     [[nodiscard]] int socket() const noexcept { return sock_; }

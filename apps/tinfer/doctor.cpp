@@ -125,6 +125,8 @@ void judge_memory(const MachineFacts& machine, const ModelFacts& model, const Do
                        "the weights take " + size_text(model.weight_bytes) + ", and " + size_text(machine.memory) +
                            " of memory are free: every token reads storage",
                        "a smaller quantization, or more memory", double(model.weight_bytes) / double(machine.memory)});
+    if (ram > 0)
+        static_cast<void>(tinfer::plan(path, args.model.options(), {.n_ctx = 64}));  // it throws where nothing runs
     if (ram > 0 && ram < model.weight_bytes && fits)
         out.push_back({"ram",
                        "--ram gives " + size_text(ram) + " to weights of " + size_text(model.weight_bytes) + ", and " +

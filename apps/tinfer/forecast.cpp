@@ -340,10 +340,10 @@ int forecast(const ForecastArgs& args) {
     const auto plan = tinfer::plan(paths.front(), args.model.options(), options);
     const std::uint64_t ram = args.ram.empty() ? 0 : parse_size(args.ram, "--ram");
     const std::uint64_t taken = plan.context_total();
-    if (!args.ram.empty() && ram <= taken)
+    if (ram > 0 && ram <= taken)
         throw tinfer::Error(tinfer::ErrorCode::no_room,
                             "the context alone takes " + size_text(taken) + ", --ram is " + size_text(ram));
-    const std::uint64_t available = args.ram.empty() ? ~std::uint64_t{0} : ram - taken;
+    const std::uint64_t available = ram == 0 ? ~std::uint64_t{0} : ram - taken;
     const auto cache_bytes =
         std::uint64_t(double(plan.cache) * args.depth / std::max(options.n_ctx, 1)) + plan.recurrent;
     const bool by_roofs = args.stream_gbps > 0 || args.int8_gmacs > 0 || args.f32_gmacs > 0;

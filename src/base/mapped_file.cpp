@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 
@@ -25,6 +26,20 @@ std::pair<std::uintptr_t, std::uintptr_t> covering_pages(std::span<const std::by
 void touch_pages(std::uintptr_t begin, std::uintptr_t end) noexcept {
     for (std::uintptr_t page = begin; page < end; page += page_size())
         static_cast<void>(*reinterpret_cast<const volatile std::byte*>(page));
+}
+
+// Addresses of pages that are made when they are written; null and errno where the system does not give them.
+std::byte* map_sparse(std::byte* at, std::size_t bytes, int flags) noexcept {
+    flags |= MAP_PRIVATE | MAP_ANONYMOUS;
+#if defined(MAP_NORESERVE)
+    flags |= MAP_NORESERVE;
+#endif
+    void* const address = ::mmap(at, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (address == MAP_FAILED) return nullptr;
+#if defined(MADV_NOHUGEPAGE)
+    ::madvise(address, bytes, MADV_NOHUGEPAGE);  // a large page would keep what is beside the written part
+#endif
+    return static_cast<std::byte*>(address);
 }
 
 }  // namespace
@@ -150,27 +165,22 @@ MappedFile InputFile::map(int& error) const noexcept {
 // ---- SparseMemory ---------------------------------------------------------------------------------------------------
 
 SparseMemory::SparseMemory(std::size_t bytes) : size_((bytes + page_size() - 1) / page_size() * page_size()) {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#if defined(MAP_NORESERVE)
-    flags |= MAP_NORESERVE;
-#endif
-    void* const address = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (address == MAP_FAILED)
+    data_ = map_sparse(nullptr, size_, 0);
+    if (data_ == nullptr)
         fail(ErrorCode::out_of_memory, cat("cannot reserve ", bytes, " bytes of addresses: ", errno_text(errno)));
-    data_ = static_cast<std::byte*>(address);
-#if defined(MADV_NOHUGEPAGE)
-    ::madvise(address, size_, MADV_NOHUGEPAGE);  // a large page would keep what is beside the written part
-#endif
 }
 
 SparseMemory& SparseMemory::operator=(SparseMemory&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(lost_begin_, other.lost_begin_);
+    std::swap(lost_end_, other.lost_end_);
     return *this;
 }
 
 SparseMemory::~SparseMemory() {
-    if (data_ != nullptr) ::munmap(data_, size_);
+    if (lost_begin_ > 0) ::munmap(data_, lost_begin_);
+    if (lost_end_ < size_) ::munmap(data_ + lost_end_, size_ - lost_end_);
 }
 
 void SparseMemory::drop(std::byte* begin, std::size_t bytes) noexcept {
@@ -178,13 +188,24 @@ void SparseMemory::drop(std::byte* begin, std::size_t bytes) noexcept {
 }
 
 // The addresses that pages are taken from must stay this memory's: with MREMAP_DONTUNMAP nobody else can get them.
-bool SparseMemory::move([[maybe_unused]] std::byte* from, [[maybe_unused]] std::byte* to,
-                        [[maybe_unused]] std::size_t bytes) noexcept {
-#if defined(__linux__) && defined(MREMAP_DONTUNMAP)
-    return ::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to;
-#else
-    return false;
+// A call that fails may have unmapped its target before: it is mapped again, where nobody else has come in between.
+SparseMemory::Taken SparseMemory::take([[maybe_unused]] std::byte* from, [[maybe_unused]] std::size_t at,
+                                       [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__) && defined(MREMAP_DONTUNMAP) && defined(MAP_FIXED_NOREPLACE)
+    std::byte* const to = data_ + at;
+    if (::mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to) == to) return Taken::yes;
+    if (::msync(to, bytes, MS_ASYNC) == 0) return Taken::no;         // all of it is mapped
+    for (std::size_t done = 0; done < bytes; done += page_size()) {  // the call may have ended anywhere
+        std::byte* const page = map_sparse(to + done, page_size(), MAP_FIXED_NOREPLACE);
+        if (page == to + done || (page == nullptr && errno == EEXIST)) continue;
+        if (page != nullptr)
+            ::munmap(page, page_size());  // a system that knows no such flag took the address for a wish
+        lost_begin_ = at;
+        lost_end_ = at + bytes;
+        return Taken::lost;
+    }
 #endif
+    return Taken::no;
 }
 
 std::optional<std::size_t> SparseMemory::resident_pages() const {
@@ -198,6 +219,30 @@ std::optional<std::size_t> SparseMemory::resident_pages() const {
 }
 
 // ---- pages ----------------------------------------------------------------------------------------------------------
+
+std::optional<std::size_t> mappings_left() noexcept {
+#if defined(__linux__)
+    // Calls `visit` with all bytes of a file of the system's; returns whether it could be read.
+    const auto read = [](const char* path, const auto& visit) noexcept {
+        const int descriptor = ::open(path, O_RDONLY | O_CLOEXEC);
+        if (descriptor < 0) return false;
+        std::array<char, 4096> block;
+        ::ssize_t n;
+        do {
+            n = ::read(descriptor, block.data(), block.size());
+            for (::ssize_t i = 0; i < n; ++i) visit(block[static_cast<std::size_t>(i)]);
+        } while (n > 0 || (n < 0 && errno == EINTR));
+        ::close(descriptor);
+        return n == 0;
+    };
+    std::size_t most = 0, n_mappings = 0;
+    const bool is_known = read("/proc/sys/vm/max_map_count",
+                               [&](char c) { most = c >= '0' && c <= '9' ? 10 * most + (c - '0') : most; }) &&
+                          read("/proc/self/maps", [&](char c) { n_mappings += c == '\n' ? 1 : 0; });
+    if (is_known) return most > n_mappings ? most - n_mappings : 0;
+#endif
+    return std::nullopt;
+}
 
 void prefer_large_pages([[maybe_unused]] std::span<const std::byte> range) noexcept {
 #if defined(MADV_HUGEPAGE)

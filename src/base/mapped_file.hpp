@@ -89,8 +89,7 @@ public:
     SparseMemory() noexcept = default;
     /// Page-aligned. Throws out_of_memory.
     explicit SparseMemory(std::size_t bytes);
-    SparseMemory(SparseMemory&& other) noexcept
-        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    SparseMemory(SparseMemory&& other) noexcept { *this = std::move(other); }
     SparseMemory& operator=(SparseMemory&& other) noexcept;
     ~SparseMemory();
 
@@ -99,17 +98,26 @@ public:
     /// Gives the pages of [begin, end) back; both are multiples of a page. They read as zeros until they are written.
     void drop(std::size_t begin, std::size_t end) const noexcept { drop(data_ + begin, end - begin); }
     static void drop(std::byte* begin, std::size_t bytes) noexcept;
-    /// Gives the pages of `bytes` bytes at `from`, of this or another such memory, to `to`, which loses its own: both
-    /// begin at a page, and the bytes keep what was written. Much cheaper than new pages here. Returns false where the
-    /// system cannot; nothing has changed then.
-    [[nodiscard]] static bool move(std::byte* from, std::byte* to, std::size_t bytes) noexcept;
+    enum class Taken : std::uint8_t { no, yes, lost };
+    /// Gives the pages of `bytes` bytes at `from`, of this or another such memory, to this one's at `at`, which loses
+    /// its own: both begin at a page, and the bytes keep what was written. Much cheaper than new pages here. Both
+    /// places may be mappings of their own from then on (mappings_left()). `no`: the system cannot; `from` is as it
+    /// was, the place here may read as zeros. `lost`: it has taken the addresses of the place from the process and does
+    /// not give them back (a limit has been lowered, say); nobody may read or write there again, and nothing is done to
+    /// them.
+    [[nodiscard]] Taken take(std::byte* from, std::size_t at, std::size_t bytes) noexcept;
     /// How many of its pages are in memory; nullopt where the system does not say.
     [[nodiscard]] std::optional<std::size_t> resident_pages() const;
 
 private:
     std::byte* data_ = nullptr;
     std::size_t size_ = 0;
+    std::size_t lost_begin_ = 0, lost_end_ = 0;  // addresses that are not this memory's any more
 };
+
+/// How many more mappings the system lets this process have; nullopt where it does not say. Takes a millisecond or more
+/// where there are many.
+[[nodiscard]] std::optional<std::size_t> mappings_left() noexcept;
 
 /// Asks the system for pages of 2 MB, where it has them; it may refuse. `range` begins at a page.
 void prefer_large_pages(std::span<const std::byte> range) noexcept;

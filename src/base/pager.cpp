@@ -301,11 +301,15 @@ void Pager::begin_reading(std::uint32_t u, std::vector<std::uint32_t>& queue) no
     unit.next_piece = 0;
     unit.pieces_left = static_cast<std::uint32_t>(group.n_pieces);
     failures_.erase(u);
-    take_spares(group, u - group.first_unit);
+    take_spares(u);
     work_.notify_all();
 }
 
 void Pager::throw_failure(std::uint32_t u) {
+    if (is_lost_)
+        fail(ErrorCode::out_of_memory,
+             "the system has taken addresses of experts from the process while it moved pages "
+             "to them, and does not give them back: load the model anew");
     const auto failure = failures_.find(u);
     fail(ErrorCode::io_error, failure != failures_.end() ? failure->second : "an expert could not be read");
 }
@@ -381,6 +385,7 @@ void Pager::drop(std::uint32_t u) noexcept {
     used_bytes_ -= group.unit_bytes;
     const std::uint32_t slice = u - group.first_unit;
     const std::size_t page = page_size();
+    if (is_lost_) return;  // some addresses are not the tensors' any more
     for (const Tensor& tensor : group.tensors) {
         const std::size_t bytes = tensor.slices.slice_bytes, at = tensor.lead + slice * bytes;
         Pages all{at / page * page, static_cast<std::size_t>(round_up(at + bytes, page))},
@@ -393,35 +398,8 @@ void Pager::drop(std::uint32_t u) noexcept {
         }
         tensor.memory.drop(all.begin, own.begin);
         tensor.memory.drop(own.end, all.end);
-        spares_.push_back({tensor.memory.data() + own.begin, own.end - own.begin});
+        spares_.push_back({tensor.memory.data() + own.begin, own.end - own.begin, u});
     }
-}
-
-/// Pages with bytes of this slice alone, as many of each slice of the tensor: those can be moved from one to another.
-Pager::Pages Pager::own_pages(const Tensor& tensor, std::uint32_t slice) noexcept {
-    const std::size_t page = page_size(), bytes = tensor.slices.slice_bytes, at = tensor.lead + slice * bytes;
-    const bool is_even = tensor.lead % page == 0 && bytes % page == 0;
-    const std::size_t n = is_even ? bytes / page : std::max<std::size_t>(bytes / page, 1) - 1;
-    const std::size_t begin = (at + page - 1) / page * page;
-    return {begin, begin + n * page};
-}
-
-// New pages cost more than reading into them: the system empties each, and takes them from the processor's tables one
-// by one.
-void Pager::take_spares(const Group& group, std::uint32_t slice) noexcept {
-    for (const Tensor& tensor : group.tensors) {
-        const Pages own = own_pages(tensor, slice);
-        const auto spare = std::ranges::find(spares_, own.end - own.begin, &Spare::bytes);
-        if (spare == spares_.end() || !SparseMemory::move(spare->begin, tensor.memory.data() + own.begin, spare->bytes))
-            continue;
-        *spare = spares_.back();
-        spares_.pop_back();
-    }
-}
-
-void Pager::give_back_spares() noexcept {
-    for (const Spare& spare : spares_) SparseMemory::drop(spare.begin, spare.bytes);
-    spares_.clear();
 }
 
 // Whether a page of a tensor holds bytes of a slice that stays.

@@ -104,7 +104,8 @@ public:
 
     /// Lets go of what is held, and holds what is wanted of a group, when all of it is in memory. Returns false where
     /// `cancelled` said so (asked now and then while it waits; null: never); throws io_error naming tensor, unit and
-    /// place in the file, and limit_exceeded where the units do not fit together. Nothing is held then. Any thread.
+    /// place in the file, out_of_memory where the system has taken addresses away, and limit_exceeded where the units
+    /// do not fit together. Nothing is held then. Any thread.
     [[nodiscard]] bool hold(Hold& hold, std::size_t group, bool (*cancelled)(void*) noexcept, void* context);
     /// The same in two parts: holds all units of which some may still be read, and waits for these. Units that are in
     /// memory when begin() returns can be used before finish().
@@ -171,6 +172,7 @@ private:
     struct Spare {
         std::byte* begin = nullptr;
         std::size_t bytes = 0;
+        std::uint32_t unit = 0;
     };
     struct Group {
         std::vector<Tensor> tensors;
@@ -189,6 +191,7 @@ private:
         std::uint32_t at = 0;  ///< in resident_
         State state = State::absent;
         bool failed = false;
+        bool is_split = false;   ///< its pages may be mappings of their own
         std::uint8_t ahead = 0;  ///< it is, or was, read ahead and nobody has needed it yet: so many groups before
         std::uint32_t next_piece = 0, pieces_left = 0;  ///< while it is read: to hand out, and to end
         std::uint64_t n_picks = 0, last_pass = 0;       ///< the pass of its group that has picked it last, from 1 on
@@ -234,7 +237,8 @@ private:
     bool wait_for_room(Hold& hold, std::unique_lock<std::mutex>& lock, bool (*cancelled)(void*) noexcept,
                        void* context);
     void drop(std::uint32_t unit) noexcept;
-    void take_spares(const Group& group, std::uint32_t slice) noexcept;
+    void take_spares(std::uint32_t unit) noexcept;
+    [[nodiscard]] bool may_split(std::uint32_t unit) noexcept;
     void give_back_spares() noexcept;
     [[nodiscard]] static Pages own_pages(const Tensor& tensor, std::uint32_t slice) noexcept;
     void read_next_of_stream();
@@ -267,6 +271,9 @@ private:
     mutable std::mutex mutex_;  // of all above that changes
     std::condition_variable work_, done_, asked_;
     bool stopped_ = false;
+    bool is_lost_ = false;               // addresses of a tensor: nothing is read any more
+    bool mappings_are_out_ = false;      // the process has too many for more of them
+    std::size_t mappings_ = 0;           // that may be made before they are counted again
     std::vector<Spare> spares_;          // none while the mutex is free
     std::vector<std::jthread> readers_;  // last: they use the rest
     std::jthread guesser_;

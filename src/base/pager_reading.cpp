@@ -93,8 +93,10 @@ void Pager::read_pieces(std::size_t reader) noexcept {
         std::string failure;
         bool failed = false;
         std::size_t n_bytes = 0;
+        const bool is_lost = is_lost_;
         lock.unlock();
         try {
+            if (is_lost) fail(ErrorCode::out_of_memory, "addresses are lost");
             n_bytes = read_piece(group, u - group.first_unit, piece, buffers_[reader].bytes());
         } catch (const std::exception& error) {
             failed = true;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
+#if defined(__linux__)
+#    include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +14,8 @@
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
+#include "support/address_limit.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 
 namespace tinfer {
@@ -90,5 +95,74 @@ TEST_CASE("base: a file reads and maps to the same bytes, and keeping the front 
     CHECK(code_of([&] { InputFile missing(folder / "missing"); }) == ErrorCode::io_error);
     CHECK(code_of([&] { InputFile directory(folder.path()); }) == ErrorCode::io_error);
 }
+
+#if defined(__linux__)
+
+TEST_CASE("base: pages go from one sparse memory to another, or everything can be used as before") {
+    const std::size_t page = page_size();
+    SparseMemory from(8 * page), to(8 * page);
+    std::memset(from.data(), 1, from.size());
+    std::memset(to.data(), 2, to.size());
+    const SparseMemory::Taken taken = to.take(from.data() + page, 2 * page, 3 * page);
+    CHECK(taken != SparseMemory::Taken::lost);
+    const auto at = [&](const SparseMemory& memory, std::size_t i) {
+        return std::to_integer<int>(memory.data()[i * page]);
+    };
+    if (taken == SparseMemory::Taken::yes) {
+        for (std::size_t i = 0; i < 8; ++i) CHECK(at(to, i) == (i >= 2 && i < 5 ? 1 : 2));
+        for (std::size_t i = 0; i < 8; ++i) CHECK(at(from, i) == (i >= 1 && i < 4 ? 0 : 1));
+    }
+    // Half of the pages are not there: the system says so when the addresses that they should have come to are gone.
+    REQUIRE(::munmap(from.data() + 6 * page, 2 * page) == 0);
+    CHECK(to.take(from.data() + 4 * page, 0, 4 * page) != SparseMemory::Taken::lost);
+    std::memset(to.data(), 3, to.size());
+    CHECK(std::all_of(to.data(), to.data() + to.size(), [](std::byte b) { return b == std::byte{3}; }));
+}
+
+TEST_CASE("base: addresses that the system has taken and does not give back are nobody's") {
+    if (test::kSanitized) return;  // a sanitizer needs addresses of its own
+    const std::size_t page = page_size();
+    SparseMemory from(8 * page);
+    std::byte* stranger = nullptr;
+    {
+        SparseMemory to(8 * page);
+        std::memset(from.data(), 1, from.size());
+        std::memset(to.data(), 2, to.size());
+        SparseMemory::Taken taken;
+        {
+            const test::AddressLimit limit(page);
+            taken = to.take(from.data(), 2 * page, 3 * page);
+        }
+        std::byte* const place = to.data() + 2 * page;
+        if (taken != SparseMemory::Taken::lost) {  // the system looks at the limit first
+            std::memset(to.data(), 3, to.size());
+            return;
+        }
+        CHECK(from.data()[0] == std::byte{1});
+        CHECK(to.data()[page] == std::byte{2});
+        CHECK(to.data()[5 * page] == std::byte{2});
+        stranger = static_cast<std::byte*>(
+            ::mmap(place, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+        REQUIRE(stranger == place);
+        std::memset(stranger, 4, 3 * page);
+        const SparseMemory moved(std::move(to));
+    }
+    CHECK(::msync(stranger, 3 * page, MS_ASYNC) == 0);  // still there
+    CHECK(stranger[page] == std::byte{4});
+    ::munmap(stranger, 3 * page);
+}
+
+TEST_CASE("base: the mappings of the process are counted") {
+    const auto before = mappings_left();
+    if (!before) return;
+    const std::size_t page = page_size();
+    SparseMemory memory(64 * page);
+    for (std::size_t i = 0; i < 64; i += 2) REQUIRE(::mprotect(memory.data() + i * page, page, PROT_READ) == 0);
+    const auto after = mappings_left();
+    REQUIRE(after);
+    CHECK(*after <= *before - 60);
+}
+
+#endif
 
 }  // namespace tinfer

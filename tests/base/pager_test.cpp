@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "base/pager.hpp"
+#include "support/address_limit.hpp"
 #include "support/code_of.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_folder.hpp"
 #include "tinfer/tinfer.hpp"
 
@@ -278,6 +280,64 @@ TEST_CASE("[N22] pager: what cannot be read is an error that names it, and is re
     CHECK(code_of([&] { static_cast<void>(pager.hold(held, 0, nullptr, nullptr)); }) == ErrorCode::limit_exceeded);
     CHECK(hold(pager, held, 0, {0, 1, 2, 3, 4, 5, 6, 7}));
 }
+
+#if defined(__linux__)
+
+TEST_CASE("[N22] pager: addresses that the system takes away are an error, once and for all; what is in memory stays") {
+    if (kSanitized) return;  // a sanitizer needs addresses of its own
+    const Slices slices(3, {4096, 8192, 12288});
+    const InputFile file(slices.path());
+    Pager pager(slices.plan, std::vector{&file});
+    Pager::Hold held(kUnits);
+    REQUIRE(hold(pager, held, 0, {0, 1, 2}));
+    pager.release(held);
+    ErrorCode code = ErrorCode::busy;
+    {
+        const AddressLimit limit(1);
+        try {
+            static_cast<void>(hold(pager, held, 0, {3, 4}));
+        } catch (const Error& error) {
+            code = error.code();
+        }
+    }
+    if (code == ErrorCode::busy) return;  // the system moves pages under that limit, or looks at it first
+    CHECK(code == ErrorCode::out_of_memory);
+    CHECK(code_of([&] { static_cast<void>(hold(pager, held, 1, {0})); }) == ErrorCode::out_of_memory);
+    for (std::uint32_t u = 0; u < 3; ++u)
+        if (held.want(static_cast<std::int32_t>(u)), pager.begin(held, 0, nullptr, nullptr) == Pager::Begun::all)
+            CHECK(slices.has(pager, 0, u));
+}
+
+TEST_CASE("[N22] pager: pages that move leave the rest of the process enough mappings") {
+    constexpr std::uint32_t n_units = 6000;
+    PagedGroup group;
+    group.n_units = n_units;
+    constexpr std::uint64_t bytes = 8200;
+    for (std::uint64_t t = 0; t < 3; ++t) group.tensors.push_back({"t", 0, t * n_units * bytes, bytes, 0});
+    const TempFolder folder;
+    {
+        std::ofstream(folder / "zeros").put('\0');
+        std::filesystem::resize_file(folder / "zeros", 3 * n_units * bytes);
+    }
+    PagingPlan plan;
+    plan.groups = {group};
+    plan.unit_bytes = paged_unit_bytes(group);
+    plan.max_units = 8;
+    plan.slot_bytes = 8 * plan.unit_bytes;
+    const InputFile file(folder / "zeros");
+    Pager pager(plan, std::vector{&file});
+    const auto before = mappings_left();
+    if (!before || *before > 100'000) return;  // no system with a limit as low as usual
+    Pager::Hold held(n_units);
+    for (std::int32_t u = 0; u < static_cast<std::int32_t>(n_units); ++u) REQUIRE(hold(pager, held, 0, {u}));
+    const auto after = mappings_left();
+    REQUIRE(after);
+    CHECK(*after < *before);
+    CHECK(*after >= std::min<std::size_t>(*before, 16384));
+    CHECK(pager.used_bytes() <= plan.slot_bytes);
+}
+
+#endif
 
 TEST_CASE("[N22] pager: slices of several pieces") {
     const Slices slices(2, {(std::uint64_t{2} << 20) + 17, 1000});

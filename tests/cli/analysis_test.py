@@ -243,6 +243,7 @@ class Forecast(unittest.TestCase):
         disk = curve("d.csv", (4096, 5e5, 1e6))
         self.assertEqual(self.forecast(MODEL, "--ram", ram, "--disk", disk)["generation_tps"], paged["generation_tps"])
         self.assertEqual(self.forecast(MODEL, "--ram", "1T")["fits"], True)
+        self.assertEqual(self.forecast(MODEL, "--ram", "0")["fits"], True)  # no limit, as for run
         tinfer("forecast", MODEL, *self.ROOFS, "--ram", "10K", code=1)
         self.assertIn("context alone", tinfer.stderr)
         for size in ("lots", "nan", "inf", "-1G", "0.5", "1e-5"):

@@ -96,7 +96,18 @@ class Doctor(unittest.TestCase):
         small = {"proc/meminfo": "MemAvailable: 10 kB\n"}
         self.assertIn("ram", found(model, files=small))
         self.assertIn("ram", found(model, files={"sys/fs/cgroup/a/memory.max": "10000\n"}))
-        self.assertIn("--ram gives", found(model, "--ram", "4K")["ram"]["figure"])
+        size = os.path.getsize(model)
+        self.assertIn("--ram gives", found(model, "--ram", size * 9 // 10)["ram"]["figure"])
+        for few in "1", "4K":  # nothing runs with that, and every command says so
+            tinfer("doctor", model, "--ram", few, code=1)
+            self.assertRegex(tinfer.stderr, r"a memory limit of \d+ bytes is too small, at least \d+ are needed")
+            tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", few, code=1)
+        for none in "0", "1e18":  # no limit, or as good as none
+            self.assertNotIn("ram", found(model, "--ram", none, code=None))
+            tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", none)
+        for wrong in "nan", "inf", "-1", "0.5", "1e19", "999999T", "1B", "0x10", "4 G":
+            tinfer("doctor", model, f"--ram={wrong}", code=2)
+            tinfer("run", model, "--tokens", "5", f"--ram={wrong}", code=2)
 
     def test_a_table_that_is_not_the_best(self):
         self.assertIn("--isa reference", found("--isa", "reference")["table"]["figure"])

@@ -4,6 +4,7 @@
 import concurrent.futures
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -290,6 +291,32 @@ class Routes(unittest.TestCase):
         while self.server.get("/slots") and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(self.server.get("/slots"), [])
+
+    def test_v11_client_gone_with_bytes_left(self):  # [V11]
+        """bytes behind the request do not hide that their client has left"""
+        def interrupted():
+            metrics = self.server.ask("GET", "/metrics")[2].decode()
+            return int(re.search(r"^tinfer_requests_interrupted_total(?:\{.*\})? (\d+)", metrics, re.M)[1])
+
+        before = interrupted()
+        body = json.dumps({"prompt": "a", "max_tokens": 1900, "logit_bias": {"2": -100}}).encode()
+        for _ in range(4):
+            with socket.create_connection((self.server.host, self.server.port)) as gone:
+                gone.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
+                             b"%d\r\n\r\n" % len(body) + body)
+                while not self.server.get("/slots"):
+                    time.sleep(0.005)
+                gone.sendall(b"GET /health HTTP/1.1\r\n")  # stays unread behind the request
+            deadline = time.monotonic() + 60
+            while self.server.get("/slots") and time.monotonic() < deadline:
+                time.sleep(0.005)
+        self.assertEqual(interrupted() - before, 4)
+        # Who only ends what he sends gets his answers, all of them.
+        with socket.create_connection((self.server.host, self.server.port)) as client:
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+            client.shutdown(socket.SHUT_WR)
+            answers = b"".join(iter(lambda: client.recv(4096), b""))
+        self.assertEqual(answers.count(b'{"status":"ok"}'), 2)
 
 
 class Faults(unittest.TestCase):

@@ -118,6 +118,37 @@ TEST_CASE("[V2] engine: a decode that throws once fails nobody, unless somebody 
     CHECK(engine.stats().cache_slots_used == 0);
 }
 
+TEST_CASE("[V2] engine: a round that memory does not suffice for suspects all its requests, and hurts none") {
+    const TempFolder folder;
+    const auto model = Model::load(TinyModel{}.save(folder.path()));
+    const auto requests = sound_requests(model, 24);
+    EngineOptions options{
+        .context = {.n_ctx = 1024, .n_seq_max = 6}, .max_batch_tokens = 64, .max_queue = 1000, .n_kept = 0};
+    const auto expected = alone(model, requests, options);
+    /// Memory for the tokens of one sequence at a time.
+    struct Scarce final : Observer {
+        void on_run_begin(const RunInfo& run) override {
+            for (const TokenView& token : run.tokens)
+                if (token.first_seq != run.tokens.front().first_seq) {
+                    ++n_refused;
+                    throw std::bad_alloc();
+                }
+        }
+        std::atomic<std::uint64_t> n_refused{0};
+    };
+    const auto scarce = std::make_shared<Scarce>();
+    options.observers = {scarce};
+    Engine engine(model, options);
+    Answers answers;
+    for (std::size_t i = 0; i < requests.size(); ++i) engine.submit(requests[i], answers.sink(i));
+    answers.wait();
+    CHECK(answers.bits() == expected);
+    CHECK(scarce->n_refused > 0);
+    CHECK(engine.stats().failed_rounds >= scarce->n_refused);
+    CHECK(engine.stats().failed == 0);
+    check_whole(engine, requests, expected);
+}
+
 TEST_CASE("[V2] engine: a request's own observer that throws ends that request alone") {
     const World world;
     const auto requests = sound_requests(*world.model, 24);
@@ -239,6 +270,52 @@ TEST_CASE("[V2] engine: an allocation that fails, wherever it is, costs at most 
     MESSAGE(n_hit << " failed allocations, " << n_hurt << " requests hurt");
     CHECK(n_hit > 8);
     check_whole(engine, requests, expected);
+}
+
+TEST_CASE("[V2] engine: an allocation that fails for a round fails nobody, unless somebody is alone in it") {
+    const TempFolder folder;
+    const auto model = Model::load(TinyModel{}.save(folder.path()));
+    const auto requests = mixed_requests(model, 5, 12, 12);
+    const EngineOptions options{
+        .context = {.n_ctx = 1024, .n_seq_max = 5}, .max_batch_tokens = 64, .max_queue = 100, .n_kept = 0};
+    const auto expected = alone(model, requests, options);
+    std::size_t n_survived = 0;
+    for (std::uint64_t at = 1; at <= 200; at += 3) {
+        Engine engine(model, options);  // whose plans and rounds all need memory
+        Answers answers;
+        std::promise<void> armed;
+        auto wait = armed.get_future().share();
+        // The first request holds the engine's thread until all others are there.
+        engine.submit({.prompt = {Token{5}}, .generation = {.n_predict = 1}},
+                      [wait](const EngineEvent&) { wait.wait(); });
+        for (std::size_t i = 0; i < requests.size(); ++i)
+            engine.submit(requests[i], [&answers, listen = answers.sink(i)](const EngineEvent& event) {
+                try {
+                    listen(event);
+                } catch (...) {
+                    answers.give_up();
+                    throw;
+                }
+            });
+        fail_allocation_at(at);
+        armed.set_value();
+        answers.wait();
+        const bool has_failed = allocation_failed();
+        fail_allocation_at(0);
+        CHECK(engine.drain());
+        const EngineStats stats = engine.stats();
+        if (!has_failed || stats.failed_rounds == 0) continue;
+        CAPTURE(at);
+        CHECK(stats.failed <= 1);
+        CHECK(stats.failed_rounds == 1);
+        if (stats.failed == 0) ++n_survived;
+        const auto bits = answers.bits();
+        std::size_t n_other = 0;
+        for (std::size_t i = 0; i < bits.size(); ++i) n_other += bits[i] != expected[i] ? 1 : 0;
+        CHECK(n_other == stats.failed);
+    }
+    MESSAGE(n_survived << " failed rounds that hurt nobody");
+    CHECK(n_survived > 2);
 }
 
 TEST_CASE("[V2][V11] engine: cancels, pauses, time limits and a small cache at random moments leave the others' bytes "
