@@ -359,6 +359,19 @@ class Forecast(unittest.TestCase):
         *_, measured = json.loads(tinfer("trace", "experts", trace, "--cache", 2, "--json"))["caches"]
         self.assertEqual(measured["policy"], "measured")
         self.assertEqual(measured["picks"] - measured["hits"], sum(layer["read"] for layer in layers))
+        runs = json.loads(tinfer("trace", "cold", trace, "--json"))["runs"]
+        asked = json.loads(tinfer("trace", "io", trace, "--json"))
+        self.assertEqual(asked["read"]["bytes"], sum(run["read"] for run in runs))
+        self.assertEqual(asked["read"]["bytes_ahead"], sum(run["read_ahead"] for run in runs))
+        self.assertAlmostEqual(asked["read"]["waited_s"], sum(run["waited"] for run in runs) / 1e3, 6)
+        self.assertTrue(all(run["waited"] <= run["wall"] for run in runs), runs)
+        n_slices = asked["read"]["requests"] - asked["read"]["ahead"]
+        self.assertEqual(n_slices, 3 * sum(layer["read"] for layer in layers))   # gate, up and down of an expert
+        self.assertGreater(asked["bytes"], asked["read"]["bytes"])   # without a cache all weights would be asked for
+        first = json.loads(tinfer("trace", "io", trace, "--token", 0, "--json"))["read"]
+        self.assertEqual(first["bytes"], runs[0]["read"])
+        self.assertIn(b"steps waited", tinfer("trace", "io", trace))
+        self.assertIn(b"waited ms", tinfer("trace", "cold", trace))
         profile.write_text("{}")
         tinfer("run", model, "--tokens", "5", "-n", 1, "--ram", limit, "--expert-profile", profile, code=1)
         self.assertIn("is no profile of experts", tinfer.stderr)

@@ -162,26 +162,44 @@ int show_cold(const TraceArgs& args) {
     const bool has_pages = !trace.pages().empty();
     // Three times add up to the wall time: storage, page faults, and the rest, which is warm kernels and gaps between
     // them.
-    Table table({{"run", Unit::count},
-                 {"phase"},
-                 {"wall", Unit::ms},
-                 {"storage", Unit::ms},
-                 {"page_faults", Unit::ms},
-                 {"kernels", Unit::ms},
-                 {"of_them_between", Unit::ms},
-                 {"of_them_unknown", Unit::ms},
-                 {"first_touched", Unit::bytes},
-                 {"not_resident", Unit::bytes},
-                 {"minor_faults", Unit::count},
-                 {"major_faults", Unit::count}});
+    std::vector<Column> columns{{"run", Unit::count},
+                                {"phase"},
+                                {"wall", Unit::ms},
+                                {"storage", Unit::ms},
+                                {"page_faults", Unit::ms},
+                                {"kernels", Unit::ms},
+                                {"of_them_between", Unit::ms},
+                                {"of_them_unknown", Unit::ms},
+                                {"first_touched", Unit::bytes},
+                                {"not_resident", Unit::bytes},
+                                {"minor_faults", Unit::count},
+                                {"major_faults", Unit::count}};
+    // Of a model under a memory limit: what was read, and how long steps waited for it.
+    auto reads = storage_reads(trace, args.selection());
+    const bool has_reads = !reads.empty();
+    if (has_reads)
+        columns.insert(columns.end(), {{"read", Unit::bytes}, {"read_ahead", Unit::bytes}, {"waited", Unit::ms}});
+    Table table(std::move(columns));
     double unknown_ms = 0;
     for (const auto& run : cold.runs) {
         if (args.is_full(table.size())) break;
-        table.add({run.run, run.phase, run.wall_ms, has_pages ? Cell(run.storage_ms) : Cell(),
-                   has_pages ? Cell(run.faults_ms) : Cell(), run.wall_ms - run.storage_ms - run.faults_ms,
-                   run.wall_ms - run.kernel_ms, has_pages ? Cell(run.unknown_ms) : Cell(), run.first_bytes,
-                   run.pages.known ? Cell(run.pages.missing_bytes) : Cell(), has_pages ? Cell(run.pages.minor) : Cell(),
-                   has_pages ? Cell(run.pages.major) : Cell()});
+        std::vector<Cell> row{run.run,
+                              run.phase,
+                              run.wall_ms,
+                              has_pages ? Cell(run.storage_ms) : Cell(),
+                              has_pages ? Cell(run.faults_ms) : Cell(),
+                              run.wall_ms - run.storage_ms - run.faults_ms,
+                              run.wall_ms - run.kernel_ms,
+                              has_pages ? Cell(run.unknown_ms) : Cell(),
+                              run.first_bytes,
+                              run.pages.known ? Cell(run.pages.missing_bytes) : Cell(),
+                              has_pages ? Cell(run.pages.minor) : Cell(),
+                              has_pages ? Cell(run.pages.major) : Cell()};
+        if (has_reads) {
+            const StorageReads& of_run = reads[run.run];
+            row.insert(row.end(), {of_run.bytes, of_run.bytes_ahead, double(of_run.waited) / 1e6});
+        }
+        table.add(std::move(row));
         unknown_ms += run.unknown_ms;
     }
     print_result(args.style, {{"pages_recorded", has_pages}}, "runs", table);

@@ -2,6 +2,9 @@
 #include "file_reads.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
 
 #include "ranges.hpp"
 #include "reuse.hpp"
@@ -40,12 +43,47 @@ private:
     std::uint64_t previous_end_ = 0;
 };
 
+class ChosenRuns : public Visitor {
+public:
+    using Visitor::Visitor;
+    void begin(const tinfer::RunInfo& run) override { numbers.insert(run.run); }
+    std::set<std::uint64_t> numbers;
+};
+
 }  // namespace
 
 std::vector<FileRead> file_reads(const tinfer::TraceReader& trace, const Selection& selection) {
     ReadsOfFile reader(trace, selection);
     reader.visit();
     return std::move(reader.reads);
+}
+
+StorageReads& StorageReads::operator+=(const StorageReads& other) noexcept {
+    n += other.n;
+    bytes += other.bytes;
+    n_ahead += other.n_ahead;
+    bytes_ahead += other.bytes_ahead;
+    waited += other.waited;
+    return *this;
+}
+
+std::map<std::uint64_t, StorageReads> storage_reads(const tinfer::TraceReader& trace, const Selection& selection) {
+    std::map<std::uint64_t, StorageReads> runs;
+    if (trace.reads().empty()) return runs;
+    ChosenRuns chosen(trace, selection);
+    chosen.visit();
+    std::set<std::tuple<std::uint64_t, std::int32_t, std::uint64_t>> waits;  // one for all reads of one wait
+    for (const auto& read : trace.reads()) {
+        if (!chosen.numbers.contains(read.run)) continue;
+        const bool is_ahead = (read.flags & tinfer::trace_format::read_ahead) != 0;
+        const bool is_first = read.waited > 0 && waits.insert({read.run, read.layer, read.waited}).second;
+        runs[read.run] += {.n = 1,
+                           .bytes = read.bytes,
+                           .n_ahead = is_ahead ? 1u : 0u,
+                           .bytes_ahead = is_ahead ? read.bytes : 0,
+                           .waited = is_first ? read.waited : 0};
+    }
+    return runs;
 }
 
 std::vector<FileRead> page_misses(const std::vector<FileRead>& reads, std::uint64_t page, std::uint64_t capacity,

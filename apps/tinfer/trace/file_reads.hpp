@@ -19,4 +19,15 @@ struct FileRead {
 [[nodiscard]] std::vector<FileRead> page_misses(const std::vector<FileRead>& reads, std::uint64_t page,
                                                 std::uint64_t capacity, const std::string& policy);
 
+/// What a model under a memory limit has read in a run, as recorded.
+struct StorageReads {
+    std::uint64_t n = 0, bytes = 0, n_ahead = 0, bytes_ahead = 0;  ///< all; those that were read ahead
+    std::uint64_t waited = 0;                                      ///< steps, for reads: ns
+
+    StorageReads& operator+=(const StorageReads& other) noexcept;
+};
+/// Of the selected runs, by number; empty where nothing was read under a limit.
+[[nodiscard]] std::map<std::uint64_t, StorageReads> storage_reads(const tinfer::TraceReader& trace,
+                                                                  const Selection& selection);
+
 }  // namespace tinfer::app

@@ -85,6 +85,14 @@ int show_io(const IoArgs& args) {
                     {"not_adjacent", n_apart(requests)},
                     {"needed_gbps", needed_rate(requests, begin)}};
     if (!args.disk.empty()) summary["storage"] = storage_times(requests, read_storage_curve(args.disk));
+    StorageReads measured;
+    for (const auto& [run, of_run] : storage_reads(trace, args.selection())) measured += of_run;
+    if (measured.n > 0)
+        summary["read"] = {{"requests", measured.n},
+                           {"bytes", measured.bytes},
+                           {"ahead", measured.n_ahead},
+                           {"bytes_ahead", measured.bytes_ahead},
+                           {"waited_s", double(measured.waited) / 1e9}};
     if (wants_order) {
         const auto moved = page_misses(in_trace_order(trace, reads), page, capacity, args.policy);
         summary["not_adjacent_in_trace_order"] = n_apart(moved);
@@ -122,6 +130,11 @@ int show_io(const IoArgs& args) {
         print(std::to_string(requests.size()) + " requests of " + bytes_text(bytes, args.style.exact) + ", " +
               summary["not_adjacent"].dump() + " not behind the one before; read ahead at " +
               fixed(summary["needed_gbps"].get<double>(), 2) + " GB/s none would wait\n");
+        if (measured.n > 0)
+            print("under the memory limit " + std::to_string(measured.n) + " requests of " +
+                  bytes_text(measured.bytes, args.style.exact) + " were made, " + std::to_string(measured.n_ahead) +
+                  " of " + bytes_text(measured.bytes_ahead, args.style.exact) + " ahead; steps waited " +
+                  fixed(double(measured.waited) / 1e9, 3) + " s\n");
         if (!args.disk.empty())
             print("this storage takes " + fixed(summary["storage"]["one_by_one_s"].get<double>(), 3) +
                   " s for them one by one, " + fixed(summary["storage"]["at_once_joined_s"].get<double>(), 3) +
