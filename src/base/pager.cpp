@@ -82,6 +82,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
                     .first_unit = static_cast<std::uint32_t>(units_.size()),
                     .n_units = given.n_units,
                     .unit_bytes = paged_unit_bytes(given),
+                    .repeats = {},
                     .layer = given.layer,
                     .router = given.router};
         for (const PagedSlices& slices : given.tensors) {
