@@ -740,12 +740,15 @@ constexpr Architecture kRegistry[] = {
 };
 // clang-format on
 
-// What a row says in words of its rotation is what it runs.
+// What a row says in words of its rotation is what it runs. With -fsanitize=undefined GCC does not take the comparison
+// of an address with null for a constant (its bug 71962); the preset that has it has ASan, too.
+#if !defined(__SANITIZE_ADDRESS__)
 static_assert(std::ranges::all_of(kRegistry, [](const Architecture& a) {
     const bool rotates = a.info.rope == "norm" || a.info.rope == "neox";
     const RopeKind kind = !rotates ? RopeKind::none : a.info.rope == "norm" ? RopeKind::norm : RopeKind::neox;
     return a.file != nullptr || a.row.rope == kind;
 }));
+#endif
 
 }  // namespace
 
