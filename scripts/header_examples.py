@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the examples at the top of the public headers as one source file, each as a function that takes the path of a
-model in place of "model.gguf": so they are compiled and run by the tests as they stand.
+"""Writes the examples of the public headers, one for each chapter, as one source file, each as a function that takes
+the path of a model in place of "model.gguf": so they are compiled and run by the tests as they stand.
 
 usage: header_examples.py include/tinfer out.cpp
 """
+import itertools
 import pathlib
 import re
 import sys
@@ -13,7 +14,7 @@ CODE = "//     "
 WITHOUT = {"export"}   # contains no declarations to use
 HEAD = """\
 // SPDX-License-Identifier: MIT
-// Made by scripts/header_examples.py: the examples at the top of the public headers.
+// Made by scripts/header_examples.py: the examples of the public headers.
 #include <tinfer/tinfer.hpp>
 
 #include <iostream>
@@ -27,14 +28,17 @@ namespace {
 """
 
 
-def example_of(header):
-    lines = []
-    for line in header.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("//"):
-            break
-        if line.startswith(CODE):
-            lines.append("    " + line[len(CODE):])
-    return "\n".join(lines)
+def openings(header):
+    """The comments that open the chapters of a header: title, "" for what stands at its top, and lines."""
+    lines = header.read_text(encoding="utf-8").splitlines()
+    starts = [(0, "")] + [(number + 1, title[1]) for number, line in enumerate(lines)
+                          if (title := re.fullmatch(r"// =+ (.+) =+", line))]
+    return [(title, list(itertools.takewhile(lambda line: line.startswith("//"), lines[start:])))
+            for start, title in starts]
+
+
+def example_of(opening):
+    return "\n".join("    " + line[len(CODE):] for line in opening if line.startswith(CODE))
 
 
 def main():
@@ -48,16 +52,19 @@ def main():
         sys.exit(f"header_examples: tinfer.hpp does not include {', '.join(sorted(unlisted))}")
     out, entries = [HEAD], []
     for name in ["tinfer", *names]:
-        code = example_of(folder / f"{name}.hpp")
-        if not code:
-            if name in WITHOUT:
+        chapters = openings(folder / f"{name}.hpp")
+        for number, (title, opening) in enumerate(chapters):
+            place = f"{name}: {title}" if title else name
+            code = example_of(opening)
+            if not code and (name in WITHOUT or (not title and len(chapters) > 1)):
                 continue
-            sys.exit(f"header_examples: {name}.hpp does not open with an example")
-        uses_path = '"model.gguf"' in code
-        code = code.replace('"model.gguf"', "the_model")
-        out.append(f"void example_{name}(const std::filesystem::path&{' the_model' if uses_path else ''}) "
-                   f"{{\n{code}\n}}\n\n")
-        entries.append(f'    {{"{name}", example_{name}}},\n')
+            if not code:
+                sys.exit(f"header_examples: {place} does not open with an example")
+            uses_path = '"model.gguf"' in code
+            code = code.replace('"model.gguf"', "the_model")
+            out.append(f"void example_{name}_{number}(const std::filesystem::path&{' the_model' if uses_path else ''}) "
+                       f"{{\n{code}\n}}\n\n")
+            entries.append(f'    {{"{place}", example_{name}_{number}}},\n')
     out += ["constexpr HeaderExample kHeaderExamples[]{\n", *entries, "};\n\n}  // namespace\n\n",
             "std::span<const HeaderExample> header_examples() { return kHeaderExamples; }\n\n",
             "}  // namespace tinfer::test\n"]

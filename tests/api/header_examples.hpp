@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The examples at the top of the public headers, as functions; scripts/header_examples.py makes them.
+// The examples of the public headers, one for each chapter, as functions; scripts/header_examples.py makes them.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 namespace tinfer::test {
 
 struct HeaderExample {
-    std::string_view header;  ///< "context"
+    std::string_view header;  ///< "context", "context: pipelines"
     void (*run)(const std::filesystem::path& model);
 };
 [[nodiscard]] std::span<const HeaderExample> header_examples();
