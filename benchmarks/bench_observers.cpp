@@ -11,7 +11,7 @@
 #include "decoding.hpp"
 #include "random_model.hpp"
 #include "support.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 #if defined(__unix__)
 #    include <time.h>

@@ -2,7 +2,7 @@
 #include "api.hpp"
 
 #include <algorithm>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <tinfer/json.hpp>
 
 namespace tinfer::hub {

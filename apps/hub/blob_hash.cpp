@@ -7,7 +7,7 @@
 #include <fstream>
 #include <new>
 #include <span>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <vector>
 
 namespace tinfer::hub {

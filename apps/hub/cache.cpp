@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <system_error>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <utility>
 
 namespace tinfer::hub {

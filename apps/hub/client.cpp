@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <thread>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "plain_text.hpp"
 

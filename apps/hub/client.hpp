@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "name.hpp"
 #include "transport.hpp"

@@ -10,7 +10,7 @@
 #include <charconv>
 #include <exception>
 #include <optional>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <vector>
 
 #include "api.hpp"

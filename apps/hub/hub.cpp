@@ -2,7 +2,7 @@
 #include "hub.hpp"
 
 #include <algorithm>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "cache.hpp"
 

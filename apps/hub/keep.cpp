@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 #include <system_error>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "blob_hash.hpp"
 #include "hub.hpp"

@@ -2,7 +2,7 @@
 #include "name.hpp"
 
 #include <algorithm>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "hub.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A build without cpp-httplib and OpenSSL: names are looked up in the cache, and nothing is fetched.
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "cache.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A model in a store of Ollama: a manifest names the blob of the GGUF file. Only read: its registry is never asked.
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <tinfer/json.hpp>
 
 #include "cache.hpp"

@@ -3,7 +3,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <tinfer/hash.hpp>
 
 #include "api.hpp"

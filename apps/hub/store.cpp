@@ -10,7 +10,7 @@
 #include <fstream>
 #include <system_error>
 #include <thread>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 namespace tinfer::hub {
 

@@ -16,7 +16,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <thread>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <tinfer/version.hpp>
 
 #include "name.hpp"

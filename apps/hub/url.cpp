@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "name.hpp"
 

@@ -2,7 +2,7 @@
 // The table of fields of requests: name in each interface, kind, limits, and what the description of the server says of
 // them. Those who read bodies (fields.hpp) and the description (openapi.hpp) both take it from here. Where a field goes
 // is said by its reader, which is named above each group. The sampler's numbers have a table of their own in the
-// library (tinfer/sampler_fields.hpp).
+// library (tinfer/sampling.hpp).
 #pragma once
 
 #include <cstddef>

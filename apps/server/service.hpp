@@ -2,7 +2,7 @@
 // Shared state of all routes: the engine, the chat template of its model, and the options of the command line.
 #pragma once
 
-#include <tinfer/grammar_cache.hpp>
+#include <tinfer/chat.hpp>
 #include <tinfer/tinfer.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // --lora, --control-vector and --control-vector-layers: what sub-commands attach to their context.
 #pragma once
 
-#include <tinfer/adapter.hpp>
+#include <tinfer/model.hpp>
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "chat_settings.hpp"
 
-#include <tinfer/sampler_fields.hpp>
+#include <tinfer/sampling.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // What `tinfer chat` does with what is typed: turns, /set, /drop, /undo, and where it is kept.
 #pragma once
 
-#include <tinfer/chat_session.hpp>
+#include <tinfer/chat.hpp>
 #include <tinfer/context.hpp>
 #include <tinfer/json.hpp>
 #include <tinfer/model.hpp>

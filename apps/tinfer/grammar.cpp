@@ -4,7 +4,7 @@
 #include "json_input.hpp"
 #include "model_names.hpp"
 
-#include <tinfer/grammar_match.hpp>
+#include <tinfer/grammar.hpp>
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "json_input.hpp"
 
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include <cstdlib>
 #include <limits>

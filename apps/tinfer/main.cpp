@@ -3,7 +3,7 @@
 // (one line on stderr), 2 wrong usage, 130 interrupted.
 #include "common.hpp"
 
-#include <tinfer/numa.hpp>
+#include <tinfer/placement.hpp>
 
 #include <algorithm>
 #include <iostream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "output_file.hpp"
 
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include <cerrno>
 #include <cstdio>

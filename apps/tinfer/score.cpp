@@ -4,7 +4,7 @@
 #include "adapters.hpp"
 #include "json_input.hpp"
 
-#include <tinfer/score.hpp>
+#include <tinfer/generation.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,106 @@
 // SPDX-License-Identifier: MIT
+// Contexts run models. Chapters: batches, contexts, pipelines.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tinfer/base.hpp"
+#include "tinfer/model.hpp"
+#include "tinfer/operations.hpp"
+
+// ====================================================== batches ======================================================
+// What one decode computes: tokens, each with its position, the sequences it belongs to, and whether its logits are
+// wanted.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 256, .n_seq_max = 2});
+//     tinfer::Batch batch;
+//     batch.add_sequence(model.vocab().encode("Once upon a time"), tinfer::SeqId{0});   // its last token is an output
+//     batch.add_sequence(model.vocab().encode("The end"), tinfer::SeqId{1});
+//     if (context.decode(batch) == tinfer::DecodeStatus::ok)
+//         std::cout << context.n_outputs() << " rows of " << context.logits(0).size() << " logits\n";
+namespace tinfer {
+
+/// Tokens (or rows of embeddings, not both) with positions, sequences and output flags, in the order in which they are
+/// computed. A value that owns its arrays; clear() keeps their memory for the next use. What it means is checked by the
+/// context that decodes it; here only lack of memory throws (out_of_memory, limit_exceeded), and leaves the batch as it
+/// was.
+///
+/// No position: after the last one of the token's sequence. No sequence: SeqId{0}. Several: one row of the cache that
+/// all of them share. No output flag in the whole batch: its last token is the one output (every token with
+/// ContextOptions::logits_all).
+class TINFER_API Batch {
+public:
+    Batch() = default;
+    /// batch.add(token), batch.add(token, SeqId{3}, true), batch.add(token, Pos{7}, SeqId{3}, true),
+    /// batch.add(token, {}, {SeqId{0}, SeqId{1}}).
+    void add(Token token, SeqId seq, bool output = false) {
+        add(token, std::nullopt, std::span<const SeqId>(&seq, 1), output);
+    }
+    void add(Token token, std::optional<Pos> pos, SeqId seq, bool output = false) {
+        add(token, pos, std::span<const SeqId>(&seq, 1), output);
+    }
+    void add(Token token, std::optional<Pos> pos, std::initializer_list<SeqId> seqs, bool output = false) {
+        add(token, pos, std::span<const SeqId>(seqs.begin(), seqs.size()), output);
+    }
+    void add(Token token, std::optional<Pos> pos = {}, std::span<const SeqId> seqs = {}, bool output = false);
+    /// Tokens that continue the sequence. With `output_last` the last of them is an output.
+    void add_sequence(std::span<const Token> tokens, SeqId seq = SeqId{0}, bool output_last = true);
+
+    /// A row of ModelInfo::n_embd floats instead of a token; the values are copied.
+    void add_embedding(std::span<const float> row, SeqId seq, bool output = false) {
+        add_embedding(row, std::nullopt, std::span<const SeqId>(&seq, 1), output);
+    }
+    void add_embedding(std::span<const float> row, std::optional<Pos> pos, SeqId seq, bool output = false) {
+        add_embedding(row, pos, std::span<const SeqId>(&seq, 1), output);
+    }
+    void add_embedding(std::span<const float> row, std::optional<Pos> pos = {}, std::span<const SeqId> seqs = {},
+                       bool output = false);
+
+    void clear() noexcept;
+    [[nodiscard]] std::size_t size() const noexcept { return rows_.size(); }  ///< tokens
+    [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
+
+    /// One token as it was added.
+    struct Row {
+        std::int32_t token = -1;  ///< -1: the row is an embedding
+        std::int32_t pos = -1;    ///< -1: automatic, see has_pos
+        std::uint32_t first_seq = 0, n_seqs = 0;
+        std::uint32_t first_value = 0, n_values = 0;  ///< of the embedding
+        bool has_pos = false, output = false;
+    };
+    /// Views of the arrays, valid until the batch changes.
+    [[nodiscard]] std::span<const Row> rows() const& noexcept { return rows_; }
+    [[nodiscard]] std::span<const SeqId> seqs(const Row& row) const& noexcept {
+        return std::span(seqs_).subspan(row.first_seq, row.n_seqs);
+    }
+    [[nodiscard]] std::span<const float> values(const Row& row) const& noexcept {
+        return std::span(values_).subspan(row.first_value, row.n_values);
+    }
+    std::span<const Row> rows() const&& = delete;
+    std::span<const SeqId> seqs(const Row& row) const&& = delete;
+    std::span<const float> values(const Row& row) const&& = delete;
+
+private:
+    std::vector<Row> rows_;
+    std::vector<SeqId> seqs_;
+    std::vector<float> values_;
+};
+
+}  // namespace tinfer
+
+// ===================================================== contexts ======================================================
 // A context runs a model: batches in, logits and vectors out, with the cache in between.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
@@ -11,27 +113,6 @@
 //         std::cout << context.used() << " tokens, room for " << context.room(tinfer::SeqId{0}) << '\n';
 //     if (context.seq_rm(tinfer::SeqId{0}, {tinfer::Pos{3}}) == tinfer::RemoveStatus::ok)   // all from position 3 on
 //         std::cout << "and again from position 3\n";
-#pragma once
-
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <initializer_list>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "tinfer/batch.hpp"
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
-#include "tinfer/isa.hpp"
-#include "tinfer/model.hpp"
-#include "tinfer/types.hpp"
-
 namespace tinfer {
 
 class DraftHead;
@@ -84,7 +165,7 @@ struct ContextOptions {
     bool check_finite = false;         ///< refuse embedding input that is not finite
     std::uint64_t memory_limit = 0;    ///< bytes the context may allocate; 0 = no limit
     std::vector<std::string> keep{};   ///< graph nodes for Context::result(): room for n_batch tokens each
-    /// Drafts tokens from what the model computes (tinfer/draft_head.hpp): it reads along from the first decode on, in
+    /// Drafts tokens from what the model computes (tinfer/speculation.hpp): it reads along from the first decode on, in
     /// memory of its own. Made for this model. Null: none.
     std::shared_ptr<const DraftHead> draft_head{};
     CancelFn cancel{};  ///< kept; see Context::set_cancel
@@ -325,5 +406,57 @@ struct GraphRequest {
 /// numbers that the options do not allow, and what making a context throws.
 [[nodiscard]] TINFER_API std::string export_graph(const Model& model, const ContextOptions& options,
                                                   const GraphRequest& request);
+
+}  // namespace tinfer
+
+// ===================================================== pipelines =====================================================
+// One model in several parts, each with some of its layers (ModelOptions::layers), that compute a batch one after the
+// other. A pipeline here has all parts in one process; what runs them in several does the same with the hidden states
+// in between (Context::compute, Context::hidden).
+//
+//     const auto lower = tinfer::Model::load("model.gguf", {.layers = {0, 0}});     // the embeddings and layer 0
+//     const auto upper = tinfer::Model::load("model.gguf", {.layers = {1, -1}});    // all others and the head
+//     tinfer::Pipeline pipeline({lower, upper}, {.n_ctx = 256});
+//     tinfer::Batch batch;
+//     batch.add_sequence(lower.vocab().encode("Once upon a time"));
+//     if (pipeline.decode(batch) == tinfer::DecodeStatus::ok)
+//         std::cout << pipeline.last().logits().size() << " logits, those of the whole model\n";
+namespace tinfer {
+
+/// `n` parts of a model of n_layer layers, as even as they can be; the first ones have one more. Throws bad_parameter
+/// unless n lies in 1 to n_layer.
+[[nodiscard]] TINFER_API std::vector<ModelPart> even_parts(int n_layer, int n);
+
+/// Contexts of the parts of one model that decode together: a decode is one transaction over all of them, and so is
+/// each operation on sequences. Results are those of the whole model, to the bit. Move-only; one thread at a time.
+class TINFER_API Pipeline {
+public:
+    /// Parts in order, the first with the first layer, the last with the last one, none missing between them. Every
+    /// part gets a context of its own with these options. Throws bad_parameter for parts that do not follow each other,
+    /// model_mismatch for those of another file, and what a context throws.
+    explicit Pipeline(std::span<const Model> parts, const ContextOptions& options = {});
+    Pipeline(std::initializer_list<Model> parts, const ContextOptions& options = {})
+        : Pipeline(std::span(parts.begin(), parts.size()), options) {}
+
+    /// Part after part computes the batch. Where one has no room, is cancelled or throws, none keeps anything: all are
+    /// as before, and without outputs.
+    DecodeStatus decode(const Batch& batch);
+    DecodeStatus decode(std::span<const Token> tokens);
+
+    /// Context::seq_rm and the others, in every part: what one refuses, none does.
+    RemoveStatus seq_rm(SeqId seq, PosRange range = {});
+    void seq_cp(SeqId from, SeqId to, PosRange range = {});
+    void seq_keep(SeqId seq);
+    void seq_add(SeqId seq, PosRange range, int delta);
+    void clear(bool zero_data = false);
+
+    [[nodiscard]] std::size_t size() const noexcept { return parts_.size(); }  ///< parts
+    /// For observers, states, numbers: whoever decodes with one of them takes it out of step with the others.
+    [[nodiscard]] Context& part(std::size_t i) & { return parts_.at(i); }
+    [[nodiscard]] Context& last() & noexcept { return parts_.back(); }  ///< whose outputs are those of the model
+
+private:
+    std::vector<Context> parts_;
+};
 
 }  // namespace tinfer

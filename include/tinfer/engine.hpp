@@ -28,19 +28,15 @@
 #include <utility>
 #include <vector>
 
-#include "tinfer/adapter.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/context.hpp"
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
 #include "tinfer/generation.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/model.hpp"
-#include "tinfer/observers_count.hpp"
-#include "tinfer/observers_stats.hpp"
-#include "tinfer/prefix_store.hpp"
+#include "tinfer/observers.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/speculation.hpp"
-#include "tinfer/types.hpp"
+#include "tinfer/state.hpp"
 
 namespace tinfer {
 

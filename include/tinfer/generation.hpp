@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loop of generation: prompt in, text out, until something ends it.
-//
-//     const auto model = tinfer::Model::load("model.gguf");
-//     tinfer::Context context(model, {.n_ctx = 2048});
-//     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
-//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 20});
-//     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
-//     std::cout << "\nended by: " << *story.stop() << '\n';
+// Texts generated and scored. Chapters: long texts, generation, scores.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +13,55 @@
 #include <string_view>
 #include <vector>
 
+#include "tinfer/base.hpp"
 #include "tinfer/context.hpp"
-#include "tinfer/export.hpp"
-#include "tinfer/long_text.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/text.hpp"
-#include "tinfer/types.hpp"
 
+// ==================================================== long texts =====================================================
+// Texts that are longer than the context, or than what a model was trained for. Both ways lose something, so both are
+// options of a generation that somebody has to ask for.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 64});
+//     tinfer::Sampler sampler(model.vocab(), {.temp = 0});
+//     tinfer::GenerationOptions options{.n_predict = 100};
+//     options.shift = tinfer::ContextShift{.keep = 4};
+//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), options);
+//     std::cout << story.run(context, sampler) << ": " << story.shifts().n << " shifts\n";
+namespace tinfer {
+
+/// When the context is full, tokens after the first `keep` are dropped, and the later ones move up. The keys and values
+/// that stay were computed while the dropped tokens were visible, so this is not the same as a shorter text.
+struct ContextShift {
+    int keep = 0;     ///< first tokens of the sequence that always stay, at least one; −1: the whole first prompt
+    int discard = 0;  ///< how many are dropped at once; 0: half of the others
+};
+
+/// Shifts so far: how often, how many tokens at the front of the sequence were kept, how many were dropped after them.
+struct Shifts {
+    std::size_t n = 0, keep = 0, dropped = 0;
+};
+
+/// Positions are divided by `group` except for the last `width` to 2 · width tokens: the model sees a text up to that
+/// many times as long as it was trained for, with far tokens in groups of equal position (arXiv:2401.01325).
+struct SelfExtend {
+    int group = 1;    ///< tokens that share a position; 1 = off
+    int width = 512;  ///< tokens that are grouped at once; a multiple of group
+};
+
+}  // namespace tinfer
+
+// ==================================================== generation =====================================================
+// The loop of generation: prompt in, text out, until something ends it.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 2048});
+//     tinfer::Sampler sampler(model.vocab(), {.seed = 42});
+//     tinfer::Generation story(model.vocab(), model.vocab().encode("Once upon a time"), {.n_predict = 20});
+//     while (const auto text = story.next(context, sampler)) std::cout << *text << std::flush;
+//     std::cout << "\nended by: " << *story.stop() << '\n';
 namespace tinfer {
 
 /// What ended a generation: a token that ends one (Vocab::is_eog), n_predict, a stop string, the user (a cancelled
@@ -149,5 +183,54 @@ public:
 private:
     std::unique_ptr<Impl> impl_;
 };
+
+}  // namespace tinfer
+
+// ====================================================== scores =======================================================
+// Scores: how probable a model finds tokens that are given, of many texts in one call.
+//
+//     const auto model = tinfer::Model::load("model.gguf");
+//     tinfer::Context context(model, {.n_ctx = 256, .n_seq_max = 4, .n_outputs = 32});
+//     const auto prompt = model.vocab().encode("The capital of France is");
+//     const auto paris = model.vocab().encode(" Paris", {.add_special = false});
+//     const auto rome = model.vocab().encode(" Rome", {.add_special = false});
+//     const std::vector<tinfer::ScoreText> texts{{prompt, paris}, {prompt, rome}};
+//     for (const tinfer::Score& score : tinfer::score(context, texts)) std::cout << score.sum << '\n';
+namespace tinfer {
+
+/// Tokens to score, and what stands before them. Views that last for the call.
+struct ScoreText {
+    std::span<const Token> prompt;
+    std::span<const Token> text;
+};
+
+/// Of one token.
+struct TokenScore {
+    struct Alternative {
+        Token token;
+        double logprob;
+    };
+    double logprob = 0;              ///< log_prob of the row before it; NaN where nothing stands before it
+    int rank = 0;                    ///< 1: the most probable, ties by ascending id; 0 where nothing stands before it
+    std::vector<Alternative> top{};  ///< the ScoreOptions::n_top most probable, descending
+};
+
+struct Score {
+    std::vector<TokenScore> tokens;  ///< one for each token of ScoreText::text
+    double sum = 0;                  ///< of the logprobs that there are
+};
+
+struct ScoreOptions {
+    SeqId first_seq = SeqId{0};  ///< sequences from this one on are used; they are empty before and after
+    int n_seqs = 0;              ///< texts that are in the context at the same time; 0 = all from first_seq on
+    int n_top = 0;
+};
+
+/// Log-probabilities of all tokens of all texts, equal to those of one text alone. Texts share batches; no more rows of
+/// logits are kept than ContextOptions::n_outputs, so more outputs are a little faster and take more memory. Throws
+/// bad_parameter, no_room naming a text that the context is too small for, non_finite_logits, cancelled,
+/// unsupported_operation for models without causal attention or with an encoder; the sequences are empty then.
+[[nodiscard]] TINFER_API std::vector<Score> score(Context& context, std::span<const ScoreText> texts,
+                                                  const ScoreOptions& options = {});
 
 }  // namespace tinfer

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: MIT
+// Output that must parse. Chapters: grammars and schemas, where a text leaves a grammar.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tinfer/base.hpp"
+#include "tinfer/text.hpp"
+
+// =============================================== grammars and schemas ================================================
 // Output that must parse: grammars, JSON schemas, and the constraint that a sampler asks which tokens may follow.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
@@ -10,23 +28,6 @@
 //         std::cout << constraint->allows(token) << '\n';                           // what may come first
 //     const auto yes_or_no = tinfer::Grammar::parse("root ::= \"yes\" | \"no\"");   // or a grammar of your own
 //     std::cout << yes_or_no.matches("maybe") << '\n';                              // 0
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
-#include "tinfer/text.hpp"
-#include "tinfer/types.hpp"
-
 namespace tinfer {
 
 /// Which tokens may follow the tokens so far. Subclass it for a constraint of your own. One thread at a time.
@@ -144,5 +145,33 @@ private:
     std::vector<std::string> warnings_;
 };
 [[nodiscard]] TINFER_API std::string_view to_string(SchemaOptions::Space space) noexcept;
+
+}  // namespace tinfer
+
+// =========================================== where a text leaves a grammar ===========================================
+// Where a text leaves a grammar, and what was expected there: for who writes a grammar and wonders why a text is none.
+//
+//     const auto list = tinfer::Grammar::parse(R"(root ::= "[" [0-9]+ "]")");
+//     const auto match = tinfer::match(list, "[1x]");
+//     std::cout << match.accepted << ' ' << match.n_bytes << ' ' << match.next[']'] << '\n';   // 0 2 1
+namespace tinfer {
+
+/// How far a text follows a grammar.
+struct GrammarMatch {
+    bool accepted = false;    ///< Grammar::matches()
+    std::size_t n_bytes = 0;  ///< so many bytes of the text are the beginning of one that the grammar allows
+    bool has_place = true;    ///< false: the grammar as text is too long, and what follows here is not known
+    bool may_end = false;     ///< a text may end behind them
+    std::bitset<256> next{};  ///< the bytes that may follow them
+    /// Where few bytes may follow: each with what has to follow it, about 64 bytes at most.
+    std::vector<std::string> words{};
+    static constexpr std::size_t kMaxWords = 16;  ///< more bytes than these have no words
+};
+
+/// Of a schema the place is that in a text as constraints admit it: with its members in the order of the schema.
+/// `vocab`: that which the grammar was parsed with, if it was. Throws what Grammar::parse() and matches() throw. Any
+/// thread.
+[[nodiscard]] TINFER_API GrammarMatch match(const Grammar& grammar, std::string_view text,
+                                            const Vocab* vocab = nullptr);
 
 }  // namespace tinfer

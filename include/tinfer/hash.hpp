@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "tinfer/export.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer {
 

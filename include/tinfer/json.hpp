@@ -22,8 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer {
 

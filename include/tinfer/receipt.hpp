@@ -31,13 +31,12 @@
 #include <string_view>
 #include <vector>
 
+#include "tinfer/base.hpp"
 #include "tinfer/context.hpp"
-#include "tinfer/export.hpp"
 #include "tinfer/hash.hpp"
 #include "tinfer/model.hpp"
 #include "tinfer/sampling.hpp"
 #include "tinfer/trace.hpp"
-#include "tinfer/types.hpp"
 
 namespace tinfer {
 

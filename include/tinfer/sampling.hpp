@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: MIT
+// From logits to tokens. Chapters: samplers, fields of the options.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tinfer/base.hpp"
+#include "tinfer/context.hpp"
+#include "tinfer/grammar.hpp"
+#include "tinfer/text.hpp"
+
+// ===================================================== samplers ======================================================
 // From a row of logits to a token.
 //
 //     const auto model = tinfer::Model::load("model.gguf");
@@ -10,25 +32,6 @@
 //         std::cout << model.vocab().piece(token) << ": " << tinfer::log_prob(context.logits(), token) << '\n';
 //         tokens = {token};
 //     }
-#pragma once
-
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
-
-#include "tinfer/context.hpp"
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
-#include "tinfer/grammar.hpp"
-#include "tinfer/text.hpp"
-#include "tinfer/types.hpp"
-
 namespace tinfer {
 
 /// A token that may still be chosen; `p` is set where a link computes probabilities.
@@ -178,5 +181,37 @@ public:
 private:
     std::unique_ptr<Impl> impl_;
 };
+
+}  // namespace tinfer
+
+// =============================================== fields of the options ===============================================
+// The numbers of SamplerOptions as a table, for whoever reads them from people: command lines, configuration files and
+// requests have their names, bounds and explanations from here.
+//
+//     for (const auto& field : tinfer::sampler_fields()) std::cout << field.name << ": " << field.help << '\n';
+namespace tinfer {
+
+struct SamplerField {
+    struct Bounds {
+        double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();
+    };
+
+    std::string_view name;  ///< of the member; on a command line with '-' in place of '_'
+    std::variant<int SamplerOptions::*, float SamplerOptions::*> member;
+    std::string_view help;
+    Bounds bounds{};              ///< of a program's own user
+    bool excludes_least = false;  ///< the least is not allowed itself
+    Bounds asked{};               ///< of a request
+    /// Names in requests, where they are not `name` alone; unused ones are empty.
+    std::array<std::string_view, 2> request_names{};
+    bool is_common = false;  ///< what most people need
+
+    [[nodiscard]] bool is_whole() const noexcept { return std::holds_alternative<int SamplerOptions::*>(member); }
+};
+
+/// In the order in which they are shown.
+[[nodiscard]] TINFER_API std::span<const SamplerField> sampler_fields() noexcept;
+/// The letters of SamplerOptions::order with their names: "e penalties, d dry, …".
+[[nodiscard]] TINFER_API std::string sampler_letters();
 
 }  // namespace tinfer

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Text to tokens and back.
-//
-//     const auto vocab = tinfer::Vocab::load("model.gguf");
-//     const auto tokens = vocab.encode("Once upon a time");
-//     tinfer::Utf8Stream text;   // a piece may end inside a character
-//     for (const tinfer::Token token : tokens) std::cout << text.push(vocab.piece(token));
-//     std::cout << text.flush() << '\n' << vocab.decode(tokens) << '\n';
-//     if (const auto pad = vocab.special(tinfer::Special::pad)) std::cout << "padding is token " << *pad << '\n';
+// Text to tokens and back. Chapters: vocabularies, published tokenizers.
 #pragma once
 
 #include <array>
@@ -22,11 +15,18 @@
 #include <utility>
 #include <vector>
 
-#include "tinfer/error.hpp"
-#include "tinfer/export.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/model.hpp"
-#include "tinfer/types.hpp"
 
+// =================================================== vocabularies ====================================================
+// Text to tokens and back.
+//
+//     const auto vocab = tinfer::Vocab::load("model.gguf");
+//     const auto tokens = vocab.encode("Once upon a time");
+//     tinfer::Utf8Stream text;   // a piece may end inside a character
+//     for (const tinfer::Token token : tokens) std::cout << text.push(vocab.piece(token));
+//     std::cout << text.flush() << '\n' << vocab.decode(tokens) << '\n';
+//     if (const auto pad = vocab.special(tinfer::Special::pad)) std::cout << "padding is token " << *pad << '\n';
 namespace tinfer {
 
 /// What is put around a text. `force_bos` and `close_turn` are for turns of a conversation: they work with and without
@@ -172,5 +172,33 @@ private:
     std::size_t n_held_ = 0;
 };
 [[nodiscard]] TINFER_API std::string_view to_string(Utf8Stream::Policy policy) noexcept;
+
+}  // namespace tinfer
+
+// =============================================== published tokenizers ================================================
+// What is known of published tokenizers without a model: pre-tokenizers by name with their expressions, and texts of
+// tokens that end an answer. For programs that make model files.
+//
+//     for (const auto& pre : tinfer::pretokenizers())
+//         if (pre.family == "llama3") std::cout << pre.name << '\n';   // "llama3", "llama-v3", "llama-bpe", …
+namespace tinfer {
+
+/// One name that `tokenizer.ggml.pre` can have. The views are constants of the library.
+struct PretokenizerInfo {
+    std::string_view name;    ///< "llama-bpe"
+    std::string_view family;  ///< "llama3": names of one family cut alike
+    /// Applied in order, each to every piece that the ones before it produced. PCRE2 syntax, with four abbreviations:
+    /// %C% contractions in any case, %U% a class of letters that may begin a word in capitals, %W% one of the others,
+    /// %G% the expression of GPT-2.
+    std::span<const std::string_view> patterns;
+    bool ignores_merges;  ///< a piece that is a token as a whole is that token
+    bool cleans_spaces;   ///< decoding removes spaces before punctuation
+};
+
+/// All names, in the order of the table.
+[[nodiscard]] TINFER_API std::vector<PretokenizerInfo> pretokenizers();
+
+/// Whether a token of this text ends an answer in every model that has it: "<|im_end|>".
+[[nodiscard]] TINFER_API bool ends_answers(std::string_view token_text) noexcept;
 
 }  // namespace tinfer

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "tinfer/export.hpp"
+#include "tinfer/base.hpp"
 
 #define TINFER_VERSION_MAJOR 0
 #define TINFER_VERSION_MINOR 1

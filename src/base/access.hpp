@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::detail {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer {
 

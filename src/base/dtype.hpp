@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer {
 

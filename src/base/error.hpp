@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 
 #if defined(TINFER_CHECKED)
 // clang-format off

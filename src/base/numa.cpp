@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
-#include "tinfer/numa.hpp"
+#include "tinfer/placement.hpp"
 
 #if defined(__linux__)
 #    include <sys/syscall.h>

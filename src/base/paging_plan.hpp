@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Ids as text, and the names of enums that belong to no other folder.
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 #include <ostream>
 

@@ -8,7 +8,7 @@
 #include "base/json.hpp"
 #include "base/number_text.hpp"
 #include "chat/probe_render.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 #include "tinfer/json.hpp"
 
 namespace tinfer {

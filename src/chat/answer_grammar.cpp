@@ -15,8 +15,7 @@
 #include "grammar/emit.hpp"
 #include "grammar/gbnf.hpp"
 #include "grammar/grammar_impl.hpp"
-#include "tinfer/chat_grammar.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer {
 namespace {

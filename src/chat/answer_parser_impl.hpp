@@ -14,7 +14,7 @@
 #include "chat/mark_text.hpp"
 #include "chat/read_call.hpp"
 #include "chat/tool_values.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer {
 namespace chat {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A small taint analysis of a template. Names that hold message text are followed through assignments, loops and macros
 // up to a fixed point; then every place where such a value decides something is reported.
-#include "tinfer/chat_audit.hpp"
+#include "tinfer/chat.hpp"
 
 #include <algorithm>
 #include <set>

@@ -8,7 +8,7 @@
 
 #include "base/json.hpp"
 #include "chat/tool_format.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer::chat {
 

@@ -10,7 +10,6 @@
 
 #include "chat/probe_render.hpp"
 #include "tinfer/chat.hpp"
-#include "tinfer/chat_session.hpp"
 #include "tinfer/json.hpp"
 
 namespace tinfer::chat {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/grammar_cache.hpp"
+#include "tinfer/chat.hpp"
 
 #include <chrono>
 #include <condition_variable>

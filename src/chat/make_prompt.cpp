@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer {
 namespace {

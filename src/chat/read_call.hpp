@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "chat/tool_format.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer::chat {
 

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "chat/make_prompt.hpp"
 #include "grammar/thoughts_count.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 #include "tinfer/json.hpp"
 
 namespace tinfer {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Builds the grammar of a family's answers from its row of the format table, which the answer parser uses, too.
-#include "tinfer/chat_grammar.hpp"
+#include "tinfer/chat.hpp"
 
 #include <algorithm>
 

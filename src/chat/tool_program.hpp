@@ -7,7 +7,7 @@
 
 #include "grammar/grammar_impl.hpp"
 #include "grammar/program.hpp"
-#include "tinfer/chat_grammar.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer::chat {
 

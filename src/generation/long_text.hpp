@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "tinfer/context.hpp"
-#include "tinfer/long_text.hpp"
+#include "tinfer/generation.hpp"
 
 namespace tinfer::generation {
 

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "runtime/best_token.hpp"
-#include "tinfer/batch.hpp"
+#include "tinfer/context.hpp"
 #include "tinfer/speculation.hpp"
 #include "tinfer/text.hpp"
 #include "tokenizer/same_vocabulary.hpp"

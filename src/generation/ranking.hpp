@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::generation {
 

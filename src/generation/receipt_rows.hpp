@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "tinfer/batch.hpp"
 #include "tinfer/context.hpp"
 #include "tinfer/hash.hpp"
 #include "tinfer/receipt.hpp"

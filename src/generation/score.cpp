@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Scoring: the tokens of many texts in few batches, each row of logits read and forgotten before the next batch.
-#include "tinfer/score.hpp"
+#include "tinfer/generation.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "generation/ranking.hpp"
-#include "tinfer/batch.hpp"
+#include "tinfer/context.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer {

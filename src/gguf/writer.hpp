@@ -14,7 +14,7 @@
 
 #include "base/replace_file.hpp"
 #include "gguf/file.hpp"
-#include "tinfer/model_writer.hpp"
+#include "tinfer/model.hpp"
 
 namespace tinfer::gguf {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/grammar_match.hpp"
+#include "tinfer/grammar.hpp"
 
 #include "base/error.hpp"
 #include "grammar/schema_work.hpp"

@@ -18,8 +18,8 @@
 #include "grammar/machine.hpp"
 #include "grammar/string_mask.hpp"
 #include "grammar/token_trie.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/grammar.hpp"
-#include "tinfer/types.hpp"
 
 namespace tinfer::grammar {
 

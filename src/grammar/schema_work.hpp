@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "grammar/char_set.hpp"
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::grammar {
 

@@ -14,7 +14,7 @@
 
 #include "base/op_params.hpp"
 #include "graph/inputs.hpp"
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/operations.hpp"
 #include "tinfer/tensor.hpp"
 

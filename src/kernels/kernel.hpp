@@ -13,9 +13,8 @@
 
 #include "base/op_params.hpp"
 #include "base/row_ops.hpp"
-#include "tinfer/dtype.hpp"
-#include "tinfer/isa.hpp"
 #include "tinfer/operations.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::kernels {
 

@@ -5,7 +5,7 @@
 
 #include "model/family.hpp"
 #include "model/model.hpp"
-#include "tinfer/draft_head.hpp"
+#include "tinfer/speculation.hpp"
 
 namespace tinfer::model {
 

@@ -8,8 +8,7 @@
 #include <cstring>
 
 #include "base/half.hpp"
-#include "tinfer/dtype.hpp"
-#include "tinfer/quantize.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::quantize {
 

@@ -5,7 +5,7 @@
 // The older form:
 //     i32 entries; for each i32 bytes of its name, the name, i32 calls, i32 values, f32 values (mean · calls);
 //     then, or nothing, i32 chunks, i32 bytes of the dataset's name, the name.
-#include "tinfer/importance.hpp"
+#include "tinfer/observers.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -17,7 +17,7 @@
 #include "model/adapters.hpp"
 #include "runtime/batch_plan.hpp"
 #include "runtime/binding.hpp"
-#include "tinfer/adapter.hpp"
+#include "tinfer/model.hpp"
 
 namespace tinfer {
 

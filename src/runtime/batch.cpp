@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tinfer::Batch: three growing arrays; what they mean is checked by the context that decodes them.
-#include "tinfer/batch.hpp"
 #include "base/error.hpp"
+#include "tinfer/context.hpp"
 
 namespace tinfer {
 

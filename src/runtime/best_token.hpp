@@ -6,7 +6,7 @@
 #include <cmath>
 #include <span>
 
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::runtime {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tinfer::Pipeline: contexts of the parts of a model, and the one rule by which they keep or forget a batch.
-#include "tinfer/pipeline.hpp"
+#include "tinfer/context.hpp"
 
 #include "base/access.hpp"
 #include "base/error.hpp"

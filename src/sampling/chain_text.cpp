@@ -11,7 +11,6 @@
 
 #include "base/error.hpp"
 #include "base/number_text.hpp"
-#include "tinfer/sampler_fields.hpp"
 #include "tinfer/sampling.hpp"
 
 namespace tinfer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/sampler_fields.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer {
 namespace sampling {

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "sampling/chain_text.hpp"
-#include "tinfer/sampler_fields.hpp"
+#include "tinfer/sampling.hpp"
 
 namespace tinfer {
 namespace sampling {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "tinfer/types.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::serving {
 

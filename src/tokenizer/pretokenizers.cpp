@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/pretokenizers.hpp"
+#include "tinfer/text.hpp"
 
 #include "base/error.hpp"
 #include "tokenizer/pretokenizer_table.hpp"

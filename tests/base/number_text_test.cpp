@@ -8,8 +8,7 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/number_text.hpp"
-#include "tinfer/chat_grammar.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 #include "tinfer/grammar.hpp"
 #include "tinfer/sampling.hpp"
 

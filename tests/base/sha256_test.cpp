@@ -5,7 +5,7 @@
 #include <string>
 
 #include "support/temp_folder.hpp"
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/hash.hpp"
 
 namespace tinfer {

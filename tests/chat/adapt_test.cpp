@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/golden.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 using OrderedJson = nlohmann::ordered_json;

@@ -6,8 +6,7 @@
 #include "chat/answer_format.hpp"
 #include "chat/call_probe.hpp"
 #include "support/family_template.hpp"
-#include "tinfer/chat_grammar.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 using chat::AnswerFormat;

@@ -14,8 +14,7 @@
 #include "grammar/constraint.hpp"
 #include "support/family_template.hpp"
 #include "support/golden.hpp"
-#include "tinfer/chat_grammar.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer {

@@ -3,7 +3,7 @@
 
 #include "chat/tool_format.hpp"
 #include "support/code_of.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 

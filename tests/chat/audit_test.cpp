@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tinfer/chat_audit.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tinfer/chat_grammar.hpp>
+#include <tinfer/chat.hpp>
 #include <tinfer/tinfer.hpp>
 
 namespace {

@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "support/code_of.hpp"
 #include "tinfer/chat.hpp"
-#include "tinfer/grammar_cache.hpp"
 #include "tokenizer/vocab_support.hpp"
 
 namespace tinfer::test {

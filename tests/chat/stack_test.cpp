@@ -10,8 +10,6 @@
 #include "support/call_writers.hpp"
 #include "support/small_stack.hpp"
 #include "tinfer/chat.hpp"
-#include "tinfer/chat_audit.hpp"
-#include "tinfer/chat_grammar.hpp"
 
 namespace tinfer::test {
 

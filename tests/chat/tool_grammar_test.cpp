@@ -15,7 +15,7 @@
 #include "grammar/machine.hpp"
 #include "support/call_writers.hpp"
 #include "support/code_of.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 using grammar::Machine;

@@ -11,7 +11,7 @@
 #include "base/json.hpp"
 #include "chat/tool_format.hpp"
 #include "support/family_template.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Any bytes as a file of importance, of either form: what is read is finite, not negative and of the shapes it says,
 // can be merged, and is the same after it was written and read again; or the file is refused with an Error.
-#include <tinfer/importance.hpp>
+#include <tinfer/observers.hpp>
 
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 
 namespace {
 

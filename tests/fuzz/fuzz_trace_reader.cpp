@@ -7,8 +7,7 @@
 
 #include "base/byte_io.hpp"
 #include "tinfer/observers.hpp"
-#include "tinfer/observers_stats.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 #include "view.hpp"
 
 namespace {

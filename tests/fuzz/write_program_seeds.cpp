@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Seeds of the fuzz targets of expressions, chains of samplers, configuration files, files of log-probabilities and of
 // importance, and of what clients do to an engine.
-#include <tinfer/importance.hpp>
+#include <tinfer/observers.hpp>
 
 #include <cstdint>
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "support/tiny_model.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 int main(int argc, char** argv) {
     if (argc != 2) return 2;

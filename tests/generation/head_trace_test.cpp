@@ -7,7 +7,7 @@
 
 #include "generation/head_support.hpp"
 #include "support/adapter_files.hpp"
-#include "tinfer/adapter.hpp"
+#include "tinfer/model.hpp"
 #include "tinfer/trace.hpp"
 
 namespace tinfer {

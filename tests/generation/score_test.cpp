@@ -2,7 +2,7 @@
 // Scores of many texts in one call are those of each text alone, whatever the context's sizes.
 #include <doctest/doctest.h>
 
-#include <tinfer/score.hpp>
+#include <tinfer/generation.hpp>
 #include <tinfer/tinfer.hpp>
 
 #include <cmath>

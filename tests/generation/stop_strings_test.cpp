@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer::generation {
 

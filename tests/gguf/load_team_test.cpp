@@ -3,7 +3,6 @@
 // before; a list of memory nodes.
 #include <doctest/doctest.h>
 
-#include <tinfer/numa.hpp>
 #include <tinfer/placement.hpp>
 #include <tinfer/tinfer.hpp>
 

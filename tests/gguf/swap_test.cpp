@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/swap.hpp"
+#include "tinfer/model.hpp"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include "support/gguf_copy.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"
-#include "tinfer/model_writer.hpp"
+#include "tinfer/model.hpp"
 
 namespace tinfer::gguf {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <doctest/doctest.h>
 
-#include "tinfer/grammar_match.hpp"
+#include "tinfer/grammar.hpp"
 
 #include <string>
 #include <vector>

@@ -9,7 +9,7 @@
 #include "grammar/format.hpp"
 #include "grammar/number.hpp"
 #include "grammar/regex.hpp"
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 
 using namespace tinfer;
 using namespace tinfer::grammar;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "hub/hub.hpp"
 

@@ -3,7 +3,7 @@
 //     tinfer_hub_driver CACHE STALL_MS PAUSE_MS NAME…
 // prints the document of each model, or the error's line, and then ends with exit code 1; states of files and what is
 // said go to stderr.
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 #include <tinfer/json.hpp>
 
 #include <algorithm>

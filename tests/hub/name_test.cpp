@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include "hub/choice.hpp"
 #include "hub/plain_text.hpp"

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 using namespace tinfer::hub;
 

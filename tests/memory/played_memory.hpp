@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "memory/memory.hpp"
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::memory::test {
 

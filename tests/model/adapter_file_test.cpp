@@ -12,7 +12,7 @@
 #include "support/code_of.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tiny_model.hpp"
-#include "tinfer/adapter.hpp"
+#include "tinfer/model.hpp"
 
 using namespace tinfer;
 using namespace tinfer::test;

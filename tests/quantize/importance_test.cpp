@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/importance.hpp"
+#include "tinfer/observers.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include "support/code_of.hpp"
 #include "support/gguf_copy.hpp"
 #include "support/temp_folder.hpp"
-#include "tinfer/model_writer.hpp"
+#include "tinfer/model.hpp"
 
 namespace tinfer {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/quantize.hpp"
+#include "tinfer/tensor.hpp"
 
 #include <doctest/doctest.h>
 

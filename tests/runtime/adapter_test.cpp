@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // LoRA adapters and control vectors: what they compute, whose rows they touch, and that nothing stays of them.
-#include "tinfer/adapter.hpp"
+#include "tinfer/model.hpp"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 
 #include "runtime/context_support.hpp"
 #include "support/adapter_files.hpp"
-#include "tinfer/adapter.hpp"
+#include "tinfer/model.hpp"
 #include "trace/adapter_reads.hpp"
 #include "trace/trace_support.hpp"
 

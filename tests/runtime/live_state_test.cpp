@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "context_support.hpp"
-#include "tinfer/prefix_store.hpp"
 #include "tinfer/state.hpp"
 
 namespace tinfer {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The prefix store: warm prompts have the bits of cold ones, nothing that is damaged or foreign is believed, memory
 // stays below its limit.
-#include "tinfer/prefix_store.hpp"
+#include "tinfer/state.hpp"
 
 #include <fstream>
 #include <set>

@@ -9,7 +9,7 @@
 #include "runtime/paging_support.hpp"
 #include "support/golden.hpp"
 #include "tinfer/state.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer::test {
 

@@ -9,7 +9,7 @@
 
 #include "sampling/chain.hpp"
 #include "support/code_of.hpp"
-#include "tinfer/sampler_fields.hpp"
+#include "tinfer/sampling.hpp"
 
 using namespace tinfer;
 using namespace tinfer::sampling;

@@ -3,7 +3,7 @@
 #include "serving/full_engine.hpp"
 #include "serving/thoughts.hpp"
 #include "support/code_of.hpp"
-#include "tinfer/chat_grammar.hpp"
+#include "tinfer/chat.hpp"
 
 using namespace tinfer;
 using namespace tinfer::test;

@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "chat/tool_format.hpp"
-#include "tinfer/chat_session.hpp"
+#include "tinfer/chat.hpp"
 
 namespace tinfer::test {
 

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "tinfer/error.hpp"
+#include "tinfer/base.hpp"
 
 namespace tinfer::test {
 

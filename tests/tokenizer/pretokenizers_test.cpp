@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "tinfer/pretokenizers.hpp"
+#include "tinfer/text.hpp"
 
 #include <algorithm>
 #include <string>

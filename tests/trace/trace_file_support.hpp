@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 #include "trace/trace_support.hpp"
 
 namespace tinfer::test {

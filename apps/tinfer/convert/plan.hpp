@@ -3,7 +3,7 @@
 // values come from and what changes on the way.
 #pragma once
 
-#include <tinfer/dtype.hpp>
+#include <tinfer/tensor.hpp>
 
 #include <array>
 #include <cstdint>

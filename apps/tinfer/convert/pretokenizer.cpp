@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Finds the name of a pre-tokenizer by its expressions: those of a checkpoint and those of the library are brought into
 // one spelling and compared. What is made one changes no match.
-#include <tinfer/pretokenizers.hpp>
+#include <tinfer/text.hpp>
 
 #include <algorithm>
 #include <array>

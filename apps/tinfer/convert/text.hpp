@@ -2,7 +2,7 @@
 // Messages of the converter: texts put together from parts, and names of a checkpoint made fit for a terminal.
 #pragma once
 
-#include <tinfer/error.hpp>
+#include <tinfer/base.hpp>
 
 #include <cstdint>
 #include <sstream>

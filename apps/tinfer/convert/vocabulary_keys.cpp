@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Keys of a vocabulary: special ids by the texts and numbers of several files, flags by the post-processor, templates.
-#include <tinfer/pretokenizers.hpp>
+#include <tinfer/text.hpp>
 
 #include <algorithm>
 #include <unordered_map>

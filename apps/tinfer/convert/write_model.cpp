@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "convert/write_model.hpp"
 
-#include <tinfer/quantize.hpp>
+#include <tinfer/tensor.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -3,7 +3,7 @@
 // of the checkpoint. Threads share the rows of a piece; the bytes do not depend on them.
 #pragma once
 
-#include <tinfer/model_writer.hpp>
+#include <tinfer/model.hpp>
 
 #include <functional>
 

@@ -3,7 +3,7 @@
 // unfinished traces can be viewed, too: what could not be read is left out, and the page says so.
 #pragma once
 
-#include <tinfer/trace_file.hpp>
+#include <tinfer/trace.hpp>
 
 #include <cstdint>
 #include <functional>

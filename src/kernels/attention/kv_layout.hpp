@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::kernels {
 

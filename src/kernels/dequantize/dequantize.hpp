@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::kernels {
 

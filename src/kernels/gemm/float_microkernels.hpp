@@ -5,7 +5,7 @@
 
 #include "kernels/simd/prefetch.hpp"
 #include "kernels/simd/vec.hpp"
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::kernels {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "kernels/quants/formats.hpp"
-#include "tinfer/isa.hpp"
+#include "tinfer/operations.hpp"
 
 namespace tinfer::kernels {
 

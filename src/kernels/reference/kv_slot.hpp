@@ -9,7 +9,7 @@
 #include "base/half.hpp"
 #include "kernels/attention/kv_quantize.hpp"
 #include "kernels/quants/format.hpp"
-#include "tinfer/dtype.hpp"
+#include "tinfer/tensor.hpp"
 
 namespace tinfer::kernels::ref {
 

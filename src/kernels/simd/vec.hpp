@@ -10,7 +10,7 @@
 #include <cstring>
 #include <xsimd/xsimd.hpp>
 
-#include "tinfer/isa.hpp"
+#include "tinfer/operations.hpp"
 
 #define TINFER_INLINE __attribute__((always_inline)) inline
 /// In front of loops over parts of a block that are worth unrolling where addresses are a pointer and a constant, and

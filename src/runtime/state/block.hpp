@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/byte_io.hpp"
+#include "tinfer/base.hpp"
 #include "tinfer/hash.hpp"
-#include "tinfer/types.hpp"
 
 namespace tinfer::runtime::state {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/state/block.hpp"
-#include "tinfer/prefix_store.hpp"
+#include "tinfer/state.hpp"
 
 namespace tinfer::runtime::state {
 

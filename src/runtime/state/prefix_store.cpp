@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Which pages a text begins with, and which are still to be kept. What pages consist of says page_form.hpp; where they
 // are, page_memory.hpp and page_folder.hpp.
-#include "tinfer/prefix_store.hpp"
+#include "tinfer/state.hpp"
 
 #include <algorithm>
 

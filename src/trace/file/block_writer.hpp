@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tinfer/trace_format.hpp"
+#include "tinfer/trace.hpp"
 
 #include <span>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 #include "trace/file/residency.hpp"
 
 namespace tinfer::trace {

@@ -6,7 +6,7 @@
 #include <deque>
 #include <unordered_map>
 
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer {
 

@@ -7,7 +7,7 @@
 
 #include "base/byte_io.hpp"
 #include "base/error.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 #include "trace/file/encode.hpp"
 
 namespace tinfer {

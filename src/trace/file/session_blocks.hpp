@@ -2,7 +2,7 @@
 // What a trace says of its session as a whole: the pairs of SESSION, the files, the registry of tensors.
 #pragma once
 
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 #include "trace/file/encode.hpp"
 
 namespace tinfer::trace {

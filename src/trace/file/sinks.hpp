@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 
 namespace tinfer::trace {
 

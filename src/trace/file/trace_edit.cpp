@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "tinfer/hash.hpp"
-#include "tinfer/trace_file.hpp"
+#include "tinfer/trace.hpp"
 #include "trace/file/encode.hpp"
 
 namespace tinfer {

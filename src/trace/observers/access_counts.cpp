@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
-#include "tinfer/observers_count.hpp"
+#include "tinfer/observers.hpp"
 
 namespace tinfer {
 

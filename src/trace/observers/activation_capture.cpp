@@ -7,7 +7,7 @@
 #include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "base/mapped_file.hpp"
-#include "tinfer/observers_values.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/filter.hpp"
 #include "trace/observers/value_rows.hpp"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "tinfer/observers_values.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/fixed_text.hpp"
 #include "trace/observers/value_rows.hpp"
 #include "trace/own_map.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "tinfer/observers_stats.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/fixed_text.hpp"
 #include "trace/own_map.hpp"
 

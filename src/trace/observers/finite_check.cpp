@@ -5,7 +5,7 @@
 #include "base/bytes.hpp"
 #include "base/dtype.hpp"
 #include "base/error.hpp"
-#include "tinfer/observers_values.hpp"
+#include "tinfer/observers.hpp"
 
 namespace tinfer {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "tinfer/observers_stats.hpp"
+#include "tinfer/observers.hpp"
 
 namespace tinfer {
 

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.hpp"
-#include "tinfer/observers_values.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/observers/value_rows.hpp"
 
 namespace tinfer {

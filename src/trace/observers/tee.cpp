@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "base/error.hpp"
-#include "tinfer/observers_stats.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/filter.hpp"
 
 namespace tinfer {

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "tinfer/observers_stats.hpp"
+#include "tinfer/observers.hpp"
 #include "trace/fixed_text.hpp"
 
 namespace tinfer {
