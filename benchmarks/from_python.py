@@ -9,7 +9,8 @@ The package has to be installed for the interpreter that runs this, and a releas
     build/release/python-bare/bin/python benchmarks/from_python.py      (scripts/test --label python makes that one)
 
 usage: from_python.py [MODEL.gguf] [--build build/release] [--threads N] [--predict 128] [--prompts 64] [--texts 10000]
-                      [--rounds 5] [--only generation,batch,observer,observer_each,embed] [--other PYTHON] [--slack 0.0]
+                      [--rounds 5] [--only PART,…] [--other PYTHON] [--slack 0.0]
+    --only: generation, batch, observer, observer_each, observer_all, observer_each_all, embed
     --other: an interpreter that has llama-cpp-python
 """
 import argparse
@@ -83,7 +84,8 @@ def batch(args):
 
 
 def observer(args, runs_per_call=16, accesses=False):
-    """A generation that a Python observer watches, with its events as arrays, beside one that nobody watches."""
+    """A generation that a Python observer watches, with its events as arrays, beside one that nobody watches: calls
+    for many tokens at once."""
     import tinfer
     model = tinfer.Model.load(args.model)
     context = tinfer.Context(model, n_ctx=args.predict + 64, n_threads=args.threads)
@@ -92,22 +94,37 @@ def observer(args, runs_per_call=16, accesses=False):
     class Bytes(tinfer.Observer):
         n_bytes = 0
 
-        def on_events(self, events, accesses):
+        def on_events(self, events):
             self.n_bytes += int(events["bytes_read"].sum())
+
+    class Both(Bytes):
+        def on_events(self, events, accesses):
+            super().on_events(events)
 
     def once():
         return rate_of(context, sampler, args.predict)
 
     def watched():
-        with context.attach(Bytes(runs_per_call=runs_per_call, accesses=accesses)):
+        with context.attach((Both if accesses else Bytes)(runs_per_call=runs_per_call)):
             return max(once() for _ in range(3))
-    what = "events and accesses, a call for each token" if accesses else f"events, a call for {runs_per_call} tokens"
+    what = (f"events{' and accesses' if accesses else ''}, a call for "
+            f"{'each token' if runs_per_call == 1 else f'{runs_per_call} tokens'}")
     return (f"watched in Python, {what}, tokens/s", "watched", "not", watched,
             lambda: max(once() for _ in range(3)), 0.95)
 
 
 def observer_each(args):
-    """The same, called after every token, and with all operands."""
+    """The same, called after every token, as by default."""
+    return observer(args, 1)
+
+
+def observer_all(args):
+    """The same with all operands, of many tokens at once."""
+    return observer(args, 16, True)
+
+
+def observer_each_all(args):
+    """The same with all operands after every token."""
     return observer(args, 1, True)
 
 
@@ -153,7 +170,8 @@ def main():
     parser.add_argument("--prompts", default=64, type=int)
     parser.add_argument("--texts", default=10_000, type=int)
     parser.add_argument("--rounds", default=5, type=int)
-    parser.add_argument("--only", default="generation,batch,observer,observer_each,embed")
+    parser.add_argument("--only", default="generation,batch,observer,observer_each,observer_all,observer_each_all,"
+                                          "embed")
     parser.add_argument("--other", default=None)
     parser.add_argument("--slack", default=0.0, type=float)
     args = parser.parse_args()

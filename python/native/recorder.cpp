@@ -147,6 +147,7 @@ void Recorder::on_run_begin(const tinfer::RunInfo& run) {
 void Recorder::forget_known() {
     known_.clear();
     known_accesses_.clear();
+    known_tensors_.clear();
     next_event_ = 0;
 }
 
@@ -169,6 +170,7 @@ const Recorder::Known& Recorder::next_known(const tinfer::KernelEvent& event) {
     if (i < known_.size() && known_[i].step == event.step) return known_[i];
     if (i < known_.size()) {  // what follows has moved, too
         known_accesses_.resize(known_[i].first);
+        known_tensors_.resize(known_[i].first);
         known_.resize(i);
     }
     const auto& step = *event.step;
@@ -180,9 +182,14 @@ const Recorder::Known& Recorder::next_known(const tinfer::KernelEvent& event) {
     known.record.layer = static_cast<std::int16_t>(step.layer);
     known.record.part = static_cast<std::uint8_t>(step.part);
     known.record.fused = step.fused;
-    if (accesses && event.accesses.data() == step.operands.data() && event.accesses.size() == step.operands.size()) {
-        known.accesses = step.operands.data();
-        for (const auto& access : step.operands) known_accesses_.push_back(record_of(access, known.record.plan));
+    if (accesses) {
+        const bool is_step = event.accesses.data() == step.operands.data() && !step.operands.empty();
+        if (is_step && event.accesses.size() == step.operands.size()) known.accesses = step.operands.data();
+        known.n = event.accesses.size();
+        for (const auto& access : event.accesses) {
+            known_accesses_.push_back(record_of(access, known.record.plan));
+            known_tensors_.push_back(access.tensor);
+        }
     }
     return known_.emplace_back(known);
 }
@@ -202,15 +209,35 @@ void Recorder::add(const tinfer::KernelEvent& event) {
     record.phase = static_cast<std::uint8_t>(event.run->phase);
     record.status = static_cast<std::uint8_t>(event.status);
     if (!accesses) return;
-    if (known.accesses != nullptr && known.accesses == event.accesses.data()) {
-        const auto first = known_accesses_.begin() + static_cast<std::ptrdiff_t>(known.first);
-        records_.accesses.insert(records_.accesses.end(), first, first + record.n_accesses);
-    } else {
-        for (const auto& access : event.accesses) records_.accesses.push_back(record_of(access, record.plan));
-    }
-    for (std::size_t i = record.first_access; i < records_.accesses.size(); ++i)
-        records_.accesses[i].event = event.index;
+    add_accesses(event, known);
     if (keep) add_ranges(event, record.first_access);
+}
+
+void Recorder::add_accesses(const tinfer::KernelEvent& event, const Known& known) {
+    auto& all = records_.accesses;
+    const std::size_t begin = all.size();
+    const auto first = known_accesses_.begin() + static_cast<std::ptrdiff_t>(known.first);
+    if (known.accesses != nullptr && known.accesses == event.accesses.data()) {
+        all.insert(all.end(), first, first + static_cast<std::ptrdiff_t>(known.n));
+    } else {
+        // The same tensors as a rule: to look one up costs lines that the weights have pushed out of the caches.
+        for (std::size_t i = 0; i < event.accesses.size(); ++i) {
+            const auto& access = event.accesses[i];
+            if (i >= known.n || known_tensors_[known.first + i] != access.tensor) {
+                all.push_back(record_of(access, known.record.plan));
+                continue;
+            }
+            auto& record = all.emplace_back(known_accesses_[known.first + i]);
+            record.bytes = access.bytes();
+            record.n_ranges = static_cast<std::uint32_t>(access.ranges.size());
+            record.slot = access.slot;
+            record.passes = access.passes;
+            record.mode = static_cast<std::uint8_t>(access.mode);
+            record.kind = static_cast<std::uint8_t>(access.kind);
+            record.scratch = access.scratch;
+        }
+    }
+    for (std::size_t i = begin; i < all.size(); ++i) all[i].event = event.index;
 }
 
 void Recorder::add_ranges(const tinfer::KernelEvent& event, std::size_t first_access) {

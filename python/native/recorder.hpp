@@ -142,11 +142,11 @@ public:
 
 private:
     std::uint32_t tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan);
-    /// An event's fields that its step decides, and its accesses where no input decides them.
+    /// An event's fields that its step decides, and its accesses: what inputs decide of them is the run's.
     struct Known {
         const tinfer::StepView* step = nullptr;
         const tinfer::Access* accesses = nullptr;  ///< the step's; null: inputs decide them
-        std::size_t first = 0;                     ///< of known_accesses_
+        std::size_t first = 0, n = 0;              ///< of known_accesses_
         EventRecord record{};
     };
     /// Of the run's next event: most runs repeat the run before, event by event.
@@ -154,6 +154,7 @@ private:
     void forget_known();
     [[nodiscard]] AccessRecord record_of(const tinfer::Access& access, std::uint32_t plan);
     void add(const tinfer::KernelEvent& event);
+    void add_accesses(const tinfer::KernelEvent& event, const Known& known);
     void add_ranges(const tinfer::KernelEvent& event, std::size_t first_access);
     /// Of runs that are over, what Python has not had.
     struct Handed {
@@ -179,6 +180,7 @@ private:
     std::pair<const tinfer::PlanView*, std::uint32_t> known_plan_{};
     std::vector<Known> known_;  ///< in the order of a run
     std::vector<AccessRecord> known_accesses_;
+    std::vector<const tinfer::TensorInfo*> known_tensors_;  ///< of known_accesses_
     std::size_t next_event_ = 0;
     std::size_t run_events_ = 0;  ///< where those of the run begin
     /// What Python has had already of what is kept, and runs that it has not had.

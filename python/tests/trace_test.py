@@ -153,6 +153,27 @@ class Observers(unittest.TestCase):
             self.context.decode([5])
             self.context.decode([5])
 
+    def test_who_does_not_take_accesses_gets_none(self):
+        calls = []
+
+        class Events(tinfer.Observer):
+            def on_events(self, events):
+                calls.append((len(events), int(events["n_accesses"].sum())))
+
+        class May(tinfer.Observer):
+            def on_events(self, events, accesses=None):
+                calls.append((len(events), len(accesses)))
+
+        class Any(tinfer.Observer):
+            def on_events(self, *arrays):
+                calls.append(tuple(map(len, arrays)))
+        for made in (Events(), Events(accesses=True), Events(keep=True), May(), Any(), Any(accesses=False)):
+            with self.context.attach(made):
+                self.context.decode([5])
+        n, n_accesses = calls[-2]
+        self.assertGreater(n_accesses, n)
+        self.assertEqual(calls, [(n, 0), (n, n_accesses), (n, n_accesses), (n, n_accesses), (n, n_accesses), (n, 0)])
+
     def test_runs_alone(self):
         runs = []
 

@@ -18,6 +18,8 @@ PACKAGE = pathlib.Path(tinfer.__file__).parent
 OVER_OTHERS = ("tinfer.ray", "tinfer.shims.langchain", "tinfer.shims.lm_eval", "tinfer.shims.llm_plugin")
 
 USE = '''
+from typing import Any
+import numpy as np
 import tinfer
 llm = tinfer.LLM("model.gguf", n_ctx=2048)
 params = tinfer.SamplingParams(temperature=0.0, max_tokens=20, stop=["a"])
@@ -33,7 +35,13 @@ class Counts(tinfer.Observer):
     n = 0
     def on_run(self, run: object) -> None:
         self.n += 1
-with context.attach(Counts()) as attached:
+class Events(tinfer.Observer):
+    def on_events(self, events: np.ndarray[Any, Any]) -> None:
+        assert len(events)
+class Both(tinfer.Observer):
+    def on_events(self, events: np.ndarray[Any, Any], accesses: np.ndarray[Any, Any]) -> None:
+        assert len(accesses)
+with context.attach(Events()), context.attach(Both()), context.attach(Counts()) as attached:
     context.decode([best])
 '''
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -108,42 +109,59 @@ class _Tables:
                               for name, column in self.columns().items()})
 
 
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with two arguments. Of what is written in C, nobody knows: then it gets them."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
+
+
 class Observer(_native._Recorder, _Tables):
     """Sees every kernel call of the contexts that it is attached to. It steers nothing and changes no bit.
 
     As it is, it keeps everything: ``events``, ``accesses``, ``ranges``, ``runs``, ``tensors``, ``plans``, ``samples``.
-    A subclass with ``on_events(self, events, accesses)`` or ``on_run(self, run)`` is called after each run with its
-    arrays instead, and nothing is kept, nor are ranges written down, unless keep says so. What it raises fails the
-    decode, which leaves the context as before, and is raised by it.
+    A subclass with ``on_events(self, events)``, ``on_events(self, events, accesses)`` or ``on_run(self, run)`` is
+    called after each run with its arrays instead, and nothing is kept, nor are ranges written down, unless keep says
+    so. What it raises fails the decode, which leaves the context as before, and is raised by it.
 
     level: "counts", "steps" (with times) or "threads". ops, layers, parts, phases and tensors (globs) say which events
-    are wanted. accesses=False leaves out the operands, and runs_per_call=16, say, calls once for so many runs, and for
-    those left over at the end of ``with`` or by ``Attachment.detach()``: both cost less. values: globs of results, as
-    ``"l_out-*"``, that ``on_value(self, value)`` gets as arrays; by default they are kept in ``values``. Threads wait
-    for an observer of values after each step that it wants.
+    are wanted. accesses=False leaves out the operands; by default they are left out where nothing is kept and
+    ``on_events`` does not take them. runs_per_call=16, say, calls once for so many runs, and for those left over at the
+    end of ``with`` or by ``Attachment.detach()``. Both cost less. values: globs of results, as ``"l_out-*"``, that
+    ``on_value(self, value)`` gets as arrays; by default they are kept in ``values``. Threads wait for an observer of
+    values after each step that it wants.
     """
 
     def __init__(self, *, level: str = "steps", ops: Sequence[str] = (), layers: Sequence[int] = (),
                  parts: Sequence[str] = (), phases: Sequence[str] = (), tensors: Sequence[str] = (),
                  every_nth_run: int = 1, values: Sequence[str] = (), keep: bool | None = None,
-                 accesses: bool = True, runs_per_call: int = 1, detach_on_error: bool = False) -> None:
+                 accesses: bool | None = None, runs_per_call: int = 1, detach_on_error: bool = False) -> None:
         for name, given in (("ops", ops), ("parts", parts), ("phases", phases), ("tensors", tensors),
                             ("values", values)):
             if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name} is a sequence of texts, not a text")
-        calls = type(self).on_events is not Observer.on_events or type(self).on_run is not Observer.on_run
+        has_events = type(self).on_events is not Observer.on_events
+        calls = has_events or type(self).on_run is not Observer.on_run
+        kept = not calls if keep is None else bool(keep)
+        self._takes_accesses = has_events and _takes_two(self.on_events)
+        if accesses is None:
+            accesses = kept or self._takes_accesses
         super().__init__(level, list(ops), list(layers), list(parts), list(phases), list(tensors), every_nth_run,
-                         list(values), not calls if keep is None else bool(keep), calls, bool(accesses), runs_per_call,
-                         detach_on_error)
+                         list(values), kept, calls, bool(accesses), runs_per_call, detach_on_error)
         self.values: list[Value] = []
 
     @property
     def _recorder(self) -> _native._Recorder:  # type: ignore[override]
         return self
 
-    def on_events(self, events: NDArray[Any], accesses: NDArray[Any]) -> None:
-        """Called after each run (or after runs_per_call of them) where a subclass has it: its events, and their
-        accesses, in which first_access counts from 0. Both are read-only, and stay for as long as they are kept."""
+    def on_events(self, *args: Any, **keywords: Any) -> None:   # so that checkers of types take both forms
+        """Called after each run (or after runs_per_call of them) where a subclass has it: its events and, where it
+        takes two arguments, their accesses, in which first_access counts from 0. Both are read-only, and stay for as
+        long as they are kept."""
 
     def on_run(self, run: Any) -> None:
         """Called after ``on_events`` with the row of ``runs`` of each of its runs."""
@@ -158,7 +176,10 @@ class Observer(_native._Recorder, _Tables):
         self.values.clear()
 
     def _on_runs(self, runs: bytes, events: _native._Rows, accesses: _native._Rows) -> None:
-        self.on_events(records(events, EVENT), records(accesses, ACCESS))
+        if self._takes_accesses:
+            self.on_events(records(events, EVENT), records(accesses, ACCESS))
+        else:
+            self.on_events(records(events, EVENT))
         if type(self).on_run is not Observer.on_run:
             for run in records(runs, RUN):
                 self.on_run(run)
