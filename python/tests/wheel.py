@@ -63,8 +63,8 @@ def run(python, test, arguments):
     """In a folder from which no source of the package can be imported, without a compiler on the path."""
     keep = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     keep |= {"PATH": str(pathlib.Path(python).parent), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONFAULTHANDLER": "1"}
-    if "TINFER_PRELOAD" in keep:
-        keep["LD_PRELOAD"] = keep["TINFER_PRELOAD"]
+    if "TINFER_PRELOAD" in keep:   # a sanitizer, which has to see the interpreter's objects each by itself, too
+        keep |= {"LD_PRELOAD": keep["TINFER_PRELOAD"], "PYTHONMALLOC": "malloc"}
     return subprocess.run([python, HERE / test, *arguments], env=keep).returncode
 
 
