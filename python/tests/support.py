@@ -10,6 +10,7 @@ TINY = str(BUILD / "tests/package/tiny.gguf")        # two layers, random weight
 TALKS = str(BUILD / "python-tests/talks.gguf")       # the same with a chat template
 LORA = str(BUILD / "python-tests/lora.gguf")         # an adapter for both
 LOGITS = str(BUILD / "bin/tinfer_logits_sha256")
+PROGRAM = os.environ.get("TINFER_PROGRAM") or str(BUILD / "bin/tinfer")
 SMOL = PROJECT / "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 needs_smollm2 = unittest.skipUnless(SMOL.exists(), "no SmolLM2 in models/: scripts/get_model.py smollm2 fetches it")

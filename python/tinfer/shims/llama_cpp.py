@@ -69,11 +69,12 @@ class Llama:
         self._llm = LLM(model_path, n_ctx=n_ctx, n_parallel=1, n_threads=n_threads or 0, lora=lora,
                         chat_template=chat_template)
         self._n_ctx = n_ctx or self._llm.model.n_ctx_train
+        self._n_threads = n_threads or 0
         self._seed: int | None = None if seed == 0xFFFFFFFF else seed
         self._logits_all, self._embedding = logits_all, embedding
         self._context: Context | None = None
         self._input_ids: list[int] = []
-        self._scores: np.ndarray[Any, Any] = np.empty((0, self.n_vocab()), np.float32)
+        self._rows: np.ndarray[Any, Any] = np.zeros((0, self.n_vocab()), np.float32)   # room for more than are there
         self.metadata: dict[str, str] = self._llm.model.metadata()
 
     # ---- Texts
@@ -234,7 +235,8 @@ class Llama:
 
     def _own_context(self) -> Context:
         if self._context is None:
-            self._context = Context(self._llm.model, n_ctx=self._n_ctx, logits_all=self._logits_all)
+            self._context = Context(self._llm.model, n_ctx=self._n_ctx, n_threads=self._n_threads,
+                                    logits_all=self._logits_all)
         return self._context
 
     @property
@@ -249,14 +251,14 @@ class Llama:
 
     @property
     def scores(self) -> np.ndarray[Any, Any]:
-        """Logits: a row for each token of eval() with logits_all, else of the last token of each call, in the last
-        row."""
-        return self._scores
+        """Logits: a row for each token of eval(); without logits_all those of the last token of each call, and zeros
+        for the others."""
+        return self._rows[:self.n_tokens]
 
     @property
     def eval_logits(self) -> list[list[float]]:
         """The rows of ``scores`` as lists."""
-        rows: list[list[float]] = (self._scores if self._logits_all else self._scores[-1:]).tolist()
+        rows: list[list[float]] = (self.scores if self._logits_all else self.scores[-1:]).tolist()
         return rows
 
     def reset(self) -> None:
@@ -264,17 +266,20 @@ class Llama:
         if self._context is not None:
             self._context.clear()
         self._input_ids = []
-        self._scores = np.empty((0, self.n_vocab()), np.float32)
+        self._rows = np.zeros((0, self.n_vocab()), np.float32)
 
     def eval(self, tokens: Sequence[int]) -> None:
         """Computes tokens behind those that are there."""
         context = self._own_context()
         ids = [int(token) for token in tokens]
         context.decode(ids)
-        rows = np.zeros((len(ids), self.n_vocab()), np.float32)
+        n = self.n_tokens + len(ids)
+        if n > len(self._rows):   # memory of zeros costs nothing until it is written to
+            rows = np.zeros((max(n, min(2 * n, self._n_ctx)), self.n_vocab()), np.float32)
+            rows[:self.n_tokens] = self.scores
+            self._rows = rows
         for i in range(context.n_outputs):
-            rows[len(ids) - context.n_outputs + i] = context.logits(i)
-        self._scores = np.concatenate([self._scores, rows])
+            self._rows[n - context.n_outputs + i] = context.logits(i)
         self._input_ids += ids
 
     def sample(self, top_k: int = 40, top_p: float = 0.95, min_p: float = 0.05, temp: float = 0.8,
@@ -285,7 +290,7 @@ class Llama:
         keywords: dict[str, Any] = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "temp": temp}
         if self._seed is not None:
             keywords["seed"] = (self._seed + self.n_tokens) % 2**32
-        return Sampler(self._llm.vocab, **keywords).sample(self._scores[-1])
+        return Sampler(self._llm.vocab, **keywords).sample(self.scores[-1])
 
     def generate(self, tokens: Sequence[int], reset: bool = True, **options: Any) -> Iterator[int]:
         """Token ids for ever, behind ``tokens``; what is sent to the generator is computed, too."""
@@ -302,12 +307,12 @@ class Llama:
         """What eval() has made."""
         state = self._own_context().save_state()
         assert state is not None
-        return LlamaState(state, list(self._input_ids), self._scores.copy())
+        return LlamaState(state, list(self._input_ids), self.scores.copy())
 
     def load_state(self, state: LlamaState) -> None:
         """Goes on from there."""
         self._own_context().load_state(state.llama_state)
-        self._input_ids, self._scores = list(state.input_ids), state.scores.copy()
+        self._input_ids, self._rows = list(state.input_ids), state.scores.copy()
 
     def close(self) -> None:
         """Frees everything."""
