@@ -49,9 +49,14 @@ struct Plan {
     std::vector<std::uint64_t> offsets;
     std::uint64_t arena_bytes = 0;  ///< the planner's figure for peak activation memory
     std::uint64_t signature = 0;    ///< of the graph it was made from
-    void reserve(std::uint32_t max_nodes, std::uint32_t max_values);
-    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes,
-                                             std::uint32_t max_values) noexcept;  ///< of reserve()
+};
+
+/// Lengths of the lists of a plan, or the largest ones of several.
+struct PlanSize {
+    std::size_t n_steps = 0, n_nodes = 0, n_operands = 0, n_dead = 0, n_values = 0;
+    void include(const Plan& plan) noexcept;
+    void reserve(Plan& plan) const;
+    [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< of reserve()
 };
 
 struct PlanOptions {

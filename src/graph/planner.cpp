@@ -15,21 +15,25 @@ std::uint64_t storage_bytes(const Value& value) noexcept {
     return (static_cast<std::uint64_t>(bytes) + 63) / 64 * 64;
 }
 
-namespace {
-constexpr std::size_t kOperandsPerNode = 5;  // attention has up to 8, all others 2 to 4
+void PlanSize::include(const Plan& plan) noexcept {
+    n_steps = std::max(n_steps, plan.steps.size());
+    n_nodes = std::max(n_nodes, plan.step_nodes.size());
+    n_operands = std::max(n_operands, plan.operands.size());
+    n_dead = std::max(n_dead, plan.dead.size());
+    n_values = std::max(n_values, plan.offsets.size());
 }
 
-void Plan::reserve(std::uint32_t max_nodes, std::uint32_t max_values) {
-    steps.reserve(max_nodes);
-    step_nodes.reserve(max_nodes);
-    operands.reserve(kOperandsPerNode * max_nodes);
-    dead.reserve(max_values);
-    offsets.reserve(max_values);
+void PlanSize::reserve(Plan& plan) const {
+    plan.steps.reserve(n_steps);
+    plan.step_nodes.reserve(n_nodes);
+    plan.operands.reserve(n_operands);
+    plan.dead.reserve(n_dead);
+    plan.offsets.reserve(n_values);
 }
 
-std::uint64_t Plan::bytes(std::uint32_t max_nodes, std::uint32_t max_values) noexcept {
-    return max_nodes * (sizeof(Step) + sizeof(std::uint32_t) + kOperandsPerNode * sizeof(StepOperand)) +
-           max_values * (sizeof(std::uint32_t) + sizeof(std::uint64_t));
+std::uint64_t PlanSize::bytes() const noexcept {
+    return n_steps * sizeof(Step) + (n_nodes + n_dead) * sizeof(std::uint32_t) + n_operands * sizeof(StepOperand) +
+           n_values * sizeof(std::uint64_t);
 }
 
 struct Planner::Work {

@@ -57,20 +57,20 @@ std::byte* address_of(const graph::Graph& graph, const graph::Plan& plan, const 
 
 }  // namespace
 
-void BoundPlan::reserve(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept) {
-    plan.reserve(max_nodes, max_values);
-    kernels.reserve(max_nodes);
-    calls.reserve(max_nodes);
-    barriers.reserve(max_nodes);
-    declared.reserve(max_nodes);
-    needs.reserve(max_nodes);
+void BoundPlan::reserve(const graph::PlanSize& size, std::size_t n_kept) {
+    size.reserve(plan);
+    kernels.reserve(size.n_steps);
+    calls.reserve(size.n_steps);
+    barriers.reserve(size.n_steps);
+    declared.reserve(size.n_steps);
+    needs.reserve(size.n_steps);
     outputs.reserve(kMaxOutputs + n_kept);
 }
 
-std::uint64_t BoundPlan::bytes(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept) noexcept {
-    return graph::Plan::bytes(max_nodes, max_values) +
-           max_nodes * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
-                        sizeof(DeclaredBytes) + sizeof(PagedNeed)) +
+std::uint64_t BoundPlan::bytes(const graph::PlanSize& size, std::size_t n_kept) noexcept {
+    return size.bytes() +
+           size.n_steps * (sizeof(kernels::KernelDescriptor*) + sizeof(kernels::KernelCall) + sizeof(std::uint8_t) +
+                           sizeof(DeclaredBytes) + sizeof(PagedNeed)) +
            (kMaxOutputs + n_kept) * sizeof(OutputValue);
 }
 

@@ -62,8 +62,8 @@ struct BoundPlan {
     std::vector<PagedNeed> needs;                           ///< per step
     std::uint32_t id = 0;                                   ///< counts plans of the context, from 1
 
-    void reserve(std::uint32_t max_nodes, std::uint32_t max_values, std::size_t n_kept);
-    [[nodiscard]] static std::uint64_t bytes(std::uint32_t max_nodes, std::uint32_t max_values,
+    void reserve(const graph::PlanSize& size, std::size_t n_kept);
+    [[nodiscard]] static std::uint64_t bytes(const graph::PlanSize& size,
                                              std::size_t n_kept) noexcept;  ///< of reserve()
 };
 

@@ -329,7 +329,7 @@ MemoryPlan Layout::memory() const {
                  memory::Memory::bytes(memory_limits_) + BatchPlan::bytes(batch_limits_) +
                  Executor::bytes(max_threads(), max_units()) + graph::Graph::bytes(max_nodes(), max_values()) +
                  graph::Planner::bytes(max_nodes(), max_values()) +
-                 kPlanSlots * BoundPlan::bytes(max_nodes(), max_values(), kept_.size()) + kSharedHeader +
+                 kPlanSlots * BoundPlan::bytes(measures_.plan_size, kept_.size()) + kSharedHeader +
                  sizeof(TraceSession) + inputs_.size() * sizeof(InputPlace) + kept_.size() * sizeof(std::uint64_t) +
                  static_cast<std::uint64_t>(options_.n_ubatch) * sizeof(TokenView) +
                  static_cast<std::uint64_t>(options_.n_seq_max) * sizeof(Pos);

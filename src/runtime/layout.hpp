@@ -87,6 +87,7 @@ public:
         std::uint32_t n_adapter_tensors = 0;
         std::uint64_t adapter_bytes = 0, arena_bytes = 0, scratch_bytes = 0;
         std::uint32_t max_nodes = 0, max_values = 0;
+        graph::PlanSize plan_size{};
         std::array<std::vector<std::uint64_t>, kGraphKinds> worst_offsets;
     };
     /// Graphs from now on have these adapters, whose tensors have the ids after the caches'. Returns the measures
@@ -138,6 +139,7 @@ public:
     }
     [[nodiscard]] std::uint32_t max_nodes() const noexcept { return measures_.max_nodes; }
     [[nodiscard]] std::uint32_t max_values() const noexcept { return measures_.max_values; }
+    [[nodiscard]] const graph::PlanSize& plan_size() const noexcept { return measures_.plan_size; }
     /// Offsets of the largest plan of a kind, valid for every smaller one.
     [[nodiscard]] const std::vector<std::uint64_t>& worst_offsets(GraphKind kind) const noexcept {
         return measures_.worst_offsets[kind.index()];

@@ -341,6 +341,7 @@ void Layout::measure_graphs() {
     for_each_largest_graph(graph, [&](const GraphKind* kind) {
         planner.make(graph, {.fuse = options_.fuse}, plan);
         choose_kernels(graph, plan, *table_, kernels);
+        measures_.plan_size.include(plan);
         measures_.arena_bytes = std::max(measures_.arena_bytes, plan.arena_bytes);
         measures_.scratch_bytes =
             std::max(measures_.scratch_bytes, runtime::scratch_bytes(graph, plan, kernels, max_threads()));

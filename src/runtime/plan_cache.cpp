@@ -12,7 +12,7 @@ using Work = PlanKey::Work;
 PlanCache::PlanCache(const Layout& layout, const MemoryMap& memory)
     : layout_(layout), memory_(memory), graph_(layout.max_nodes(), layout.max_values()),
       planner_(layout.max_nodes(), layout.max_values()) {
-    for (Slot& slot : slots_) slot.plan.reserve(layout.max_nodes(), layout.max_values(), layout.kept().size());
+    for (Slot& slot : slots_) slot.plan.reserve(layout.plan_size(), layout.kept().size());
 }
 
 void PlanCache::build(const PlanKey& key, model::AdapterMask adapters) {

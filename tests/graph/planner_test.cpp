@@ -198,10 +198,15 @@ TEST_CASE("[G4] planner: planning again allocates nothing") {
     const SampleModel model;
     Graph g(kMaxNodes, kMaxValues);
     graph::Planner planner(kMaxNodes, kMaxValues);
-    Plan plan;
-    plan.reserve(kMaxNodes, kMaxValues);
+    graph::PlanSize size;
     model.build(g, 64, 64);
-    planner.make(g, {}, plan);
+    for (const bool fuse : {true, false}) {
+        Plan largest;
+        planner.make(g, {.fuse = fuse}, largest);
+        size.include(largest);
+    }
+    Plan plan;
+    size.reserve(plan);
     const test::AllocationScope scope;
     for (int n_tokens = 1; n_tokens <= 64; ++n_tokens) {
         model.build(g, n_tokens, 1);
