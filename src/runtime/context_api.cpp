@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The members of tinfer::Context and of the observer's small types, except those that need a loaded model's insides
-// (src/tinfer.cpp).
-#include <algorithm>
+// The members of tinfer::Context and Attachment, except those that need a loaded model's insides (src/tinfer.cpp).
 
 #include "base/access.hpp"
 #include "base/error.hpp"
@@ -292,35 +290,6 @@ void Attachment::request_detach() noexcept {
 
 bool Attachment::attached() const noexcept {
     return impl_ != nullptr && !impl_->session.expired() && impl_->attached->observer != nullptr;
-}
-
-std::uint64_t Access::bytes() const noexcept {
-    if (kind == AccessKind::elided) return 0;
-    if (kind == AccessKind::whole) return tensor->bytes;
-    std::uint64_t sum = 0;
-    for (const AccessRange& range : ranges) sum += range.length * range.count;
-    return sum;
-}
-
-StepValues::Value StepValues::value(std::uint16_t slot) const noexcept {
-    return slot < values_.size() ? values_[slot] : Value{nullptr, {}, Missing::not_requested};
-}
-
-const TensorInfo* SessionInfo::find(const void* address) const noexcept {
-    const auto* wanted = static_cast<const std::byte*>(address);
-    for (const auto list : {weights, caches})
-        for (const TensorInfo& tensor : list) {
-            const auto* begin = static_cast<const std::byte*>(tensor.address);
-            if (begin != nullptr && wanted >= begin && wanted < begin + tensor.bytes) return &tensor;
-        }
-    return nullptr;
-}
-
-const TensorInfo* SessionInfo::find(std::string_view name) const noexcept {
-    for (const auto list : {weights, caches})
-        for (const TensorInfo& tensor : list)
-            if (tensor.name == name) return &tensor;
-    return nullptr;
 }
 
 }  // namespace tinfer
