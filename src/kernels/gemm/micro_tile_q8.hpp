@@ -152,21 +152,18 @@ private:
             multiply_pairs(sum, factor, Arch{}).store_unaligned(acc_init[t] + 8 * odd);
         }
     }
-    TINFER_INLINE void set_block_acc_init(int t, int n_units) noexcept {
-        const auto* block_sums = reinterpret_cast<const std::int32_t*>(codes[t] + sums_offset);
+    TINFER_INLINE void set_block_acc_init(int t, [[maybe_unused]] int n_units) noexcept {
         if constexpr (Class::kSteps == 1) {
             using Words8 [[gnu::vector_size(32)]] =
                 std::uint32_t;  // a row's parts are padded to 8; what lies in the padding may overflow
             Words8 starts;
-            std::memcpy(&starts, block_sums, sizeof(starts));
+            std::memcpy(&starts, codes[t] + sums_offset, sizeof(starts));
             starts *= 0u - static_cast<std::uint32_t>(Class::kBias);
             std::memcpy(acc_init[t], &starts, sizeof(starts));
-        } else {
-            for (int u = 0; u < n_units; ++u) {
-                const int first = sum_of_sixteen(codes[t] + 32 * u);
-                acc_init[t][2 * u] = -Class::kBias * first;
-                acc_init[t][2 * u + 1] = -Class::kBias * (block_sums[u] - first);
-            }
+        } else {  // what is read behind a row's codes lies in its other parts, and is not used
+            const i32v<Arch> factor(-Class::kBias);
+            for (int j = 0; j < 2 * n_units; j += Arch::kLanes)
+                (sums_of_sixteens(codes[t] + 16 * j, Arch{}) * factor).store_unaligned(acc_init[t] + j);
         }
     }
 };

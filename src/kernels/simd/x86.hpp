@@ -291,6 +291,28 @@ static TINFER_INLINE i32v<avx512vnni> dot2(i32v<avx512vnni> acc, i32v<avx512vnni
 }
 #    endif
 
+/// The sums of sixteen bytes each: in lane l of bytes 16l … 16l + 15.
+static TINFER_INLINE i32v<avx2> sums_of_sixteens(const std::int8_t* x, avx2) {
+    const __m256i bytes = _mm256_set1_epi8(1), words = _mm256_set1_epi16(1);
+    __m256i four[4];
+    for (int i = 0; i < 4; ++i)
+        four[i] = _mm256_madd_epi16(_mm256_maddubs_epi16(bytes, load_i32<avx2>(x + 32 * i)), words);
+    const __m256i sums = _mm256_hadd_epi32(_mm256_hadd_epi32(four[0], four[1]), _mm256_hadd_epi32(four[2], four[3]));
+    return _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+#    if defined(__AVX512BW__)
+static TINFER_INLINE i32v<avx512> sums_of_sixteens(const std::int8_t* x, avx512) {
+    const __m512i bytes = _mm512_set1_epi8(1), words = _mm512_set1_epi16(1);
+    __m512i four[4];
+    for (int i = 0; i < 4; ++i)
+        four[i] = _mm512_madd_epi16(_mm512_maddubs_epi16(bytes, load_i32<avx512>(x + 64 * i)), words);
+    const __m512i eight[2] = {_mm512_madd_epi16(_mm512_packs_epi32(four[0], four[1]), words),
+                              _mm512_madd_epi16(_mm512_packs_epi32(four[2], four[3]), words)};
+    const __m512i sums = _mm512_madd_epi16(_mm512_packs_epi32(eight[0], eight[1]), words);
+    return _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), sums);
+}
+#    endif
+
 /// The square root of one float, as IEEE rounds it.
 static TINFER_INLINE float root(float x, avx2) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
