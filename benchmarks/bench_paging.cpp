@@ -81,7 +81,7 @@ std::vector<Token> tokens_of(const Model& model, std::string_view text, int n) {
 
 /// Bytes a second of random reads past the page cache, as many at once as the pager has.
 double storage_rate(const std::filesystem::path& path, double seconds) {
-    constexpr std::size_t kThreads = 4, kBytes = Pager::kPieceBytes;
+    constexpr std::size_t kThreads = 4, kPlaces = 8, kBytes = Pager::kPieceBytes;
     const InputFile file(path);
     const UnbufferedFile reader(file);
     if (file.size() < 4 * kBytes || seconds <= 0) return 0;
@@ -90,10 +90,14 @@ double storage_rate(const std::filesystem::path& path, double seconds) {
     std::vector<std::thread> threads;
     for (std::size_t t = 0; t < kThreads; ++t)
         threads.emplace_back([&, t] {
-            AlignedBuffer buffer(kBytes + 2 * UnbufferedFile::kAlignment, UnbufferedFile::kAlignment);
+            AlignedBuffer memory(kPlaces * kBytes, UnbufferedFile::kAlignment);  // in large pages, as the pager's
+            std::array<std::byte, 2 * UnbufferedFile::kAlignment> none;
             test::Random random(t);
-            while (seconds_since(begin) < seconds)
-                n_bytes += reader.read(random.below(file.size() / kBytes) * kBytes, kBytes, buffer.bytes()).size();
+            for (std::size_t i = 0; seconds_since(begin) < seconds; ++i) {
+                reader.read_in_place(random.below(file.size() / kBytes) * kBytes,
+                                     memory.bytes().subspan(i % kPlaces * kBytes, kBytes), none);
+                n_bytes += kBytes;
+            }
         });
     for (std::thread& thread : threads) thread.join();
     return static_cast<double>(n_bytes) / seconds_since(begin);

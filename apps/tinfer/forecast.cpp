@@ -239,7 +239,6 @@ struct Places {
     std::uint64_t room = 0;      ///< for experts, or for tensors that are streamed
     std::uint64_t paged = 0;     ///< bytes of all experts
     std::uint64_t streamed = 0;  ///< of tensors that every pass reads
-    std::uint64_t largest = 0;   ///< of these
 };
 
 /// Nullopt where the limit is less than the least that works: the system has to choose then.
@@ -250,9 +249,7 @@ std::optional<Places> places_of(const ForecastArgs& args, const tinfer::ContextO
         Places out;
         for (const auto& weight : tinfer::weight_placement(args.model.paths(), options)) {
             if (weight.place == tinfer::WeightPlace::paged) out.paged += weight.bytes;
-            if (weight.place != tinfer::WeightPlace::streamed) continue;
-            out.streamed += weight.bytes;
-            out.largest = std::max(out.largest, weight.bytes);
+            if (weight.place == tinfer::WeightPlace::streamed) out.streamed += weight.bytes;
         }
         out.room = tinfer::plan(args.model.paths().front(), options, context).weights_paged;
         return out;
@@ -270,10 +267,7 @@ Forecast forecast_paged(const ForecastArgs& args, const Demand& demand, const Ke
     out.pages = true;
     out.resident = 1 - double(places.paged + places.streamed - std::min(places.room, places.paged + places.streamed)) /
                            double(demand.weight_bytes);
-    // Of a stream the room of two tensors is that of the one that is multiplied and of the one that is read.
-    double pass_bytes = double(places.streamed -
-                               std::min(places.room - std::min(2 * places.largest, places.room), places.streamed)),
-           overlap = 1;
+    double pass_bytes = double(places.streamed), overlap = 1;  // the room of a stream keeps none of it
     double token_bytes = pass_bytes;
     if (places.paged > 0) {
         const double kept = std::min(1.0, double(places.room) / double(places.paged));

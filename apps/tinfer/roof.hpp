@@ -45,7 +45,7 @@ public:
     ~LargePages();
     LargePages(const LargePages&) = delete;
     LargePages& operator=(const LargePages&) = delete;
-    [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+    [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data_, size_}; }
 
 private:
     std::byte* data_;

@@ -10,13 +10,12 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <random>
 #include <sstream>
 #include <thread>
 
 #include "common.hpp"
+#include "roof.hpp"
 
 namespace tinfer::app {
 
@@ -68,12 +67,9 @@ private:
     std::uint64_t bytes_ = 0;
 };
 
-struct FreeBytes {
-    void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
-};
-
-/// Bytes per second of `readers` threads, each with one request at a time.
+/// Bytes per second of `readers` threads, each with one request at a time, into large pages: those that the pager has.
 double read_rate(const DirectFile& file, std::uint64_t size, int readers, double seconds) {
+    const roof::LargePages memory(static_cast<std::size_t>(size) * static_cast<std::size_t>(readers));
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> failed{false};
     const auto begin = std::chrono::steady_clock::now();
@@ -81,17 +77,12 @@ double read_rate(const DirectFile& file, std::uint64_t size, int readers, double
         return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     const auto serve = [&](unsigned number) {
-        const std::unique_ptr<std::byte, FreeBytes> buffer(
-            static_cast<std::byte*>(std::aligned_alloc(kAlign, static_cast<std::size_t>(size))));
-        if (buffer == nullptr) {
-            failed = true;
-            return;
-        }
+        std::byte* const buffer = memory.bytes().data() + number * size;
         std::minstd_rand random(number + 1);
         const std::uint64_t places = (file.bytes() - size) / kAlign + 1;
         do {
             const std::uint64_t at = (std::uint64_t{random()} * 2147483647u + random()) % places * kAlign;
-            if (!file.read(buffer.get(), size, at)) failed = true;
+            if (!file.read(buffer, size, at)) failed = true;
             bytes += size;
         } while (!failed && !interrupted() && elapsed() < seconds);
     };

@@ -13,12 +13,6 @@
 
 namespace tinfer {
 
-namespace {
-
-constexpr std::size_t kLargePage = 2 << 20;
-
-}  // namespace
-
 AlignedBuffer::AlignedBuffer(std::size_t bytes, std::size_t alignment, Fill fill)
     : size_(bytes), alignment_(bytes < 2 * kLargePage ? alignment : std::max(alignment, kLargePage)) {
     TINFER_ASSERT(alignment != 0 && (alignment & (alignment - 1)) == 0);

@@ -164,10 +164,16 @@ MappedFile InputFile::map(int& error) const noexcept {
 
 // ---- SparseMemory ---------------------------------------------------------------------------------------------------
 
-SparseMemory::SparseMemory(std::size_t bytes) : size_((bytes + page_size() - 1) / page_size() * page_size()) {
-    data_ = map_sparse(nullptr, size_, 0);
-    if (data_ == nullptr)
+SparseMemory::SparseMemory(std::size_t bytes, std::size_t alignment)
+    : size_((bytes + page_size() - 1) / page_size() * page_size()) {
+    const std::size_t more = alignment > page_size() ? alignment - page_size() : 0;
+    std::byte* const all = map_sparse(nullptr, size_ + more, 0);
+    if (all == nullptr)
         fail(ErrorCode::out_of_memory, cat("cannot reserve ", bytes, " bytes of addresses: ", errno_text(errno)));
+    const std::size_t before = more > 0 ? -reinterpret_cast<std::uintptr_t>(all) & (alignment - 1) : 0;
+    data_ = all + before;
+    if (before > 0) ::munmap(all, before);
+    if (more > before) ::munmap(data_ + size_, more - before);
 }
 
 SparseMemory& SparseMemory::operator=(SparseMemory&& other) noexcept {
@@ -206,6 +212,21 @@ SparseMemory::Taken SparseMemory::take([[maybe_unused]] std::byte* from, [[maybe
     }
 #endif
     return Taken::no;
+}
+
+// Large pages are asked for at this moment alone: later the system would make one of what is left of it, and so bring
+// back what has been taken.
+bool SparseMemory::populate([[maybe_unused]] std::size_t begin, [[maybe_unused]] std::size_t end) const noexcept {
+#if defined(MADV_POPULATE_WRITE) && defined(MADV_NOHUGEPAGE)
+    prefer_large_pages({data_ + begin, end - begin});
+    int result;
+    do result = ::madvise(data_ + begin, end - begin, MADV_POPULATE_WRITE);
+    while (result != 0 && errno == EINTR);
+    ::madvise(data_ + begin, end - begin, MADV_NOHUGEPAGE);
+    return result == 0;
+#else
+    return false;
+#endif
 }
 
 std::optional<std::size_t> SparseMemory::resident_pages() const {

@@ -87,8 +87,8 @@ private:
 class SparseMemory {
 public:
     SparseMemory() noexcept = default;
-    /// Page-aligned. Throws out_of_memory.
-    explicit SparseMemory(std::size_t bytes);
+    /// `alignment`: a power of two, at least that of a page. Throws out_of_memory.
+    explicit SparseMemory(std::size_t bytes, std::size_t alignment = 0);
     SparseMemory(SparseMemory&& other) noexcept { *this = std::move(other); }
     SparseMemory& operator=(SparseMemory&& other) noexcept;
     ~SparseMemory();
@@ -106,6 +106,9 @@ public:
     /// not give them back (a limit has been lowered, say); nobody may read or write there again, and nothing is done to
     /// them.
     [[nodiscard]] Taken take(std::byte* from, std::size_t at, std::size_t bytes) noexcept;
+    /// Brings the pages of [begin, end) in, as pages of 2 MB where the system has them: bytes that follow each other
+    /// then do so in memory, too. Returns whether all of them came.
+    [[nodiscard]] bool populate(std::size_t begin, std::size_t end) const noexcept;
     /// How many of its pages are in memory; nullopt where the system does not say.
     [[nodiscard]] std::optional<std::size_t> resident_pages() const;
 
@@ -119,6 +122,7 @@ private:
 /// where there are many.
 [[nodiscard]] std::optional<std::size_t> mappings_left() noexcept;
 
+inline constexpr std::size_t kLargePage = 2 << 20;
 /// Asks the system for pages of 2 MB, where it has them; it may refuse. `range` begins at a page.
 void prefer_large_pages(std::span<const std::byte> range) noexcept;
 

@@ -25,6 +25,11 @@ std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
 
+/// Of a stream's matrices but the small ones: they are filled up to whole pages of 2 MB.
+bool has_large_pages(const PagedGroup& group) noexcept {
+    return group.n_units == 1 && group.tensors.size() == 1 && group.tensors[0].slice_bytes >= 2 * kLargePage;
+}
+
 /// Slices that are dropped at once: all of a group at most, of a stream all.
 std::size_t most_spares(const PagingPlan& plan) noexcept {
     if (plan.streamed) return plan.groups.size();
@@ -51,9 +56,12 @@ std::vector<bool> paged_tensors(std::size_t n, const PagingPlan* plan) {
     return paged;
 }
 
-// A slice that does not begin at a page shares its first and its last page with others.
+// A slice that does not begin at a page shares its first and its last page with others. A tensor that is one slice, and
+// is not small, has large pages.
 std::uint64_t paged_unit_bytes(const PagedGroup& group) noexcept {
     const std::uint64_t page = page_size();
+    if (has_large_pages(group))
+        return round_up(group.tensors[0].offset % page + group.tensors[0].slice_bytes, kLargePage);
     std::uint64_t sum = 0;
     for (const PagedSlices& slices : group.tensors) {
         const bool is_even = slices.slice_bytes % page == 0 && slices.offset % page == 0;
@@ -87,9 +95,9 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
                     .router = given.router};
         for (const PagedSlices& slices : given.tensors) {
             const auto lead = static_cast<std::size_t>(slices.offset % page_size());
-            group.tensors.push_back({slices,
-                                     SparseMemory(lead + static_cast<std::size_t>(slices.slice_bytes * given.n_units)),
-                                     lead, group.n_pieces});
+            SparseMemory memory = has_large_pages(given) ? SparseMemory(group.unit_bytes, kLargePage)
+                                                         : SparseMemory(lead + slices.slice_bytes * given.n_units);
+            group.tensors.push_back({slices, std::move(memory), lead, given.n_units == 1, group.n_pieces});
             group.n_pieces += n_pieces(slices);
         }
         units_.resize(units_.size() + given.n_units);
@@ -102,6 +110,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
     ahead_.reserve(units_.size());
     spares_.reserve(most_spares(plan));
     question_.x.resize(question_size(plan));
+    if (slot_bytes_ >= 2 * kLargePage) make_fresh();
     for (const InputFile* file : files) files_.push_back(std::make_unique<UnbufferedFile>(*file));
     for (std::size_t i = 0; i < kReaders; ++i) buffers_.emplace_back(kBufferBytes, UnbufferedFile::kAlignment);
     try {
@@ -389,8 +398,9 @@ void Pager::drop(std::uint32_t u) noexcept {
     if (is_lost_) return;  // some addresses are not the tensors' any more
     for (const Tensor& tensor : group.tensors) {
         const std::size_t bytes = tensor.slices.slice_bytes, at = tensor.lead + slice * bytes;
-        Pages all{at / page * page, static_cast<std::size_t>(round_up(at + bytes, page))},
-            own = own_pages(tensor, slice);
+        const Pages own = own_pages(tensor, slice);
+        Pages all{at / page * page, static_cast<std::size_t>(round_up(at + bytes, page))};
+        if (tensor.is_whole) all = own;
         while (all.begin < all.end && overlaps_kept(group, tensor, all.begin)) all.begin += page;
         while (all.begin < all.end && overlaps_kept(group, tensor, all.end - page)) all.end -= page;
         if (own.begin == own.end || spares_.size() == spares_.capacity()) {
@@ -422,11 +432,14 @@ PagerCounts Pager::counts() const {
 
 std::uint64_t Pager::used_bytes() const {
     const std::lock_guard lock(mutex_);
-    return used_bytes_;
+    return used_bytes_ + (fresh_end_ - fresh_begin_);
 }
 
 std::optional<std::uint64_t> Pager::resident_bytes() const {
-    std::uint64_t pages = 0;
+    const std::lock_guard lock(mutex_);  // pages that move meanwhile would count twice
+    const auto fresh = fresh_.size() > 0 ? fresh_.resident_pages() : 0;
+    if (!fresh) return std::nullopt;
+    std::uint64_t pages = *fresh;
     for (const Group& group : groups_)
         for (const Tensor& tensor : group.tensors) {
             const auto n = tensor.memory.resident_pages();

@@ -161,6 +161,7 @@ private:
         PagedSlices slices;
         SparseMemory memory;
         std::size_t lead = 0;           ///< of memory before the tensor: pages here are cut as pages of the file are
+        bool is_whole = false;          ///< it has one slice, and so all pages of its memory
         std::uint64_t first_piece = 0;  ///< of a unit's pieces
         [[nodiscard]] std::byte* begin() const noexcept { return memory.data() + lead; }
     };
@@ -240,6 +241,9 @@ private:
     void take_spares(std::uint32_t unit) noexcept;
     [[nodiscard]] bool may_split(std::uint32_t unit) noexcept;
     void give_back_spares() noexcept;
+    [[nodiscard]] std::byte* fresh_pages(std::size_t bytes) noexcept;
+    void make_fresh();
+    void trim_fresh() noexcept;
     [[nodiscard]] static Pages own_pages(const Tensor& tensor, std::uint32_t slice) noexcept;
     void read_next_of_stream();
     bool read_ahead(std::uint32_t unit, std::size_t least_distance);
@@ -271,11 +275,13 @@ private:
     mutable std::mutex mutex_;  // of all above that changes
     std::condition_variable work_, done_, asked_;
     bool stopped_ = false;
-    bool is_lost_ = false;               // addresses of a tensor: nothing is read any more
-    bool mappings_are_out_ = false;      // the process has too many for more of them
-    std::size_t mappings_ = 0;           // that may be made before they are counted again
-    std::vector<Spare> spares_;          // none while the mutex is free
-    std::vector<std::jthread> readers_;  // last: they use the rest
+    bool is_lost_ = false;                         // addresses of a tensor: nothing is read any more
+    bool mappings_are_out_ = false;                // the process has too many for more of them
+    std::size_t mappings_ = 0;                     // that may be made before they are counted again
+    std::vector<Spare> spares_;                    // none while the mutex is free
+    SparseMemory fresh_;                           // pages that no unit has had yet
+    std::size_t fresh_begin_ = 0, fresh_end_ = 0;  // of those that are in memory; what comes before has been taken
+    std::vector<std::jthread> readers_;            // last: they use the rest
     std::jthread guesser_;
 };
 

@@ -339,6 +339,53 @@ TEST_CASE("[N22] pager: pages that move leave the rest of the process enough map
 
 #endif
 
+TEST_CASE("[N22] pager: room of several large pages is filled from them, and no more of them is in memory than fits") {
+    for (const std::uint64_t n_slots : {14, 15, 21}) {
+        CAPTURE(n_slots);
+        const Slices slices(n_slots, {300'017, 4096, 7000, 81'920});
+        const InputFile file(slices.path());
+        Pager pager(slices.plan, std::vector{&file});
+        Pager::Hold held(kUnits);
+        std::mt19937 random(11);
+        int wrong = 0;
+        for (int i = 0; i < 60; ++i) {
+            const std::size_t group = random() % 2;
+            std::vector<std::uint32_t> units(1 + random() % 6);
+            for (std::uint32_t& u : units) held.want(static_cast<std::int32_t>(u = random() % kUnits));
+            REQUIRE(pager.hold(held, group, nullptr, nullptr));
+            for (const std::uint32_t u : units) wrong += slices.has(pager, group, u) ? 0 : 1;
+            wrong += pager.resident_bytes().value_or(0) <= pager.used_bytes() ? 0 : 1;
+            wrong += pager.used_bytes() <= slices.plan.slot_bytes ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("[N22] pager: matrices of a stream are counted as the large pages that they fill") {
+    constexpr std::uint64_t large = std::uint64_t{2} << 20;
+    const Slices slices(1, {2 * large / kUnits + 1000, 2 * large / kUnits + 2000, 2 * large / kUnits + 1000});
+    PagingPlan plan{.groups = {}, .max_units = 1, .streamed = true};
+    for (const PagedSlices& all : slices.plan.groups[0].tensors) {
+        plan.groups.push_back({.tensors = {all}, .n_units = 1});
+        plan.groups.back().tensors[0].slice_bytes *= kUnits;
+        CHECK(paged_unit_bytes(plan.groups.back()) == 3 * large);
+    }
+    plan.unit_bytes = 3 * large;
+    plan.slot_bytes = 2 * plan.unit_bytes + 4096;
+    const InputFile file(slices.path());
+    Pager pager(plan, std::vector{&file});
+    Pager::Hold held(1);
+    for (std::size_t i = 0; i < 10; ++i) {
+        const std::size_t group = i % plan.groups.size();
+        const PagedSlices& all = plan.groups[group].tensors[0];
+        REQUIRE(hold(pager, held, group, {0}));
+        CHECK(std::memcmp(pager.address(group, 0), slices.bytes.data() + all.offset, all.slice_bytes) == 0);
+        CHECK(pager.used_bytes() <= plan.slot_bytes);
+        CHECK(pager.resident_bytes().value_or(0) <= pager.used_bytes());
+    }
+    CHECK(pager.counts().misses + pager.counts().ahead_used >= 9);
+}
+
 TEST_CASE("[N22] pager: slices of several pieces") {
     const Slices slices(2, {(std::uint64_t{2} << 20) + 17, 1000});
     const InputFile file(slices.path());
