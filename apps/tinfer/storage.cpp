@@ -69,7 +69,8 @@ private:
 
 /// Bytes per second of `readers` threads, each with one request at a time, into large pages: those that the pager has.
 double read_rate(const DirectFile& file, std::uint64_t size, int readers, double seconds) {
-    const roof::LargePages memory(static_cast<std::size_t>(size) * static_cast<std::size_t>(readers));
+    const roof::LargePages memory(
+        std::max(std::size_t{2} << 20, static_cast<std::size_t>(size) * static_cast<std::size_t>(readers)));
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> failed{false};
     const auto begin = std::chrono::steady_clock::now();

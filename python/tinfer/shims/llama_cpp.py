@@ -274,9 +274,10 @@ class Llama:
         ids = [int(token) for token in tokens]
         context.decode(ids)
         n = self.n_tokens + len(ids)
-        if n > len(self._rows):   # memory of zeros costs nothing until it is written to
+        if n > len(self._rows):   # memory of zeros costs nothing until it is written to: rows of zeros are not copied
             rows = np.zeros((max(n, min(2 * n, self._n_ctx)), self.n_vocab()), np.float32)
-            rows[:self.n_tokens] = self.scores
+            written = self.scores.any(axis=1)
+            rows[:self.n_tokens][written] = self.scores[written]
             self._rows = rows
         for i in range(context.n_outputs):
             self._rows[n - context.n_outputs + i] = context.logits(i)
