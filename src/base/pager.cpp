@@ -97,7 +97,7 @@ Pager::Pager(const PagingPlan& plan, std::span<const InputFile* const> files)
             const auto lead = static_cast<std::size_t>(slices.offset % page_size());
             SparseMemory memory = has_large_pages(given) ? SparseMemory(group.unit_bytes, kLargePage)
                                                          : SparseMemory(lead + slices.slice_bytes * given.n_units);
-            group.tensors.push_back({slices, std::move(memory), lead, has_large_pages(given), group.n_pieces});
+            group.tensors.push_back({slices, std::move(memory), lead, given.n_units == 1, group.n_pieces});
             group.n_pieces += n_pieces(slices);
         }
         units_.resize(units_.size() + given.n_units);

@@ -161,7 +161,7 @@ private:
         PagedSlices slices;
         SparseMemory memory;
         std::size_t lead = 0;           ///< of memory before the tensor: pages here are cut as pages of the file are
-        bool is_whole = false;          ///< it has one slice of large pages, all of them its own
+        bool is_whole = false;          ///< it has one slice, and so all pages of its memory
         std::uint64_t first_piece = 0;  ///< of a unit's pieces
         [[nodiscard]] std::byte* begin() const noexcept { return memory.data() + lead; }
     };
@@ -243,7 +243,6 @@ private:
     void give_back_spares() noexcept;
     [[nodiscard]] std::byte* fresh_pages(std::size_t bytes) noexcept;
     void make_fresh();
-    void end_fresh() noexcept;
     void trim_fresh() noexcept;
     [[nodiscard]] static Pages own_pages(const Tensor& tensor, std::uint32_t slice) noexcept;
     void read_next_of_stream();

@@ -35,14 +35,13 @@ void Pager::take_spares(std::uint32_t u) noexcept {
         const std::size_t bytes = own.end - own.begin;
         const auto spare = std::ranges::find(spares_, bytes, &Spare::bytes);
         const bool has_spare = spare != spares_.end();
-        if (bytes == 0 || is_lost_ || !may_split(u) || (has_spare && !may_split(spare->unit))) continue;
+        if (bytes == 0 || is_lost_) continue;
         std::byte* const from = has_spare ? spare->begin : fresh_pages(bytes);
-        if (from == nullptr) continue;
+        if (from == nullptr || (has_spare && !may_split(spare->unit)) || !may_split(u)) continue;
         const SparseMemory::Taken taken = tensor.memory.take(from, own.begin, bytes);
         is_lost_ = taken == SparseMemory::Taken::lost;
-        if (taken != SparseMemory::Taken::yes) {
-            if (!has_spare) end_fresh();  // the system cannot move pages
-        } else if (has_spare) {
+        if (taken != SparseMemory::Taken::yes) continue;
+        if (has_spare) {
             *spare = spares_.back();
             spares_.pop_back();
         } else {
@@ -66,21 +65,15 @@ void Pager::make_fresh() {
 std::byte* Pager::fresh_pages(std::size_t bytes) noexcept {
     const std::size_t end = fresh_begin_ + bytes, large = (end + kLargePage - 1) / kLargePage * kLargePage;
     if (end > fresh_end_) {
-        std::size_t more = large - end;  // than the unit has, beside pages that nobody has taken yet
-        for (const Spare& spare : spares_) more += spare.bytes;
-        if (large > fresh_.size() || more > slot_bytes_ - used_bytes_) return nullptr;
+        if (large > fresh_.size() || large - end > slot_bytes_ - used_bytes_) return nullptr;
         if (!fresh_.populate(fresh_end_, large)) {
-            end_fresh();
+            fresh_.drop(fresh_begin_, fresh_.size());
+            fresh_begin_ = fresh_end_ = fresh_.size();
             return nullptr;
         }
         fresh_end_ = large;
     }
     return fresh_.data() + fresh_begin_;
-}
-
-void Pager::end_fresh() noexcept {
-    fresh_.drop(fresh_begin_, fresh_.size());
-    fresh_begin_ = fresh_end_ = fresh_.size();
 }
 
 /// What is in memory and taken by no unit fits into the room that is left.
