@@ -220,7 +220,8 @@ void Recorder::add_accesses(const tinfer::KernelEvent& event, const Known& known
     if (known.accesses != nullptr && known.accesses == event.accesses.data()) {
         all.insert(all.end(), first, first + static_cast<std::ptrdiff_t>(known.n));
     } else {
-        // The same tensors as a rule: to look one up costs lines that the weights have pushed out of the caches.
+        // Nearly always the tensors of the run before. Looking them up again would miss the caches, which hold weights
+        // by then.
         for (std::size_t i = 0; i < event.accesses.size(); ++i) {
             const auto& access = event.accesses[i];
             if (i >= known.n || known_tensors_[known.first + i] != access.tensor) {

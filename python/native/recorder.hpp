@@ -142,7 +142,8 @@ public:
 
 private:
     std::uint32_t tensor_number(const tinfer::TensorInfo& tensor, std::uint32_t plan);
-    /// An event's fields that its step decides, and its accesses: what inputs decide of them is the run's.
+    /// An event's fields that its step decides, and its accesses as the first run had them. What depends on inputs is
+    /// filled in for each run.
     struct Known {
         const tinfer::StepView* step = nullptr;
         const tinfer::Access* accesses = nullptr;  ///< the step's; null: inputs decide them

@@ -110,7 +110,7 @@ class _Tables:
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether it can be called with two arguments. Of what is written in C, nobody knows: then it gets them."""
+    """Whether it can be called with two arguments; taken for granted where it has no signature, as in C."""
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:

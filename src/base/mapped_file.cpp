@@ -214,8 +214,8 @@ SparseMemory::Taken SparseMemory::take([[maybe_unused]] std::byte* from, [[maybe
     return Taken::no;
 }
 
-// Large pages are asked for at this moment alone: later the system would make one of what is left of it, and so bring
-// back what has been taken.
+// The range asks for large pages during this call only. Later the kernel could rebuild a large page from the part that
+// is left, and so allocate again what has been moved away.
 bool SparseMemory::populate([[maybe_unused]] std::size_t begin, [[maybe_unused]] std::size_t end) const noexcept {
 #if defined(MADV_POPULATE_WRITE) && defined(MADV_NOHUGEPAGE)
     prefer_large_pages({data_ + begin, end - begin});

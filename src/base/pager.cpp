@@ -25,7 +25,7 @@ std::uint64_t n_pieces(const PagedSlices& slices) noexcept {
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t unit) noexcept { return (bytes + unit - 1) / unit * unit; }
 
-/// Of a stream's matrices but the small ones: they are filled up to whole pages of 2 MB.
+/// Whether a group is a streamed matrix of at least two pages of 2 MB: such a matrix occupies whole large pages.
 bool has_large_pages(const PagedGroup& group) noexcept {
     return group.n_units == 1 && group.tensors.size() == 1 && group.tensors[0].slice_bytes >= 2 * kLargePage;
 }
@@ -56,8 +56,8 @@ std::vector<bool> paged_tensors(std::size_t n, const PagingPlan* plan) {
     return paged;
 }
 
-// A slice that does not begin at a page shares its first and its last page with others. A tensor that is one slice, and
-// is not small, has large pages.
+// A slice that does not begin at a page shares its first and its last page with others. A streamed
+// matrix that is not small is counted as the large pages that it occupies.
 std::uint64_t paged_unit_bytes(const PagedGroup& group) noexcept {
     const std::uint64_t page = page_size();
     if (has_large_pages(group))
